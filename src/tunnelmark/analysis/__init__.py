@@ -1,0 +1,1 @@
+"""Records to metrics to estimates to verdicts; pure functions."""

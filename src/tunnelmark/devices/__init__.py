@@ -1,0 +1,1 @@
+"""CPU profiles as data, with the source of each figure."""

@@ -1,0 +1,1 @@
+"""The Python side of ``tunnelmark-engine``: configurations, events and record files."""

@@ -1,0 +1,107 @@
+"""What the link emulator is told: the ``link`` part of ``docs/engine.md`` as frozen types."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Drop-tail queue in front of the serializer."""
+
+    type: Literal["bytes", "packets"]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Loss on the path, drawn for each frame after serialization."""
+
+    type: Literal["none", "independent", "gilbert_elliott"] = "none"
+    probability: float = 0.0
+    good_to_bad: float = 0.0
+    bad_to_good: float = 0.0
+    loss_good: float = 0.0
+    loss_bad: float = 0.0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the engine's form, with the keys of this type only."""
+        if self.type == "none":
+            return {"type": "none"}
+        if self.type == "independent":
+            return {"type": "independent", "probability": self.probability}
+        return {
+            "type": "gilbert_elliott",
+            "good_to_bad": self.good_to_bad,
+            "bad_to_good": self.bad_to_good,
+            "loss_good": self.loss_good,
+            "loss_bad": self.loss_bad,
+        }
+
+
+@dataclass(frozen=True)
+class DelayVariation:
+    """Delay added to the propagation delay, drawn for each frame."""
+
+    type: Literal["none", "uniform", "normal", "exponential"] = "none"
+    value_ns: int = 0
+    """Spread (uniform), sigma (normal) or mean (exponential)."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the engine's form."""
+        key = {"uniform": "spread_ns", "normal": "sigma_ns", "exponential": "mean_ns"}.get(
+            self.type
+        )
+        return {"type": self.type} if key is None else {"type": self.type, key: self.value_ns}
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of a link."""
+
+    rate_bit_s: int | None
+    delay_ns: int
+    queue: Queue
+    frame_overhead_bytes: int = -14
+    """-14: the rate counts IP packets; +24: Ethernet with FCS, preamble and inter-frame gap."""
+    frame_min_bytes: int = 0
+    loss: Loss = Loss()
+    delay_variation: DelayVariation = DelayVariation()
+    reorder: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """Return the engine's form."""
+        return {
+            "rate_bit_s": self.rate_bit_s,
+            "delay_ns": self.delay_ns,
+            "queue": {"type": self.queue.type, "limit": self.queue.limit},
+            "frame_overhead_bytes": self.frame_overhead_bytes,
+            "frame_min_bytes": self.frame_min_bytes,
+            "loss": self.loss.to_json(),
+            "delay_variation": self.delay_variation.to_json(),
+            "reorder": self.reorder,
+        }
+
+
+@dataclass(frozen=True)
+class LinkSpec:
+    """Both directions: ``a`` is the client's side, so ``a_to_b`` is forward."""
+
+    a_to_b: Direction
+    b_to_a: Direction
+    seed: int
+
+    def to_json(
+        self, *, a: str, b: str, parent_pid: int, realtime_priority: int | None
+    ) -> dict[str, object]:
+        """Return the whole configuration for ``tunnelmark-engine link``."""
+        return {
+            "protocol": 1,
+            "parent_pid": parent_pid,
+            "a": {"interface": a},
+            "b": {"interface": b},
+            "a_to_b": self.a_to_b.to_json(),
+            "b_to_a": self.b_to_a.to_json(),
+            "seed": self.seed,
+            "realtime_priority": realtime_priority,
+            "cpu": None,
+        }

@@ -1,0 +1,1 @@
+"""Where a program runs: one interface, one file per kind of host."""

@@ -1,0 +1,1 @@
+"""Hosts joined by links; the only part that creates namespaces and interfaces."""

@@ -1,0 +1,1 @@
+"""One file per link model: its parameters, its presets, its specification for the engine."""

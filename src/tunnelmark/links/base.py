@@ -1,0 +1,31 @@
+"""What every link model is: parameters and the specification it hands to the engine."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tunnelmark.engine.link import LinkSpec
+from tunnelmark.model.params import Params
+
+
+class Link(ABC):
+    """A driver: one file, one class, found by ``kind``; presets are parameters with a name."""
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+    params_type: ClassVar[type[Params]]
+    presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    """Name to a table of parameters as a study file would write it."""
+
+    def __init__(self, params: Params) -> None:
+        """Take the parameters of the study."""
+        self.params = params
+
+    @property
+    @abstractmethod
+    def mtu_bytes(self) -> int:
+        """MTU of the interfaces at both ends."""
+
+    @abstractmethod
+    def spec(self, seed: int) -> LinkSpec:
+        """Return what the engine's link emulator is to do; the seed feeds its named streams."""

@@ -1,0 +1,226 @@
+"""Every metric by name: unit, title, definition and source. A metric not listed cannot be stored."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of a trial, as a typed column with its unit in the name."""
+
+    name: str
+    """Column name, ending in the unit."""
+    title: str
+    unit: str
+    """Unit as shown: ``Mbit/s`` figures are stored in bit/s and scaled by the report."""
+    definition: str
+    source: str
+    better: Literal["higher", "lower", "neither"] = "neither"
+    scale: Literal["linear", "log"] = "linear"
+    """Scale on which differences are formed: rates and times are compared as ratios."""
+
+
+_ALL: Final = (
+    Metric(
+        "goodput_bit_s",
+        "Goodput",
+        "bit/s",
+        "application payload delivered to the reflector per second of sending time",
+        "RFC 2647 section 3.17",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "goodput_echo_bit_s",
+        "Goodput, echoed",
+        "bit/s",
+        "application payload that came back to the sender per second of sending time",
+        "RFC 2647 section 3.17",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "sent_load_bit_s",
+        "Sent load",
+        "bit/s",
+        "application payload handed to the socket per second of sending time",
+        "RFC 2285 section 3.5.2",
+    ),
+    Metric(
+        "loss_forward_ratio",
+        "Loss, forward",
+        "ratio",
+        "share of the packets sent that never reached the reflector",
+        "RFC 7680",
+        "lower",
+    ),
+    Metric(
+        "loss_reverse_ratio",
+        "Loss, reverse",
+        "ratio",
+        "share of the packets the reflector answered that never came back",
+        "RFC 7680",
+        "lower",
+    ),
+    Metric(
+        "rtt_min_ns", "RTT, minimum", "ns", "smallest round-trip delay", "RFC 2681", "lower", "log"
+    ),
+    Metric(
+        "rtt_p50_ns", "RTT, median", "ns", "median round-trip delay", "RFC 2681", "lower", "log"
+    ),
+    Metric(
+        "rtt_p99_ns",
+        "RTT, 99th percentile",
+        "ns",
+        "99th percentile of the round-trip delay",
+        "RFC 2681",
+        "lower",
+        "log",
+    ),
+    Metric(
+        "owd_forward_p50_ns",
+        "OWD, forward, median",
+        "ns",
+        "median one-way delay to the reflector; both ends read one clock",
+        "RFC 7679",
+        "lower",
+        "log",
+    ),
+    Metric(
+        "owd_reverse_p50_ns",
+        "OWD, reverse, median",
+        "ns",
+        "median one-way delay back from the reflector; both ends read one clock",
+        "RFC 7679",
+        "lower",
+        "log",
+    ),
+    Metric(
+        "ipdv_p50_ns",
+        "IPDV, median of the absolute value",
+        "ns",
+        "median absolute difference of the RTT of consecutive packets",
+        "RFC 3393",
+        "lower",
+    ),
+    Metric(
+        "pdv_p99_ns",
+        "PDV, 99th percentile",
+        "ns",
+        "99th percentile of the RTT above the smallest RTT of the trial",
+        "RFC 5481 section 4.2",
+        "lower",
+    ),
+    Metric(
+        "duplicates_ratio", "Duplicates", "ratio", "answers received again, per answer", "RFC 5560"
+    ),
+    Metric(
+        "reordered_ratio",
+        "Reordering",
+        "ratio",
+        "answers whose sequence number is below one seen before, per answer",
+        "RFC 4737 section 4.1",
+    ),
+    Metric(
+        "late_ratio",
+        "Late arrivals",
+        "ratio",
+        "answers that came after the study's limit, per packet sent",
+        "RFC 2681 section 2.6",
+    ),
+    Metric(
+        "receiver_overrun_ratio",
+        "Receive-buffer overruns",
+        "ratio",
+        "packets the kernel dropped at a full socket buffer of ours, per packet sent",
+        "SO_RXQ_OVFL",
+    ),
+    Metric(
+        "cpu_client_ratio",
+        "CPU, client",
+        "ratio",
+        "busy time of the client's processes per second, as a share of one core",
+        "proc(5)",
+        "lower",
+    ),
+    Metric(
+        "cpu_server_ratio",
+        "CPU, server",
+        "ratio",
+        "busy time of the server's processes per second, as a share of one core",
+        "proc(5)",
+        "lower",
+    ),
+    Metric(
+        "cpu_tunnel_ratio",
+        "CPU, tunnel",
+        "ratio",
+        "busy time of the tunnel's processes on both hosts per second, as a share of one core",
+        "proc(5)",
+        "lower",
+    ),
+    Metric(
+        "cpu_machine_ratio",
+        "CPU, machine",
+        "ratio",
+        "busy share of all cores of the machine, softirq included",
+        "proc(5)",
+        "lower",
+    ),
+    Metric(
+        "cpu_steal_ratio",
+        "CPU, stolen",
+        "ratio",
+        "share of time stolen by the hypervisor",
+        "proc(5)",
+    ),
+    Metric(
+        "cpu_cost_s_per_gib",
+        "CPU cost per GiB",
+        "s/GiB",
+        "CPU seconds of the tunnel's processes per GiB of payload delivered",
+        "docs/metrics.md",
+        "lower",
+    ),
+    Metric(
+        "cpu_cost_s_per_mpkt",
+        "CPU cost per million packets",
+        "s/10^6",
+        "CPU seconds of the tunnel's processes per million packets delivered",
+        "docs/metrics.md",
+        "lower",
+    ),
+    Metric(
+        "wire_forward_bit_s",
+        "Wire rate, forward",
+        "bit/s",
+        "bytes of the IP packets on the link towards the server per second",
+        "docs/metrics.md",
+    ),
+    Metric(
+        "wire_reverse_bit_s",
+        "Wire rate, reverse",
+        "bit/s",
+        "bytes of the IP packets on the link towards the client per second",
+        "docs/metrics.md",
+    ),
+    Metric(
+        "overhead_bytes",
+        "Overhead",
+        "byte",
+        "bytes of the outer IP packets minus payload, for one datagram",
+        "docs/metrics.md",
+        "lower",
+    ),
+    Metric(
+        "outer_packets",
+        "Outer packets",
+        "1",
+        "IP packets on the link for one datagram; more than one is fragmentation",
+        "docs/metrics.md",
+        "lower",
+    ),
+)
+
+METRICS: Final = {metric.name: metric for metric in _ALL}
+"""All metrics by column name, in the order of the report."""

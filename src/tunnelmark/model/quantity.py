@@ -1,0 +1,107 @@
+"""Quantities as a study file writes them: a number and a unit, parsed once into an integer.
+
+Each annotated type below is a pydantic field type: it accepts a string with a unit, freezes to a
+plain number in the unit its name states, and appears in the JSON Schema with a pattern.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+_NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
+
+_TIME_NS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9}
+_RATE_BIT_S: Final = {
+    "bit/s": 1,
+    "kbit/s": 10**3,
+    "Mbit/s": 10**6,
+    "Gbit/s": 10**9,
+}
+_SIZE_BYTES: Final = {
+    "B": 1,
+    "byte": 1,
+    "bytes": 1,
+    "kB": 1000,
+    "KiB": 1024,
+    "MB": 10**6,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+}
+_RATIO: Final = {"%": Decimal("0.01"), "": Decimal(1)}
+
+
+def _parser(
+    units: Mapping[str, int | Decimal], example: str, *, whole: bool
+) -> Callable[[Any], Any]:
+    pattern = re.compile(rf"^\s*({_NUMBER})\s*(\S*)\s*$")
+
+    def parse(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"must be a quantity such as {example!r}")  # noqa: TRY004 - pydantic wants ValueError
+        if not isinstance(value, str):
+            if "" in units:
+                return float(value)
+            raise ValueError(f"has no unit; write it as {example!r}")
+        match = pattern.match(value)
+        if match is None or len(value) > 40:
+            raise ValueError(f"must be a quantity such as {example!r}")
+        number, unit = match.groups()
+        if unit not in units:
+            known = ", ".join(u for u in units if u)
+            raise ValueError(f"has the unit {unit!r}; known are {known}")
+        result = Decimal(number) * units[unit]
+        if not whole:
+            return float(result)
+        if result != result.to_integral_value():
+            raise ValueError("is not a whole number of the smallest unit")
+        return int(result)
+
+    return parse
+
+
+def _schema(units: Mapping[str, object], example: str) -> WithJsonSchema:
+    alternatives = "|".join(re.escape(u) for u in units)
+    return WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^\s*{_NUMBER}\s*({alternatives})\s*$",
+            "examples": [example],
+        }
+    )
+
+
+DurationNs = Annotated[
+    int, BeforeValidator(_parser(_TIME_NS, "5 ms", whole=True)), _schema(_TIME_NS, "5 ms")
+]
+"""A duration in nanoseconds, written ``"5 ms"``."""
+
+RateBitS = Annotated[
+    int,
+    BeforeValidator(_parser(_RATE_BIT_S, "8 Mbit/s", whole=True)),
+    Field(gt=0),
+    _schema(_RATE_BIT_S, "8 Mbit/s"),
+]
+"""A rate in bit/s, written ``"8 Mbit/s"``."""
+
+SizeBytes = Annotated[
+    int, BeforeValidator(_parser(_SIZE_BYTES, "64 KiB", whole=True)), _schema(_SIZE_BYTES, "64 KiB")
+]
+"""A size in bytes, written ``"64 KiB"``."""
+
+Ratio = Annotated[
+    float,
+    BeforeValidator(_parser(_RATIO, "2 %", whole=False)),
+    Field(ge=0, le=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*%?\s*$", "examples": ["2 %"]},
+            ]
+        }
+    ),
+]
+"""A share from 0 to 1, written ``"2 %"`` or ``0.02``."""

@@ -1,0 +1,83 @@
+"""A study in frozen form: points, blocks and trials, and what a trial came to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tunnelmark.model.validity import Validity
+
+BASELINE = "none"
+"""Kind of the tunnel that is no tunnel; its trials are the baseline of every block."""
+
+
+@dataclass(frozen=True)
+class DriverSpec:
+    """A driver of the study with one choice of its parameters."""
+
+    kind: str
+    label: str
+    """Name shown in reports, unique within the study."""
+    params: Mapping[str, object]
+    """Parameters in frozen form (units in the names' types), ready for ``Params.model_validate``."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a figure stands for: one tunnel, link, device and workload with fixed parameters."""
+
+    point_id: str
+    """Short stable hash over everything below."""
+    tunnel: DriverSpec
+    link: DriverSpec
+    device: DriverSpec
+    workload: DriverSpec
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of one point."""
+
+    trial_id: str
+    """``<block>-<point>-<repeat>``: the same after a resume."""
+    block_id: str
+    point: Point
+    repeat: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Trials that share a lab and a tunnel that is up."""
+
+    block_id: str
+    tunnel: DriverSpec
+    link: DriverSpec
+    device: DriverSpec
+    points: tuple[Point, ...]
+    """Points of the tunnel, then of the baseline in the same lab."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Figures of one path of a trial, by names of ``METRICS``. None means: never came back."""
+
+    path: str
+    """``total``, or the number of the tunnel among ``count`` simultaneous ones."""
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A trial that was run, valid or not."""
+
+    trial: Trial
+    attempt: int
+    """1 for the first run of this repeat, more after invalid ones."""
+    started_at: datetime
+    duration_s: float
+    measurements: tuple[Measurement, ...]
+    validity: Validity
+    details: Mapping[str, object] = field(default_factory=dict)
+    """Workload-specific evidence for the report, JSON types only."""
+    samples: tuple[str, ...] = ()
+    """Files under ``samples/``, relative to the result directory."""

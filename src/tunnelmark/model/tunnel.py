@@ -1,0 +1,86 @@
+"""What passes between the run and a tunnel driver."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tunnelmark.model.host import Host, Process
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One end of the link on which a tunnel is built."""
+
+    host: Host
+    ipv4: str
+    """Address on the link, without prefix length."""
+    ipv6: str
+    interface: str
+    mtu_bytes: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a tunnel driver is handed: two ends, and addresses it may use inside."""
+
+    client: Endpoint
+    server: Endpoint
+    prefix: str
+    """Start of every name the driver makes on the machine, at most 8 characters, e.g. ``tm3fa2c1``."""
+    inner_ipv4: Callable[[int], tuple[str, str]]
+    """Tunnel number to (client, server) inner IPv4 address, a /30 of 198.19.0.0/16."""
+    inner_ipv6: Callable[[int], tuple[str, str]]
+    """Tunnel number to (client, server) inner IPv6 address, a /64 of fd00::/8."""
+
+
+@dataclass(frozen=True)
+class TrafficPath:
+    """Where to send traffic so that it goes through one tunnel (or none)."""
+
+    name: str
+    """``0`` to ``n-1``."""
+    client_address: str
+    server_address: str
+    client_interface: str
+    server_interface: str
+    mtu_bytes: int
+    """MTU of the inner interface at the client."""
+
+
+@dataclass(frozen=True)
+class Negotiated:
+    """What the program itself says was agreed, not what was asked for."""
+
+    cipher: str | None
+    version: str
+    """Program and version, e.g. ``OpenVPN 2.6.14``."""
+    implementation: str
+    """Where the data path runs: ``kernel``, ``wireguard-go``, ``openvpn`` …."""
+    mtu_bytes: int
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WireRule:
+    """How every packet of the tunnel must look on the link."""
+
+    encrypted: bool
+    """Whether the plaintext marker must be absent; False only for reference points without a cipher."""
+    describe: str
+    """E.g. ``UDP to or from port 1194``."""
+    ip_protocols: tuple[int, ...]
+    """Allowed IP protocol numbers."""
+    udp_ports: tuple[int, ...] = ()
+    """If not empty: a UDP packet must have one of these as source or destination."""
+    tcp_ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TunnelUp:
+    """A tunnel that is up."""
+
+    paths: tuple[TrafficPath, ...]
+    negotiated: tuple[Negotiated, ...]
+    """One per tunnel."""
+    wire: WireRule
+    processes: tuple[tuple[str, Process], ...] = ()
+    """(host name, daemon) of everything whose CPU is the tunnel's own."""

@@ -1,0 +1,1 @@
+"""What is observed beside a workload: CPU, capture, interface counters."""

@@ -1,0 +1,1 @@
+"""Estimates to a terminal table, HTML, Markdown and CSV."""

@@ -1,0 +1,1 @@
+"""Check, up, warm, measure, down; order, stop rule, validity, resume, progress."""

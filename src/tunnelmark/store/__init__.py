@@ -1,0 +1,1 @@
+"""Result directories: manifest and trial records, with a converter per format version."""

@@ -1,0 +1,1 @@
+"""One file per tunnel, found by the registry in ``tunnelmark.tunnels.base``."""

@@ -1,0 +1,59 @@
+"""What every tunnel driver is: parameters, needs, up, problem, down."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from pydantic import Field
+
+from tunnelmark.model.host import Host, Need
+from tunnelmark.model.params import Params
+from tunnelmark.model.tunnel import Site, TunnelUp
+
+
+class TunnelParams(Params):
+    """Parameters that every tunnel has."""
+
+    count: int = Field(
+        1, ge=1, le=64, description="simultaneous tunnels, the traffic spread over them"
+    )
+
+
+class Tunnel(ABC):
+    """A driver: one file, one class, found by ``kind``.
+
+    One object serves one block. ``up`` and ``down`` are called once each, ``down`` also after an
+    ``up`` that failed half-way. Daemons are started with ``Host.spawn`` and so end with the lab at
+    the latest.
+    """
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+    params_type: ClassVar[type[TunnelParams]]
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the parameters of the study; nothing is touched yet."""
+        self.params = params
+
+    @abstractmethod
+    def need(self, host: Host) -> Need:
+        """Say what each of the two hosts must have; may look at the host to choose."""
+
+    def unavailable(self, host: Host) -> str | None:
+        """Return why this tunnel cannot run on the host, with the mend, or None."""
+        return self.need(host).missing(host)
+
+    @abstractmethod
+    def up(self, site: Site) -> TunnelUp:
+        """Bring all ``count`` tunnels up and return when traffic can pass.
+
+        Raises ``TunnelError`` with the program's own last words if one does not come up, or if
+        what was negotiated is not what the parameters ask for.
+        """
+
+    @abstractmethod
+    def problem(self) -> str | None:
+        """Return what is wrong with a tunnel that was up (a dead daemon, a lost peer), or None."""
+
+    @abstractmethod
+    def down(self) -> None:
+        """End everything ``up`` started; tolerates half-up and being called twice."""

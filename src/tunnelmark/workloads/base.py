@@ -1,0 +1,91 @@
+"""What every workload is: parameters, needs, one trial."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from tunnelmark.model.host import Host, Need
+from tunnelmark.model.params import Params
+from tunnelmark.model.trial import Measurement
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.model.validity import Check
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a trial is, for the display."""
+
+    done_ratio: float
+    figures: Mapping[str, float]
+    """Latest figures by metric name."""
+
+
+@dataclass(frozen=True)
+class TrialContext:
+    """What a workload is handed for one trial."""
+
+    client: Host
+    server: Host
+    paths: tuple[TrafficPath, ...]
+    engine: str
+    """Path of ``tunnelmark-engine``, valid on both hosts."""
+    seed: int
+    samples_dir: Path | None
+    """Where to leave bulk records on the controlling machine; None with ``--no-samples``."""
+    sample_stem: str
+    """Start of the file names to use there, unique per trial and attempt."""
+    progress: Callable[[Progress], None]
+    cancelled: Callable[[], bool]
+    """True when the trial should end early; the workload then returns what it has."""
+    measuring_processes: Callable[[str, int], None] = lambda _host, _pid: None
+    """To be called with (host name, pid) of each process that measures, for the CPU probe."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one trial came to, before the run adds its own evidence."""
+
+    measurements: tuple[Measurement, ...]
+    checks: tuple[Check, ...]
+    payload_bytes: int
+    """Application bytes delivered in both directions, for the CPU cost."""
+    payload_packets: int
+    """Datagrams delivered in both directions, for the CPU cost."""
+    measuring_s: float
+    """Seconds during which traffic was offered."""
+    details: Mapping[str, object] = field(default_factory=dict)
+    samples: tuple[str, ...] = ()
+    """Names of files left in ``samples_dir``."""
+
+
+class Workload(ABC):
+    """A driver: one file, one class, found by ``kind``. One object serves one point."""
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+    params_type: ClassVar[type[Params]]
+    metrics: ClassVar[tuple[str, ...]]
+    """Names of ``METRICS`` that a trial gives, in the order of the report."""
+
+    def __init__(self, params: Params) -> None:
+        """Take the parameters of the point; nothing is touched yet."""
+        self.params = params
+
+    @abstractmethod
+    def need(self) -> Need:
+        """Say what each of the two hosts must have beside the engine."""
+
+    def unavailable(self, host: Host) -> str | None:
+        """Return why this workload cannot run on the host, with the mend, or None."""
+        return self.need().missing(host)
+
+    @property
+    @abstractmethod
+    def expected_s(self) -> float:
+        """Seconds one trial takes, for the time left."""
+
+    @abstractmethod
+    def run(self, context: TrialContext) -> Outcome:
+        """Run one trial; a peer that dies ends it with a failed ``Check``, not an exception."""
