@@ -126,7 +126,7 @@ class Host(Protocol):
         """Return the path of a program on this host, or None."""
 
     def has_kernel(self, feature: str) -> bool:
-        """Say whether the host's kernel has a feature: ``wireguard``, ``tun``, ``esp``, ``ppp`` …."""
+        """Say whether the kernel has a feature: ``wireguard``, ``tun``, ``esp``, ``ppp`` …."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Every metric by name: unit, title, definition and source. A metric not listed cannot be stored."""
+"""Every metric by name: unit, title, definition, source. Only these can be stored."""
 
 from dataclasses import dataclass
 from typing import Final, Literal

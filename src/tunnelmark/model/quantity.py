@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+_LONGEST: Final = 40
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 
 _TIME_NS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9}
@@ -46,7 +47,7 @@ def _parser(
                 return float(value)
             raise ValueError(f"has no unit; write it as {example!r}")
         match = pattern.match(value)
-        if match is None or len(value) > 40:
+        if match is None or len(value) > _LONGEST:
             raise ValueError(f"must be a quantity such as {example!r}")
         number, unit = match.groups()
         if unit not in units:

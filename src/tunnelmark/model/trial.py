@@ -18,7 +18,7 @@ class DriverSpec:
     label: str
     """Name shown in reports, unique within the study."""
     params: Mapping[str, object]
-    """Parameters in frozen form (units in the names' types), ready for ``Params.model_validate``."""
+    """Parameters as the study writes them, ready for ``Params.model_validate``."""
 
 
 @dataclass(frozen=True)

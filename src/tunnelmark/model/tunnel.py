@@ -25,7 +25,7 @@ class Site:
     client: Endpoint
     server: Endpoint
     prefix: str
-    """Start of every name the driver makes on the machine, at most 8 characters, e.g. ``tm3fa2c1``."""
+    """Start of every name made on the machine, at most 8 characters: ``tm3fa2c1``."""
     inner_ipv4: Callable[[int], tuple[str, str]]
     """Tunnel number to (client, server) inner IPv4 address, a /30 of 198.19.0.0/16."""
     inner_ipv6: Callable[[int], tuple[str, str]]
@@ -64,7 +64,7 @@ class WireRule:
     """How every packet of the tunnel must look on the link."""
 
     encrypted: bool
-    """Whether the plaintext marker must be absent; False only for reference points without a cipher."""
+    """Whether the marker must be absent; False only for reference points without a cipher."""
     describe: str
     """E.g. ``UDP to or from port 1194``."""
     ip_protocols: tuple[int, ...]

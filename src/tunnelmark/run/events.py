@@ -1,0 +1,76 @@
+"""What a run tells while it runs; the terminal display and ``--json`` both consume these."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """The plan is made and every driver has been checked."""
+
+    study: str
+    run_id: str
+    directory: str
+    blocks: int
+    trials_min: int
+    trials_max: int
+    expected_s: float
+    skipped: tuple[tuple[str, str], ...]
+    """(tunnel label, reason) of what this machine cannot run."""
+
+
+@dataclass(frozen=True)
+class BlockPhase:
+    """A block enters a phase."""
+
+    block_id: str
+    tunnel: str
+    link: str
+    device: str
+    phase: Literal["lab", "tunnel", "proof", "warm", "trials", "down", "done", "failed"]
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class TrialProgress:
+    """A trial is under way."""
+
+    trial_id: str
+    done_ratio: float
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TrialDone:
+    """A trial has ended and its record is on disk."""
+
+    trial_id: str
+    tunnel: str
+    point: Mapping[str, object]
+    """The workload's parameters."""
+    repeat: int
+    attempt: int
+    valid: bool
+    reasons: tuple[str, ...]
+    figures: Mapping[str, float | None]
+    trials_done: int
+    trials_expected: int
+    time_left_s: float
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """The run has ended and everything it made is removed."""
+
+    directory: str
+    outcome: Literal["complete", "interrupted", "failed"]
+    message: str
+    valid_trials: int
+    invalid_trials: int
+    wall_s: float
+    measuring_s: float
+
+
+Event = RunStarted | BlockPhase | TrialProgress | TrialDone | RunEnded
+Listener = Callable[[Event], None]
