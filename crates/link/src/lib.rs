@@ -1,1 +1,3 @@
 //! Placeholder crate root, filled by its first commit.
+
+pub mod wlan;

@@ -1,0 +1,3 @@
+//! How many frame exchanges a second of one core simulates.
+
+fn main() {}
