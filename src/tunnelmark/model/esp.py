@@ -1,0 +1,65 @@
+"""Sizes of ESP, shared by every tunnel that uses it (RFC 4303, RFC 3948)."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tunnelmark.model.overhead import Encapsulation, IpVersion, Layer, ip_layer, padding
+
+
+@dataclass(frozen=True)
+class EspSuite:
+    """A cipher and an integrity algorithm, by what they cost."""
+
+    name: str
+    iv_bytes: int
+    block_bytes: int
+    """Payload, padding and trailer fill a multiple of this, at least 4 (RFC 4303 section 2.4)."""
+    icv_bytes: int
+    source: str
+
+
+_ALL: Final = (
+    EspSuite("3DES-SHA1", 8, 8, 12, "RFC 2451, RFC 2404"),
+    EspSuite("AES-128-CBC-SHA1", 16, 16, 12, "RFC 3602, RFC 2404"),
+    EspSuite("AES-256-CBC-SHA256", 16, 16, 16, "RFC 3602, RFC 4868"),
+    EspSuite("AES-128-GCM", 8, 4, 16, "RFC 4106"),
+    EspSuite("AES-256-GCM", 8, 4, 16, "RFC 4106"),
+    EspSuite("CHACHA20-POLY1305", 8, 4, 16, "RFC 7634"),
+    EspSuite("NULL-SHA1", 0, 4, 12, "RFC 2410, RFC 2404"),
+)
+
+ESP_SUITES: Final = {suite.name: suite for suite in _ALL}
+"""Suites by name."""
+
+
+def esp(
+    suite: EspSuite,
+    *,
+    mode: Literal["transport", "tunnel"],
+    inner_mtu_bytes: int,
+    udp_encapsulation: bool = False,
+    outer_ip: IpVersion = 4,
+) -> Encapsulation:
+    """Return how ESP wraps a packet (tunnel mode) or the payload of one (transport mode)."""
+
+    def layers(wrapped_bytes: int) -> tuple[Layer, ...]:
+        pad = padding(wrapped_bytes + _TRAILER_BYTES, suite.block_bytes)
+        return (
+            ip_layer(outer_ip),
+            *(
+                (Layer("UDP encapsulation", 8, "RFC 3948 section 2.1"),)
+                if udp_encapsulation
+                else ()
+            ),
+            Layer("ESP header", 8, "RFC 4303 section 2: SPI and sequence number"),
+            *((Layer("ESP IV", suite.iv_bytes, suite.source),) if suite.iv_bytes else ()),
+            Layer("ESP padding", pad, "RFC 4303 section 2.4"),
+            Layer("ESP trailer", _TRAILER_BYTES, "RFC 4303 section 2.5, 2.6"),
+            Layer("ESP ICV", suite.icv_bytes, suite.source),
+        )
+
+    wraps: Literal["packet", "ip_payload"] = "packet" if mode == "tunnel" else "ip_payload"
+    return Encapsulation(layers, inner_mtu_bytes, outer_ip, wraps)
+
+
+_TRAILER_BYTES: Final = 2

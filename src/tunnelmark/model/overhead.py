@@ -1,0 +1,186 @@
+"""Exact sizes of the outer packets of a datagram: a pure model that the wire is compared with.
+
+A tunnel driver describes its encapsulation as a function from the length of one inner packet to the
+layers around it. This module does the rest: UDP and IP headers, fragmentation inside and outside,
+and the fragmentation point.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+IpVersion = Literal[4, 6]
+
+IP_HEADER_BYTES: Final[dict[IpVersion, int]] = {4: 20, 6: 40}
+"""RFC 791 section 3.1 without options; RFC 8200 section 3."""
+UDP_HEADER_BYTES: Final = 8
+"""RFC 768."""
+TCP_HEADER_BYTES: Final = 20
+"""RFC 9293 section 3.1, without options."""
+IPV6_FRAGMENT_HEADER_BYTES: Final = 8
+"""RFC 8200 section 4.5."""
+LARGEST_PAYLOAD_BYTES: Final = 65507
+"""Largest UDP payload over IPv4: 65535 minus both headers."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Bytes that one layer adds to one packet."""
+
+    name: str
+    bytes: int
+    source: str
+    """RFC and section, or the program's documentation."""
+
+
+@dataclass(frozen=True)
+class Encapsulation:
+    """How a tunnel wraps one inner packet."""
+
+    layers: Callable[[int], tuple[Layer, ...]]
+    """Bytes of what is wrapped to the layers added, outermost first, outer IP header included."""
+    inner_mtu_bytes: int
+    """MTU of the interface that the datagram enters; longer packets are fragmented before that."""
+    outer_ip: IpVersion = 4
+    wraps: Literal["packet", "ip_payload"] = "packet"
+    """``ip_payload``: the datagram's own IP header becomes the outer one (ESP transport mode)."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One datagram on the link."""
+
+    payload_bytes: int
+    outer_packet_bytes: tuple[int, ...]
+    """IP length of each outer packet, in order of sending."""
+    layers: tuple[Layer, ...]
+    """What each layer added, summed over all packets, outermost first."""
+
+    @property
+    def overhead_bytes(self) -> int:
+        """Outer IP bytes minus payload."""
+        return sum(self.outer_packet_bytes) - self.payload_bytes
+
+
+def fragment(ip_bytes: int, mtu_bytes: int, version: IpVersion) -> tuple[int, ...]:
+    """Return the IP lengths of the packets into which one packet is split for an MTU.
+
+    All but the last carry a multiple of 8 bytes (RFC 791 section 3.2, RFC 8200 section 4.5).
+    """
+    if ip_bytes <= mtu_bytes:
+        return (ip_bytes,)
+    header = IP_HEADER_BYTES[version]
+    per_fragment = header if version == 4 else header + IPV6_FRAGMENT_HEADER_BYTES  # noqa: PLR2004
+    room = (mtu_bytes - per_fragment) // 8 * 8
+    if room <= 0:
+        raise ValueError(f"an MTU of {mtu_bytes} byte leaves no room for a fragment")
+    data = ip_bytes - header
+    full, rest = divmod(data, room)
+    return (per_fragment + room,) * full + ((per_fragment + rest,) if rest else ())
+
+
+def datagram(
+    payload_bytes: int,
+    *,
+    link_mtu_bytes: int,
+    encapsulation: Encapsulation | None,
+    inner_ip: IpVersion = 4,
+) -> Wire:
+    """Return what one UDP datagram becomes on a link; without encapsulation it goes as it is."""
+    ip = IP_HEADER_BYTES[inner_ip]
+    whole = ip + UDP_HEADER_BYTES + payload_bytes
+    udp = Layer("inner UDP header", UDP_HEADER_BYTES, "RFC 768")
+    inner_header = Layer(f"inner IPv{inner_ip} header", ip, _IP_SOURCE[inner_ip])
+    if encapsulation is None:
+        packets = fragment(whole, link_mtu_bytes, inner_ip)
+        headers = Layer(f"IPv{inner_ip} header", sum(packets) - whole + ip, _IP_SOURCE[inner_ip])
+        return Wire(
+            payload_bytes, packets, (headers, Layer("UDP header", UDP_HEADER_BYTES, "RFC 768"))
+        )
+    added: dict[str, Layer] = {}
+    outer: list[int] = []
+    if encapsulation.wraps == "ip_payload":
+        layers = encapsulation.layers(whole - ip)
+        outer += _wrapped(whole - ip, layers, link_mtu_bytes, encapsulation.outer_ip, added)
+        return Wire(payload_bytes, tuple(outer), (*added.values(), udp))
+    inner = fragment(whole, encapsulation.inner_mtu_bytes, inner_ip)
+    for length in inner:
+        layers = encapsulation.layers(length)
+        outer += _wrapped(length, layers, link_mtu_bytes, encapsulation.outer_ip, added)
+    inner_header = Layer(inner_header.name, sum(inner) - whole + ip, inner_header.source)
+    return Wire(payload_bytes, tuple(outer), (*added.values(), inner_header, udp))
+
+
+def fragmentation_point(
+    *, link_mtu_bytes: int, encapsulation: Encapsulation | None, inner_ip: IpVersion = 4
+) -> int | None:
+    """Return the largest UDP payload carried in one outer packet; None if even 1 byte is not."""
+
+    def packets(payload_bytes: int) -> int:
+        wire = datagram(
+            payload_bytes,
+            link_mtu_bytes=link_mtu_bytes,
+            encapsulation=encapsulation,
+            inner_ip=inner_ip,
+        )
+        return len(wire.outer_packet_bytes)
+
+    low, high = 0, LARGEST_PAYLOAD_BYTES  # packets(low) == 1 is checked below, high is past it
+    if packets(1) > 1:
+        return None
+    if packets(high) == 1:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if packets(middle) == 1:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def best_inner_mtu(*, link_mtu_bytes: int, encapsulation: Encapsulation) -> int:
+    """Return the longest inner IP packet whose outer packet is not fragmented."""
+    best = 0
+    for inner in range(link_mtu_bytes, 0, -1):
+        wrapped = inner - (IP_HEADER_BYTES[4] if encapsulation.wraps == "ip_payload" else 0)
+        if wrapped + sum(layer.bytes for layer in encapsulation.layers(wrapped)) <= link_mtu_bytes:
+            best = inner
+            break
+    return best
+
+
+def padding(length_bytes: int, block_bytes: int) -> int:
+    """Return how many bytes bring a length to the next multiple of a block, 0 if it is one."""
+    return -length_bytes % block_bytes
+
+
+def ip_layer(version: IpVersion) -> Layer:
+    """Return the outer IP header as a layer."""
+    return Layer(f"outer IPv{version} header", IP_HEADER_BYTES[version], _IP_SOURCE[version])
+
+
+def udp_layer() -> Layer:
+    """Return the outer UDP header as a layer."""
+    return Layer("outer UDP header", UDP_HEADER_BYTES, "RFC 768")
+
+
+_IP_SOURCE: Final[dict[IpVersion, str]] = {4: "RFC 791 section 3.1", 6: "RFC 8200 section 3"}
+
+
+def _wrapped(
+    wrapped_bytes: int,
+    layers: tuple[Layer, ...],
+    mtu_bytes: int,
+    version: IpVersion,
+    added: dict[str, Layer],
+) -> tuple[int, ...]:
+    whole = wrapped_bytes + sum(layer.bytes for layer in layers)
+    packets = fragment(whole, mtu_bytes, version)
+    extra = Layer("outer fragment headers", sum(packets) - whole, _IP_SOURCE[version])
+    for layer in (*layers, *((extra,) if extra.bytes else ())):
+        seen = added.get(layer.name)
+        added[layer.name] = Layer(
+            layer.name, layer.bytes + (seen.bytes if seen else 0), layer.source
+        )
+    return packets
