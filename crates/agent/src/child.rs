@@ -1,0 +1,232 @@
+//! One program that the agent started: its pipes, its end.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
+
+use crate::proto::Event;
+
+/// Most bytes waiting for a program that does not read its standard input.
+pub const STDIN_MAX: usize = 64 * 1024 * 1024;
+/// Most bytes read from one pipe before others have their turn.
+const TURN: usize = 256 * 1024;
+
+/// A program, in a process group of its own.
+#[derive(Debug)]
+pub struct Child {
+    pid: Pid,
+    pidfd: OwnedFd,
+    stdin: Option<File>,
+    stdin_queue: VecDeque<u8>,
+    stdin_eof: bool,
+    outputs: [Option<File>; 2],
+    status: Option<WaitStatus>,
+    exited: bool,
+}
+
+impl Child {
+    /// Start a program; the error names it and the reason.
+    pub fn start(
+        argv: &[String],
+        env: impl IntoIterator<Item = (String, String)>,
+        stdin: bool,
+    ) -> Result<Self, String> {
+        let fail = |e: std::io::Error| format!("spawn {}: {e}", argv[0]);
+        let mut child = Command::new(&argv[0])
+            .args(&argv[1..])
+            .envs(env)
+            .process_group(0)
+            .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(fail)?;
+        let stdin = child
+            .stdin
+            .take()
+            .map(|pipe| File::from(OwnedFd::from(pipe)));
+        let stdout = child
+            .stdout
+            .take()
+            .map(|pipe| File::from(OwnedFd::from(pipe)));
+        let stderr = child
+            .stderr
+            .take()
+            .map(|pipe| File::from(OwnedFd::from(pipe)));
+        for pipe in [&stdin, &stdout, &stderr].into_iter().flatten() {
+            rustix::io::ioctl_fionbio(pipe, true).map_err(|e| fail(e.into()))?;
+        }
+        let pid = Pid::from_child(&child);
+        let pidfd =
+            rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|e| fail(e.into()))?;
+        Ok(Self {
+            pid,
+            pidfd,
+            stdin,
+            stdin_queue: VecDeque::new(),
+            stdin_eof: false,
+            outputs: [stdout, stderr],
+            status: None,
+            exited: false,
+        })
+    }
+
+    /// Process id, also the id of its group.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Becomes readable when the program has ended; None once that has been told.
+    pub fn end(&self) -> Option<BorrowedFd<'_>> {
+        (!self.exited).then(|| self.pidfd.as_fd())
+    }
+
+    /// The pipe of an output stream (0 or 1) that is still open.
+    pub fn output(&self, index: usize) -> Option<BorrowedFd<'_>> {
+        self.outputs[index].as_ref().map(AsFd::as_fd)
+    }
+
+    /// The pipe of standard input while bytes wait for it.
+    pub fn input(&self) -> Option<BorrowedFd<'_>> {
+        self.stdin
+            .as_ref()
+            .filter(|_| !self.stdin_queue.is_empty())
+            .map(AsFd::as_fd)
+    }
+
+    /// Whether its end is not known yet.
+    pub fn runs(&self) -> bool {
+        self.status.is_none()
+    }
+
+    /// Take the status that was collected for it.
+    pub fn reaped(&mut self, status: WaitStatus) {
+        self.status = Some(status);
+    }
+
+    /// Whether nothing more can come from it.
+    pub fn finished(&self) -> bool {
+        self.exited && self.outputs.iter().all(Option::is_none)
+    }
+
+    /// Queue bytes for standard input, and its end.
+    pub fn feed(&mut self, data: &[u8], eof: bool) -> Result<(), String> {
+        if self.stdin.is_none() || self.stdin_eof {
+            return Err(format!(
+                "stdin: process {} has none or it is closed",
+                self.raw()
+            ));
+        }
+        if self.stdin_queue.len() + data.len() > STDIN_MAX {
+            return Err(format!(
+                "stdin: process {} leaves {STDIN_MAX} bytes unread",
+                self.raw()
+            ));
+        }
+        self.stdin_queue.extend(data);
+        self.stdin_eof = eof;
+        self.write_input();
+        Ok(())
+    }
+
+    /// Write what the pipe takes.
+    pub fn write_input(&mut self) {
+        let Some(pipe) = self.stdin.as_mut() else {
+            return;
+        };
+        while !self.stdin_queue.is_empty() {
+            match pipe.write(self.stdin_queue.as_slices().0) {
+                Ok(n) => drop(self.stdin_queue.drain(..n)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // The program closed its end: what it does not read is nobody's loss.
+                    self.stdin_queue.clear();
+                    self.stdin = None;
+                    return;
+                }
+            }
+        }
+        if self.stdin_eof {
+            self.stdin = None;
+        }
+    }
+
+    /// Hand what an output stream holds to `sink` in pieces; the stream closes at its end.
+    pub fn read_output(&mut self, index: usize, mut sink: impl FnMut(&[u8])) {
+        let Some(pipe) = self.outputs[index].as_mut() else {
+            return;
+        };
+        let mut buffer = vec![0; 32 * 1024];
+        let mut total = 0;
+        while total < TURN {
+            match pipe.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => {
+                    sink(&buffer[..n]);
+                    total += n;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        if total < TURN {
+            self.outputs[index] = None;
+        }
+    }
+
+    /// Say how it ended, once, if it has.
+    pub fn try_wait(&mut self, id: u64) -> Option<Event> {
+        if self.exited {
+            return None;
+        }
+        if self.status.is_none() {
+            if let Ok(Some((_, status))) =
+                rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG)
+            {
+                self.reaped(status);
+            }
+        }
+        let status = self.status?;
+        let (code, signal) = (status.exit_status(), status.terminating_signal());
+        self.exited = true;
+        self.stdin = None;
+        Some(Event::Exit {
+            proc: id,
+            code,
+            signal,
+        })
+    }
+
+    /// Send a signal to the program or to its group; one that has ended is no error.
+    pub fn signal(&self, number: i32, group: bool) -> Result<(), String> {
+        let signal = Signal::from_named_raw(number)
+            .ok_or_else(|| format!("signal: {number} is no signal with a name"))?;
+        let sent = if group {
+            rustix::process::kill_process_group(self.pid, signal)
+        } else if self.exited {
+            return Ok(());
+        } else {
+            rustix::process::pidfd_send_signal(&self.pidfd, signal)
+        };
+        match sent {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(e) => Err(format!("signal {number} to {}: {e}", self.raw())),
+        }
+    }
+
+    /// Whether any process of its group is left.
+    pub fn group_alive(&self) -> bool {
+        rustix::process::test_kill_process_group(self.pid).is_ok()
+    }
+
+    fn raw(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+}

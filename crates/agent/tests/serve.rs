@@ -1,0 +1,267 @@
+//! The loop over a real socket with real programs, as a machine's port is served.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{pidfd_open, waitpid, Pid, PidfdFlags, WaitOptions};
+use serde_json::{json, Value};
+use tm_agent::frame::{Decoder, Frame};
+use tm_agent::server::{serve, End};
+
+struct Client {
+    socket: UnixStream,
+    decoder: Decoder,
+    next_id: u64,
+    agent: Option<JoinHandle<Result<End, String>>>,
+}
+
+impl Client {
+    fn new() -> Self {
+        let (socket, mut theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let agent = std::thread::spawn(move || serve(&mut theirs, false));
+        let mut client = Self {
+            socket,
+            decoder: Decoder::default(),
+            next_id: 0,
+            agent: Some(agent),
+        };
+        let (ready, _) = client.receive();
+        assert_eq!(
+            (&ready["event"], &ready["protocol"]),
+            (&json!("ready"), &json!(1))
+        );
+        client
+    }
+
+    fn send(&mut self, op: &Value, payload: &[u8]) -> u64 {
+        self.next_id += 1;
+        let header = json!({"id": self.next_id, "op": op})
+            .to_string()
+            .into_bytes();
+        let mut bytes = Vec::new();
+        Frame {
+            header,
+            payload: payload.to_vec(),
+        }
+        .encode(&mut bytes)
+        .unwrap();
+        self.socket.write_all(&bytes).unwrap();
+        self.next_id
+    }
+
+    fn receive(&mut self) -> (Value, Vec<u8>) {
+        loop {
+            if let Some(frame) = self.decoder.next_frame().unwrap() {
+                return (
+                    serde_json::from_slice(&frame.header).unwrap(),
+                    frame.payload,
+                );
+            }
+            let mut buffer = vec![0; 65536];
+            let n = self.socket.read(&mut buffer).unwrap();
+            assert!(n > 0, "the agent closed the connection");
+            self.decoder.push(&buffer[..n]);
+        }
+    }
+
+    /// Ask and return the answer; events before it are lost.
+    fn ask(&mut self, op: &Value, payload: &[u8]) -> Result<(Value, Vec<u8>), String> {
+        let id = self.send(op, payload);
+        loop {
+            let (mut header, payload) = self.receive();
+            if header["id"] == json!(id) {
+                return match header["error"].as_str() {
+                    Some(error) => Err(error.to_owned()),
+                    None => Ok((header["ok"].take(), payload)),
+                };
+            }
+        }
+    }
+
+    fn spawn(&mut self, argv: &[&str], stdin: bool) -> u64 {
+        let (answer, _) = self
+            .ask(&json!({"spawn": {"argv": argv, "stdin": stdin}}), b"")
+            .unwrap();
+        answer["proc"].as_u64().unwrap()
+    }
+
+    /// Read events until the program's end: its outputs, status and signal.
+    fn until_exit(&mut self, proc: u64) -> ([Vec<u8>; 2], Value, Value) {
+        let mut outputs = [Vec::new(), Vec::new()];
+        loop {
+            let (mut event, payload) = self.receive();
+            if event["proc"] != json!(proc) {
+                continue;
+            }
+            match event["event"].as_str() {
+                Some("output") => {
+                    let stream = event["stream"].as_u64().unwrap();
+                    outputs[usize::try_from(stream).unwrap() - 1].extend_from_slice(&payload);
+                }
+                Some("exit") => return (outputs, event["code"].take(), event["signal"].take()),
+                _ => {}
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<End, String> {
+        let agent = self.agent.take().unwrap();
+        drop(self);
+        agent.join().unwrap()
+    }
+}
+
+#[test]
+fn output_of_both_streams_comes_before_the_end() {
+    let mut client = Client::new();
+    let proc = client.spawn(&["sh", "-c", "echo out; echo err >&2; exit 3"], false);
+    let (outputs, code, signal) = client.until_exit(proc);
+    assert_eq!(outputs, [b"out\n".to_vec(), b"err\n".to_vec()]);
+    assert_eq!((code, signal), (json!(3), Value::Null));
+}
+
+#[test]
+fn standard_input_arrives_whole_and_ends() {
+    let mut client = Client::new();
+    let proc = client.spawn(&["wc", "-c"], true);
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..3 {
+        client
+            .ask(&json!({"stdin": {"proc": proc, "eof": false}}), &piece)
+            .unwrap();
+    }
+    client.send(&json!({"stdin": {"proc": proc, "eof": true}}), b"yz");
+    let (outputs, code, _) = client.until_exit(proc);
+    assert_eq!((outputs[0].trim_ascii(), code), (&b"3145730"[..], json!(0)));
+    assert!(client
+        .ask(&json!({"stdin": {"proc": proc, "eof": true}}), b"")
+        .is_err());
+}
+
+#[test]
+fn much_output_is_neither_lost_nor_out_of_order() {
+    let mut client = Client::new();
+    let proc = client.spawn(&["seq", "1", "2000000"], false);
+    let (outputs, code, _) = client.until_exit(proc);
+    assert_eq!(code, json!(0));
+    assert_eq!(outputs[0].len(), 14_888_896);
+    assert!(outputs[0].ends_with(b"1999999\n2000000\n"));
+}
+
+#[test]
+fn a_signal_to_the_group_ends_children_of_children() {
+    let mut client = Client::new();
+    let proc = client.spawn(&["sh", "-c", "sleep 1000 & echo $!; wait"], false);
+    let (event, child) = client.receive();
+    assert_eq!(event["event"], "output");
+    let child = String::from_utf8(child).unwrap().trim().parse().unwrap();
+    let child = Pid::from_raw(child).unwrap();
+    let child = pidfd_open(child, PidfdFlags::empty()).unwrap();
+    client.send(
+        &json!({"signal": {"proc": proc, "signal": 9, "group": true}}),
+        b"",
+    );
+    let (_, code, signal) = client.until_exit(proc);
+    assert_eq!((code, signal), (Value::Null, json!(9)));
+    let limit = Timespec {
+        tv_sec: 20,
+        tv_nsec: 0,
+    };
+    let ended = poll(&mut [PollFd::new(&child, PollFlags::IN)], Some(&limit)).unwrap();
+    assert_eq!(ended, 1, "the grandchild lives");
+}
+
+#[test]
+fn output_of_a_descendant_still_comes_after_the_end() {
+    let mut client = Client::new();
+    // The background process waits for the signal that is sent after the end was told.
+    let proc = client.spawn(
+        &[
+            "sh",
+            "-c",
+            "(trap 'echo late; exit' USR1; echo set; while :; do sleep 0.05; done) & exit 0",
+        ],
+        false,
+    );
+    let (mut set, mut ended, mut late) = (false, false, false);
+    let mut asked = false;
+    while !late {
+        let (event, payload) = client.receive();
+        ended |= event["event"] == "exit";
+        set |= payload == b"set\n";
+        late = payload == b"late\n";
+        if set && ended && !asked {
+            client.send(
+                &json!({"signal": {"proc": proc, "signal": 10, "group": true}}),
+                b"",
+            );
+            asked = true;
+        }
+    }
+    assert!(ended);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let mut client = Client::new();
+    let error = client
+        .ask(&json!({"spawn": {"argv": ["tm-no-such-program"]}}), b"")
+        .unwrap_err();
+    assert!(error.starts_with("spawn tm-no-such-program: "), "{error}");
+}
+
+#[test]
+fn a_closed_port_ends_the_loop_and_every_program() {
+    let mut client = Client::new();
+    let (answer, _) = client
+        .ask(&json!({"spawn": {"argv": ["sleep", "1000"]}}), b"")
+        .unwrap();
+    let pid = answer["pid"].as_i64().unwrap();
+    assert_eq!(client.finish(), Ok(End::Closed));
+    // Killed by the loop; nobody waits for it here, so it stays a zombie of this test.
+    let status = signal_that_ended(pid);
+    assert_eq!(status, Some(9));
+}
+
+#[test]
+fn power_off_is_answered_before_the_loop_ends() {
+    let mut client = Client::new();
+    assert_eq!(
+        client.ask(&json!({"power_off": {}}), b""),
+        Ok((Value::Null, Vec::new()))
+    );
+    let agent = client.agent.take().unwrap();
+    assert_eq!(agent.join().unwrap(), Ok(End::PowerOff));
+}
+
+#[test]
+fn nonsense_is_answered_and_garbage_ends_the_connection() {
+    let mut client = Client::new();
+    assert!(client
+        .ask(&json!({"fly": {}}), b"")
+        .unwrap_err()
+        .contains("fly"));
+    assert!(client
+        .ask(
+            &json!({"signal": {"proc": 99, "signal": 15, "group": false}}),
+            b""
+        )
+        .is_err());
+    client.socket.write_all(&[0xff; 64]).unwrap();
+    let error = client.agent.take().unwrap().join().unwrap().unwrap_err();
+    assert!(
+        error.starts_with("frame: header of 4294967295 bytes"),
+        "{error}"
+    );
+}
+
+/// Wait for a child of this process and return the signal that ended it.
+fn signal_that_ended(pid: i64) -> Option<i32> {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
+    waitpid(pid, WaitOptions::empty())
+        .unwrap()
+        .and_then(|(_, status)| status.terminating_signal())
+}
