@@ -158,7 +158,7 @@ def _load_equation(rows: Sequence[Row], claims: Mapping[str, Row]) -> Iterator[F
                     "arithmetic",
                     f"{claimed:.0f} Mbit/s",
                     f"{load:.2f} Mbit/s",
-                    f"{row['frames_per_s']} packet/s of 1280 byte are {load:.2f} Mbit/s by Eq. (1); "
+                    f"{row['frames_per_s']} packet/s of 1280 byte are {load:.2f} Mbit/s, Eq. (1); "
                     f"the text says {claimed:.0f} Mbit/s",
                 )
 
