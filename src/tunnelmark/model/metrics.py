@@ -25,7 +25,8 @@ _ALL: Final = (
         "goodput_bit_s",
         "Goodput",
         "bit/s",
-        "application payload delivered to the reflector per second of sending time",
+        "application payload that reached the reflector after the first packet, per second from "
+        "the first arrival to the last",
         "RFC 2647 section 3.17",
         "higher",
         "log",
@@ -34,7 +35,8 @@ _ALL: Final = (
         "goodput_echo_bit_s",
         "Goodput, echoed",
         "bit/s",
-        "application payload that came back to the sender per second of sending time",
+        "application payload that came back after the first answer, per second from the first "
+        "return to the last",
         "RFC 2647 section 3.17",
         "higher",
         "log",
