@@ -1,0 +1,75 @@
+"""No tunnel: the baseline. Traffic goes straight over the link, readable."""
+
+from typing import ClassVar
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.host import Host, Need
+from tunnelmark.model.tunnel import Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.support import Watched, first_packet, first_problem
+
+_FIRST_PACKET_LIMIT_S = 15.0
+_UDP = 17
+
+
+class NoneTunnel(Tunnel):
+    """The reference point of every block; ``count`` paths are as many flows over the same link."""
+
+    kind: ClassVar[str] = "none"
+    title: ClassVar[str] = "no tunnel"
+    params_type: ClassVar[type[TunnelParams]] = TunnelParams
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the number of paths."""
+        super().__init__(params)
+        self._ends: tuple[Watched, ...] = ()
+
+    def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
+        """Need nothing but the programs that look at interfaces and send a first packet."""
+        return Need(programs={"ip": "iproute2", "ping": "iputils-ping"})
+
+    def up(self, site: Site) -> TunnelUp:
+        """Check that the link carries a packet both ways."""
+        client, server = site.client, site.server
+        mtu_bytes = min(client.mtu_bytes, server.mtu_bytes)
+        paths = tuple(
+            TrafficPath(
+                name=str(number),
+                client_address=client.ipv4,
+                server_address=server.ipv4,
+                client_interface=client.interface,
+                server_interface=server.interface,
+                mtu_bytes=mtu_bytes,
+            )
+            for number in range(self.params.count)
+        )
+        if words := first_packet(client.host, paths[0], limit_s=_FIRST_PACKET_LIMIT_S):
+            raise TunnelError(
+                f"no echo over the bare link from {client.ipv4} to {server.ipv4} "
+                f"within {_FIRST_PACKET_LIMIT_S:g} s: {words}"
+            )
+        self._ends = tuple(
+            Watched(end.host, end.interface, None, lambda process: process.log_tail())
+            for end in (client, server)
+        )
+        kernel = client.host.run(["uname", "-sr"]).text().strip()
+        agreed = Negotiated(
+            cipher=None, version=kernel, implementation="kernel", mtu_bytes=mtu_bytes
+        )
+        return TunnelUp(
+            paths=paths,
+            negotiated=(agreed,) * self.params.count,
+            wire=WireRule(
+                encrypted=False,
+                describe="UDP to or from the port of the probes, readable",
+                ip_protocols=(_UDP,),
+            ),
+        )
+
+    def problem(self) -> str | None:
+        """Return whether an end of the link vanished or went down."""
+        return first_problem(self._ends)
+
+    def down(self) -> None:
+        """Nothing was made, so nothing is removed."""
+        self._ends = ()

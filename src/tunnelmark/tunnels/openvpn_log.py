@@ -1,0 +1,102 @@
+"""What OpenVPN's own log says: version, what was negotiated, and why it ended."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True)
+class OpenVpnReport:
+    """One end of one tunnel, in OpenVPN's own words; None where it has not said it yet."""
+
+    version: str | None = None
+    """E.g. ``OpenVPN 2.6.14``."""
+    libraries: str | None = None
+    bound: bool = False
+    """The UDP socket exists; for the server: bound to its port."""
+    completed: bool = False
+    """Keys are agreed and the data channel is open."""
+    cipher: str | None = None
+    auth: str | None = None
+    """Hash of the packet authentication of a CBC cipher; AEAD ciphers have none apart."""
+    compression: str | None = None
+    mtu_bytes: int | None = None
+    control_channel: str | None = None
+    socket_buffers: str | None = None
+    kernel_offload: bool = False
+    """OpenVPN opened a data-channel-offload device although it was told not to."""
+    warnings: tuple[str, ...] = field(default=())
+
+
+def read_log(text: str) -> OpenVpnReport:
+    """Return what the log of one end says; anything unknown is passed over.
+
+    Only lines after the last start of the program count, so that the log of an earlier process
+    of the same name proves nothing.
+    """
+    lines = [_TIME_STAMP.sub("", line.strip()) for line in text.splitlines()]
+    start = max((n for n, line in enumerate(lines) if _BANNER.match(line)), default=0)
+    lines = lines[start:]
+    data = _last(lines, _DATA_CHANNEL)
+    items = dict(_DATA_ITEM.findall(data.group(1))) if data else {}
+    mtu = _last(lines, _MTU)
+    return OpenVpnReport(
+        version=_text(_last(lines, _BANNER)),
+        libraries=_text(_last(lines, _LIBRARIES)),
+        bound=_last(lines, _BOUND) is not None,
+        completed=any(line.startswith("Initialization Sequence Completed") for line in lines),
+        cipher=items.get("cipher"),
+        auth=items.get("auth"),
+        # Without a compression the data channel line just does not name one.
+        compression=items.get("compression", "none") if data else None,
+        mtu_bytes=int(mtu.group(1)) if mtu else None,
+        control_channel=_text(_last(lines, _CONTROL)),
+        socket_buffers=_text(_last(lines, _BUFFERS)),
+        kernel_offload=_last(lines, _OFFLOAD) is not None,
+        warnings=tuple(
+            dict.fromkeys(m.group(1).strip() for line in lines if (m := _WARNING.match(line)))
+        ),
+    )
+
+
+def last_words(text: str) -> str:
+    """Return the line of a log that says best why OpenVPN ended, for an error message."""
+    lines = [_TIME_STAMP.sub("", line.strip()) for line in text.splitlines()]
+    lines = [line for line in lines if line and not _NOISE.match(line)]
+    for line in reversed(lines):
+        if _COMPLAINT.search(line):
+            return line
+    return lines[-1] if lines else "nothing in its log"
+
+
+_TIME_STAMP: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
+_BANNER: Final = re.compile(r"^(OpenVPN \d[^ ]*) ")
+_LIBRARIES: Final = re.compile(r"^library versions: (.{1,200})$")
+_BOUND: Final = re.compile(r"^UDPv[46] link local(?: \(bound\))?: ")
+_DATA_CHANNEL: Final = re.compile(r"^Data Channel: (.{1,300})$")
+_DATA_ITEM: Final = re.compile(r"(cipher|auth|compression):? '([^']{1,64})'")
+_MTU: Final = re.compile(r"^net_iface_mtu_set: mtu (\d{1,6}) for ")
+_CONTROL: Final = re.compile(r"^Control Channel: (.{1,300})$")
+_BUFFERS: Final = re.compile(r"^Socket Buffers: (.{1,100})$")
+_OFFLOAD: Final = re.compile(r"^(?:DCO device .* opened|ovpn-dco device .*opened)")
+_WARNING: Final = re.compile(r"^(?:WARNING|DEPRECATED OPTION): (.{1,500})$")
+_NOISE: Final = re.compile(
+    r"^(?:SIG[A-Z0-9]+\[|Exiting due to|Use --help|Closing TUN|event_wait|net_(?:addr|iface|route)_"
+    r"|WARNING: (?:Compression|INSECURE|this configuration may cache))"
+)
+_COMPLAINT: Final = re.compile(
+    r"error|fail|cannot|can't|unsupported|not (?:found|supported|permitted|allowed)|refused|invalid"
+    r"|denied|no such|in use",
+    re.IGNORECASE,
+)
+
+
+def _last(lines: list[str], pattern: re.Pattern[str]) -> re.Match[str] | None:
+    for line in reversed(lines):
+        if match := pattern.match(line):
+            return match
+    return None
+
+
+def _text(match: re.Match[str] | None) -> str | None:
+    return match.group(1).strip() if match else None

@@ -1,0 +1,140 @@
+"""What more than one driver needs: waiting with a limit, interfaces, a first packet through."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.host import Host, Process
+from tunnelmark.model.tunnel import Site, TrafficPath
+
+T = TypeVar("T")
+
+INTERFACE_NAME_LIMIT: Final = 15
+"""IFNAMSIZ of Linux without the closing zero."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One end of one tunnel that is up: what must stay for the tunnel to be well."""
+
+    host: Host
+    interface: str
+    process: Process | None
+    """The daemon; None where the kernel carries the tunnel."""
+    words: Callable[[Process], str]
+    """How to find the daemon's own last words."""
+
+
+@dataclass(frozen=True)
+class InterfaceState:
+    """What the kernel says of an interface."""
+
+    mtu_bytes: int
+    up: bool
+
+
+def wait_until(
+    ready: Callable[[], T | None],
+    *,
+    limit_s: float,
+    late: Callable[[], str],
+    poll_s: float = 0.02,
+) -> T:
+    """Ask ``ready`` until it returns something; raise ``TunnelError`` with ``late()`` at the limit.
+
+    The condition is always asked once more after the limit, so a slow machine is not blamed for
+    something that has come meanwhile.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        last = time.monotonic() >= deadline
+        value = ready()
+        if value is not None:
+            return value
+        if last:
+            raise TunnelError(late())
+        time.sleep(poll_s)
+
+
+def inner_interface(site: Site, letter: str, number: int, side: Literal["client", "server"]) -> str:
+    """Return the name of an inner interface, unique on the machine: ``tm3fa2c1o0c``."""
+    name = f"{site.prefix}{letter}{number}{side[0]}"
+    if len(name) > INTERFACE_NAME_LIMIT:
+        raise ValueError(
+            f"interface name {name!r} is longer than {INTERFACE_NAME_LIMIT} characters"
+        )
+    return name
+
+
+def interfaces(host: Host) -> dict[str, InterfaceState]:
+    """Return the interfaces of a host by name."""
+    try:
+        entries = json.loads(host.run(["ip", "-j", "link", "show"]).stdout)
+    except ValueError as error:
+        raise TunnelError(f"ip link on {host.name} wrote no JSON: {error}") from error
+    states = {}
+    for entry in entries if isinstance(entries, list) else []:
+        state = _interface(entry)
+        if state is not None:
+            states[entry["ifname"]] = state
+    return states
+
+
+def quieten(host: Host, interface: str) -> None:
+    """Keep the kernel from sending of its own accord (router solicitations, MLD) on an interface.
+
+    A tunnel that carries nothing but the workload makes every packet on the link attributable.
+    """
+    host.run(["ip", "link", "set", "dev", interface, "addrgenmode", "none"])
+    host.run(["ip", "-6", "address", "flush", "dev", interface, "scope", "link"])
+
+
+def first_packet(client: Host, path: TrafficPath, *, limit_s: float) -> str | None:
+    """Send echo requests through a path until one is answered; None when it was, else ping's words.
+
+    ``limit_s`` is rounded up to whole seconds, which is what ping's ``-w`` takes.
+    """
+    done = client.run(
+        [
+            *("ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(max(1, -int(-limit_s // 1)))),
+            *("-I", path.client_address, path.server_address),
+        ],
+        timeout_s=limit_s + 10,
+        check=False,
+    )
+    if done.returncode == 0:
+        return None
+    return next(
+        (line.strip() for line in done.text().splitlines() if "transmitted" in line),
+        done.last_words(),
+    )
+
+
+def first_problem(ends: Sequence[Watched]) -> str | None:
+    """Return what is wrong with tunnels that were up, or None: daemons alive, interfaces up."""
+    seen: dict[str, dict[str, InterfaceState]] = {}
+    for end in ends:
+        if end.process is not None and (status := end.process.poll()) is not None:
+            words = end.words(end.process)
+            return f"{end.process.name} on {end.host.name} ended with status {status}: {words}"
+    for end in ends:
+        if end.host.unique not in seen:
+            seen[end.host.unique] = interfaces(end.host)
+        state = seen[end.host.unique].get(end.interface)
+        if state is None:
+            return f"interface {end.interface} on {end.host.name} vanished"
+        if not state.up:
+            return f"interface {end.interface} on {end.host.name} is down"
+    return None
+
+
+def _interface(entry: Any) -> InterfaceState | None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("ifname"), str):
+        return None
+    mtu, flags = entry.get("mtu"), entry.get("flags")
+    if not isinstance(mtu, int) or not isinstance(flags, list):
+        return None
+    return InterfaceState(mtu_bytes=mtu, up="UP" in flags)
