@@ -1,0 +1,1 @@
+"""The system image of a machine: recipe, build without root, cache."""

@@ -1,0 +1,162 @@
+"""Builds an image: download, gather, write; without root, namespaces or running foreign scripts."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from tunnelmark.model.errors import LabError
+from tunnelmark.vmimage import cache, cpio, kernel, packages, programs
+from tunnelmark.vmimage.cache import Image
+from tunnelmark.vmimage.packages import Mirrors, Package
+from tunnelmark.vmimage.recipe import RECIPE, Recipe
+from tunnelmark.vmimage.tree import Tree, finish
+
+NEEDED: Final = ("apt-get", "apt-cache", "apt-config", "dpkg-deb", "depmod", "sqfstar")
+"""Programs a build runs."""
+
+_FREE_BYTES: Final = 1536 << 20
+
+
+def unavailable() -> str | None:
+    """Return why this machine cannot build an image, with the mend, or None."""
+    for program in NEEDED:
+        try:
+            programs.need(program)
+        except LabError as error:
+            return str(error)
+    return None
+
+
+def ensure(
+    *, clock: Callable[[], float], say: Callable[[str], None], recipe: Recipe = RECIPE
+) -> Image:
+    """Return the image from the cache, or build it there."""
+    return cache.find(recipe) or build(clock=clock, say=say, recipe=recipe)
+
+
+def build(
+    *,
+    clock: Callable[[], float],
+    say: Callable[[str], None],
+    recipe: Recipe = RECIPE,
+    mirrors: Mirrors | None = None,
+    directory: Path | None = None,
+    refresh: bool = False,
+) -> Image:
+    """Build the image into the cache and return it; one that is there is returned, or renewed.
+
+    ``clock`` gives seconds (for the manifest), ``say`` is told of each step. Raises ``LabError``
+    naming the one package to install, the step that failed, or the room that is missing.
+    """
+    if reason := unavailable():
+        raise LabError(f"the system image cannot be built: {reason}")
+    directory = directory or cache.user_cache()
+    cache.prepare(directory)
+    with cache.locked(directory):
+        known = cache.load(directory / recipe.digest())
+        if known is not None and not refresh:
+            return known
+        if (free := shutil.disk_usage(directory).free) < _FREE_BYTES:
+            raise LabError(
+                f"{directory}: {free >> 20} MiB are free, a build needs {_FREE_BYTES >> 20}"
+            )
+        # Under the lock this name is ours; what an interrupted build downloaded is used again.
+        downloads = directory / f".downloads-{recipe.digest()}"
+        downloads.mkdir(exist_ok=True)
+        building = directory / f".building-{recipe.digest()}"
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(mode=0o700)
+        started = clock()
+        say(f"downloading {len(recipe.packages)} packages and what they need")
+        found = packages.download(recipe, mirrors or Mirrors(), downloads)
+        downloaded = clock()
+        release, modules = _write(recipe, *found, building, say)
+        image = cache.store(
+            building,
+            recipe,
+            kernel_release=release,
+            packages={package.name: package.version for package in (*found[0], found[1])},
+            modules=modules,
+            download_s=downloaded - started,
+            build_s=clock() - downloaded,
+        )
+        shutil.rmtree(downloads)
+        return image
+
+
+def _write(
+    recipe: Recipe,
+    system: Iterable[Package],
+    kernel_package: Package,
+    building: Path,
+    say: Callable[[str], None],
+) -> tuple[str, tuple[str, ...]]:
+    """Write the three files and return the kernel's release and the names of its modules."""
+    say(f"unpacking the kernel {kernel_package.version}")
+    unpacked = building / ".kernel"
+    with packages.contents(kernel_package) as tar:
+        taken = kernel.extract(tar, recipe.modules, unpacked)
+    shutil.rmtree(unpacked)
+    say("gathering the system")
+    tree = Tree(recipe.left_out)
+    for package in system:
+        with packages.contents(package) as tar:
+            tree.add_tar(tar)
+    for name, data in taken.modules.items():
+        tree.add_file(f"lib/modules/{taken.release}/{name}", data)
+    finish(tree, recipe)
+    say("writing the image")
+    (building / "vmlinux").write_bytes(taken.vmlinux)
+    busybox = tree.get("bin/busybox")
+    (building / "initramfs.cpio").write_bytes(_initramfs(recipe, taken, busybox))
+    _write_squashfs(tree, building / "system.squashfs")
+    return taken.release, tuple(name for name in taken.modules if name.endswith(".ko"))
+
+
+def _initramfs(recipe: Recipe, taken: kernel.Kernel, busybox: bytes) -> bytes:
+    members: dict[str, cpio.Member] = {
+        name: cpio.Member(None, 0o755)
+        for name in ("dev", "mnt", "proc", "ro", "rw", "sys", "payload")
+    }
+    members["init"] = cpio.Member(recipe.init.encode(), 0o755)
+    members["bin/busybox"] = cpio.Member(busybox, 0o755)
+    order = taken.in_load_order(recipe.boot_modules)
+    for path in order:
+        members[f"modules/{Path(path).name}"] = cpio.Member(taken.modules[path])
+    lines = "".join(f"{Path(path).name}\n" for path in order)
+    members["modules.order"] = cpio.Member(lines.encode())
+    return cpio.archive(members)
+
+
+def _write_squashfs(tree: Tree, target: Path) -> None:
+    # Uncompressed: under emulation, unpacking costs more than reading.
+    plain = ("-noI", "-noD", "-noF", "-noX", "-no-progress", "-quiet")
+    fixed = (
+        "-mkfs-time",
+        "0",
+        "-root-time",
+        "0",
+        "-root-mode",
+        "755",
+        "-root-uid",
+        "0",
+        "-root-gid",
+        "0",
+    )
+    argv = [programs.need("sqfstar"), *plain, *fixed, str(target)]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        stdin, stderr = process.stdin, process.stderr
+        assert stdin is not None  # noqa: S101  # PIPE was asked for
+        assert stderr is not None  # noqa: S101
+        try:
+            tree.write(stdin)
+            stdin.close()
+        except BrokenPipeError:
+            pass  # it says why on standard error
+        words = stderr.read().decode("utf-8", "replace").strip().splitlines()
+    if process.returncode != 0:
+        raise LabError(f"sqfstar: {words[-1] if words else f'exit status {process.returncode}'}")
