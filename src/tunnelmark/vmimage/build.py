@@ -136,7 +136,7 @@ def _write_squashfs(tree: Tree, target: Path) -> None:
     fixed = (
         "-mkfs-time",
         "0",
-        "-root-time",
+        "-all-time",
         "0",
         "-root-mode",
         "755",
