@@ -1,1 +1,39 @@
 //! IEEE 802.11 airtime as a state machine: one shared half-duplex medium, any number of stations.
+//!
+//! [`Medium`] takes the time as an argument, so it runs with real packets in real time and, jumping
+//! from event to event, in virtual time. It knows nothing of the packets but their lengths.
+//!
+//! Clauses are those of IEEE Std 802.11-2020 unless another edition is named.
+
+mod air;
+mod check;
+mod compose;
+mod conclude;
+mod config;
+mod counters;
+mod errors;
+mod exchange;
+mod mac;
+mod medium;
+mod phy;
+mod queue;
+mod random;
+mod rate;
+mod setup;
+mod snr;
+
+pub use air::{Airtime, Ppdu};
+pub use config::{
+    AggregationConfig, BandConfig, BeaconConfig, Config, ConfigError, EdcaConfig, EifsConfig,
+    ErrorConfig, PhyConfig, ProtectionConfig, QosConfig, QueueConfig, RateConfig, RtsCounts,
+    SecurityConfig,
+};
+pub use counters::Counters;
+pub use errors::ErrorModel;
+pub use mac::{Category, Edca, Security, Timing, MSDU_MAX_BYTES, SNAP_BYTES, TU_NS};
+pub use medium::{Fate, Frame, Medium, Outcome, StationId, Verdict, ACCESS_POINT};
+pub use phy::{Band, Class, Mode, Modulation, DSSS_RATES, OFDM_RATES, PPDU_MAX_NS};
+pub use queue::Receiver;
+pub use rate::RateControl;
+pub use setup::{Eifs, Protection, QueueLimit, Setup};
+pub use snr::log_bit_survival;
