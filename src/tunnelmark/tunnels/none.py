@@ -61,7 +61,7 @@ class NoneTunnel(Tunnel):
             negotiated=(agreed,) * self.params.count,
             wire=WireRule(
                 encrypted=False,
-                describe="UDP to or from the port of the probes, readable",
+                describe="UDP, readable",
                 ip_protocols=(_UDP,),
             ),
         )

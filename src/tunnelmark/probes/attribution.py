@@ -1,0 +1,133 @@
+"""Which packets on the link carried which probe: by time, without a common clock.
+
+The sender knows when it sent (on its clock), the capture when each packet passed (on another). The
+spacing of the probes is irregular, so just one shift between the two clocks makes them match.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tunnelmark.probes.pcap import WirePacket
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Probe:
+    """One datagram that was sent."""
+
+    sent_ns: int
+    """On the sender's clock."""
+    payload_bytes: int
+
+
+def attribute(
+    probes: Sequence[Probe], packets: Sequence[WirePacket]
+) -> tuple[tuple[WirePacket, ...], ...] | None:
+    """Return, for each probe, the packets that carried it, in the order of capture.
+
+    ``probes`` in order of sending, ``packets`` those of the probes' direction; packets of others
+    may be among them and may end up with a probe (see ``agreed_sizes``). None when fewer than a
+    third of the probes match any packet, whatever the shift of the clocks.
+    """
+    if not probes or not packets:
+        return None
+    packets = sorted(packets, key=lambda packet: packet.time_ns)
+    # Relative to the first: nanoseconds since 1970 do not fit a float.
+    sent = np.array([probe.sent_ns - probes[0].sent_ns for probe in probes], dtype=np.int64)
+    seen = np.array([packet.time_ns - packets[0].time_ns for packet in packets], dtype=np.int64)
+    spacing = int(np.diff(sent).min()) if len(sent) > 1 else _LONE_PROBE_NS
+    near = max(1, spacing // 3)
+    shift, matched = _best_shift(sent, seen, near)
+    if matched * 3 < len(sent):
+        return None
+    parts: list[list[WirePacket]] = [[] for _ in probes]
+    # A probe's packets come from just before its expected time (others may have been slower) until
+    # just before that of the next one.
+    starts = sent + shift - spacing // 4
+    longest = _longest_gap(sent, spacing)
+    for packet, time_ns, index in zip(
+        packets, seen, np.searchsorted(starts, seen, side="right") - 1, strict=True
+    ):
+        if index >= 0 and time_ns < starts[index] + longest:
+            parts[int(index)].append(packet)
+    return tuple(tuple(part) for part in parts)
+
+
+def agreed_sizes(
+    probes: Sequence[Probe], parts: Sequence[Sequence[WirePacket]]
+) -> Mapping[int, tuple[int, ...]]:
+    """Return, by payload size, the outer packet lengths that more than half of its probes agree on.
+
+    A keepalive or a handshake that fell in between, a lost packet or two swapped ones make a probe
+    differ; a size without a majority of at least two is left out, to be asked again.
+    """
+    seen: dict[int, Counter[tuple[int, ...]]] = {}
+    for probe, part in zip(probes, parts, strict=True):
+        if part:
+            lengths = tuple(packet.ip_bytes for packet in part)
+            seen.setdefault(probe.payload_bytes, Counter())[lengths] += 1
+    agreed = {}
+    for payload_bytes, counter in sorted(seen.items()):
+        lengths, votes = counter.most_common(1)[0]
+        if votes >= _LEAST_VOTES and votes * 2 > counter.total():
+            agreed[payload_bytes] = lengths
+    return agreed
+
+
+_LEAST_VOTES: Final = 2
+_LONE_PROBE_NS: Final = 10_000_000
+_TRIED_SHIFTS: Final = 8
+
+_Times = npt.NDArray[np.int64]
+
+
+def _best_shift(sent: _Times, seen: _Times, near: int) -> tuple[int, int]:
+    """Return the shift that most probes find a packet with, and how many do.
+
+    The right shift is where the differences of all packets to all probes crowd; the crowded places
+    are then judged by the probes they serve, since one probe may have many packets.
+    """
+    differences = (seen[None, :] - sent[:, None]).ravel()
+    # Two sets of bins, one moved by half a bin, so that no crowd is cut in two in both.
+    candidates = [
+        int(np.median(differences[bins == place]))
+        for bins in (differences // near, (differences + near // 2) // near)
+        for place in _most_common(bins)
+    ]
+    best = (0, 0, 0.0)
+    for candidate in candidates:
+        gaps = _gap_to_nearest(sent + candidate, seen)
+        hits = gaps[np.abs(gaps) <= near]
+        if not len(hits):
+            continue
+        # The middle one of all: one slow or fast probe does not set the pace of the others.
+        shift = int(candidate + np.median(hits))
+        off = np.abs(_gap_to_nearest(sent + shift, seen))
+        # A hit counts the more the nearer it is: shifted by one probe, an almost even spacing still
+        # has a packet near most of them, but near is not on the spot.
+        score = float(np.clip(1 - off / near, 0, None).sum())
+        if score > best[2]:
+            best = (shift, int((off <= near).sum()), score)
+    return best[0], best[1]
+
+
+def _most_common(bins: _Times) -> list[int]:
+    places, counts = np.unique(bins, return_counts=True)
+    return [int(place) for place in places[np.argsort(-counts, kind="stable")[:_TRIED_SHIFTS]]]
+
+
+def _gap_to_nearest(expected: _Times, seen: _Times) -> _Times:
+    """Return for each expected time how much later the nearest packet is (negative: earlier)."""
+    after = np.searchsorted(seen, expected).clip(0, len(seen) - 1)
+    before = (after - 1).clip(0)
+    later, earlier = seen[after] - expected, seen[before] - expected
+    nearest: _Times = np.where(np.abs(later) <= np.abs(earlier), later, earlier)
+    return nearest
+
+
+def _longest_gap(sent: _Times, spacing: int) -> int:
+    return int(np.diff(sent).max()) if len(sent) > 1 else spacing

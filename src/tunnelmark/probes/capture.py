@@ -1,0 +1,152 @@
+"""A bounded packet capture by tcpdump: started when it says so, read when it has ended."""
+
+import re
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.probes.pcap import MAX_PACKET_BYTES, Frame, OtherFrame, WirePacket, read_pcap
+
+__all__ = ["NEED", "Capture", "Captured", "Frame", "OtherFrame", "WirePacket"]
+
+NEED: Final = Need(programs={"tcpdump": "tcpdump"})
+"""What the host that captures must have."""
+
+_START_LIMIT_S: Final = 10.0
+_POLL_S: Final = 0.02
+_RING_KIB: Final = 8192
+_LOG_LINES: Final = 30
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What went over an interface while it was watched, in both directions."""
+
+    pcap: bytes
+    """The file as tcpdump wrote it, to be kept as evidence."""
+    frames: tuple[Frame, ...]
+    dropped: int
+    """Frames the kernel dropped because tcpdump was too slow: then the capture proves nothing."""
+    full: bool
+    """The limit of packets was reached; more may have followed."""
+
+
+class Capture:
+    """``with Capture(host, "a", name="proof-0") as capture: …; captured = capture.stop()``."""
+
+    def __init__(
+        self,
+        host: Host,
+        interface: str,
+        *,
+        name: str,
+        max_packets: int = 20_000,
+        max_frame_bytes: int = 9216,
+    ) -> None:
+        """Prepare to watch ``interface``; the file takes at most ``max_packets`` whole frames.
+
+        ``name`` is unique on the host; ``max_frame_bytes`` is the longest frame kept whole.
+        """
+        self._host = host
+        self._interface = interface
+        self._name = f"capture-{name}"
+        self._max_packets = max_packets
+        self._snap_bytes = min(max_frame_bytes, MAX_PACKET_BYTES)
+        self._path = host.work_dir / "captures" / f"{name}.pcap"
+        self._process: Process | None = None
+
+    def __enter__(self) -> Self:
+        """Start, and return when tcpdump is listening.
+
+        Raises ``LabError`` with tcpdump's last words if it does not come to that.
+        """
+        if reason := NEED.missing(self._host):
+            raise LabError(f"no capture on {self._host.name}: {reason}")
+        self._host.put(self._path, b"")
+        self._process = self._host.spawn(
+            [
+                *("tcpdump", "-i", self._interface, "-n", "-p", "-U", "--immediate-mode"),
+                *("-s", str(self._snap_bytes), "-B", str(_RING_KIB), "-c", str(self._max_packets)),
+                # Debian's tcpdump would give up root and then could not write its file.
+                *("--nano", "-Z", "root", "-w", str(self._path)),
+            ],
+            name=self._name,
+            env={"LC_ALL": "C"},
+        )
+        try:
+            self._wait_until_listening(self._process)
+        except BaseException:
+            self._process.kill()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End tcpdump if ``stop`` did not."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def stop(self) -> Captured:
+        """End the capture and return it.
+
+        Call it when the last frame of interest is some milliseconds old. Raises ``LabError`` if
+        tcpdump had died before, or its file contradicts what tcpdump says of it.
+        """
+        process = self._process
+        if process is None:
+            raise LabError(f"{self._name} on {self._host.name} is not running")
+        self._process = None
+        full = process.poll() is not None
+        status = process.stop()
+        log = process.log_tail(_LOG_LINES)
+        counts = {what: int(number) for number, what in _COUNT.findall(log)}
+        if status != 0 or not {"captured", "dropped by kernel"} <= counts.keys():
+            raise LabError(f"{self._place} ended with status {status}: {_last_line(log)}")
+        limit = 24 + self._max_packets * (16 + self._snap_bytes)
+        pcap = self._host.get(self._path, limit_bytes=limit)
+        frames = read_pcap(pcap, max_packets=self._max_packets, place=self._place)
+        if len(frames) != counts["captured"]:
+            raise LabError(
+                f"{self._place}: tcpdump captured {counts['captured']} packets, "
+                f"its file has {len(frames)}"
+            )
+        return Captured(pcap, frames, counts["dropped by kernel"], full)
+
+    @property
+    def _place(self) -> str:
+        return f"tcpdump on {self._interface} of {self._host.name}"
+
+    def _wait_until_listening(self, process: Process) -> None:
+        deadline = time.monotonic() + _START_LIMIT_S
+        while True:
+            late = time.monotonic() > deadline
+            status = process.poll()
+            log = process.log_tail(_LOG_LINES)
+            if status is not None:
+                raise LabError(f"{self._place} ended with status {status}: {_last_line(log)}")
+            if f"listening on {self._interface}," in log:
+                return
+            if late:
+                raise LabError(
+                    f"{self._place} is not listening after {_START_LIMIT_S:g} s: {_last_line(log)}"
+                )
+            time.sleep(_POLL_S)
+
+
+_COUNT: Final = re.compile(
+    r"^(\d{1,12}) packets? (captured|received by filter|dropped by kernel|dropped by interface)$",
+    re.MULTILINE,
+)
+
+
+def _last_line(log: str) -> str:
+    lines = log.strip().splitlines()
+    return lines[-1].removeprefix("tcpdump: ").strip() if lines else "nothing in its log"

@@ -1,0 +1,82 @@
+"""The search for the fragmentation point: which payload sizes to try next. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+SMALLEST_BYTES: Final = 24
+"""Smallest payload of a test packet: its header alone."""
+LARGEST_BYTES: Final = 3000
+"""Where the search ends: twice an Ethernet's MTU."""
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """What is known so far: the point is at least ``low`` and less than ``high``."""
+
+    low: int | None
+    """Largest payload seen in one packet, below all that took more; None: even the smallest did."""
+    high: int | None
+    """Smallest payload seen in more than one packet; None: all fitted into one."""
+
+    @property
+    def point(self) -> int | None:
+        """The fragmentation point, once nothing is left between."""
+        if self.low is None or self.high is None or self.high - self.low > 1:
+            return None
+        return self.low
+
+
+def bracket(lengths: Mapping[int, tuple[int, ...]]) -> Bracket:
+    """Return the bracket from outer packet lengths by payload size."""
+    high = min((size for size, outer in lengths.items() if len(outer) > 1), default=None)
+    low = max(
+        (
+            size
+            for size, outer in lengths.items()
+            if len(outer) == 1 and (high is None or size < high)
+        ),
+        default=None,
+    )
+    return Bracket(low, high)
+
+
+def next_sizes(
+    lengths: Mapping[int, tuple[int, ...]],
+    *,
+    inner_mtu_bytes: int,
+    largest_bytes: int = LARGEST_BYTES,
+    smallest_bytes: int = SMALLEST_BYTES,
+    limit: int = 28,
+) -> tuple[int, ...]:
+    """Return at most ``limit`` payload sizes to try next, none when nothing is left to find out.
+
+    Guesses come first (where the inner interface or the link would split, had the tunnel the
+    overhead seen so far), a grid over what is left makes sure of the end whatever the tunnel does.
+    """
+    known = bracket({**lengths})
+    low = smallest_bytes - 1 if known.low is None else known.low
+    high = largest_bytes + 1 if known.high is None else known.high
+    if high - low <= 1:
+        return ()
+    if high - low - 1 <= limit:
+        return tuple(range(low + 1, high))
+    guesses = [
+        inner_mtu_bytes - _INNER_HEADERS_BYTES,
+        inner_mtu_bytes - _INNER_HEADERS_BYTES + 1,
+        smallest_bytes,
+        largest_bytes,
+    ]
+    if known.low is not None:
+        room = max(max(outer) for outer in lengths.values()) - lengths[known.low][0]
+        # The overhead may fall by a cipher's block of up to 16 bytes until the packet is full.
+        guesses += range(known.low + room + 1, known.low + room - 16, -1)
+    sizes = [size for size in dict.fromkeys(guesses) if low < size < high]
+    steps = max(_LEAST_STEPS, limit - len(sizes))
+    grid = [low + (high - low) * step // (steps + 1) for step in range(1, steps + 1)]
+    sizes = [*sizes[: limit - _LEAST_STEPS], *grid]
+    return tuple(sorted({size for size in sizes if low < size < high}))[:limit]
+
+
+_INNER_HEADERS_BYTES: Final = 28
+_LEAST_STEPS: Final = 6

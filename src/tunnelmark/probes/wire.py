@@ -1,0 +1,386 @@
+"""Proof by wire: the packets on the link are the tunnel's, and nothing readable is among them.
+
+Datagrams with known content go through the tunnel while a capture watches the link. The same
+capture gives the overhead, the outer fragments and the fragmentation point.
+"""
+
+import hashlib
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from tunnelmark.model.block import WireProof, WireSample
+from tunnelmark.model.host import Host
+from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
+from tunnelmark.probes.attribution import Probe, agreed_sizes, attribute
+from tunnelmark.probes.capture import Capture, Captured
+from tunnelmark.probes.fragmentation import LARGEST_BYTES, SMALLEST_BYTES, bracket, next_sizes
+from tunnelmark.probes.pcap import ICMPV6, TCP, UDP, Frame, OtherFrame, WirePacket
+
+MARKER_BYTES: Final = 4096
+"""Length of the marker: more than a datagram, so that no compression can shorten its repetition."""
+READABLE_BYTES: Final = 8
+"""So many consecutive bytes of the marker, at any place of it, count as readable text."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of one batch of probes."""
+
+    probes: tuple[Probe, ...]
+    """In order of sending, with the times at which they were really sent."""
+    arrived: int
+    """How many the other end of the path received."""
+    returned: int
+    """How many of its answers came back."""
+
+
+class Prober(Protocol):
+    """Sends probes through one path and has them answered by its other end."""
+
+    @property
+    def port(self) -> int:
+        """UDP port to which the probes go."""
+
+    def send(self, sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        """Send each size ``repeats`` times, spaced irregularly, filled with the marker."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Where the proof looks, and whose packets count as going forward."""
+
+    host: Host
+    interface: str
+    """The link's interface on the client's side."""
+    client: Endpoint
+
+
+def prove(
+    path: TrafficPath,
+    rule: WireRule,
+    *,
+    prober: Prober,
+    watch: Watch,
+    payload_sizes: Sequence[int],
+    seed: int,
+    idle: Sequence[WireRule] = (),
+    repeats: int = 3,
+    keep: Callable[[str, bytes], None] = lambda _name, _pcap: None,
+) -> WireProof:
+    """Send probes through a path and judge what a capture on the link shows of them.
+
+    ``payload_sizes`` (bytes) are those of the study; sizes for the fragmentation point are added.
+    ``seed`` makes the marker. ``idle`` are the rules of tunnels that are up beside this path: a
+    keepalive of theirs is not foreign. ``keep`` is called with (name, pcap file) for each capture.
+
+    Raises ``LabError`` if the capture or the sender does not work; a tunnel that fails the proof is
+    no exception but a ``WireProof`` that is not ``ok``.
+    """
+    marker = make_marker(seed)
+    judge = Judge(_with_port(rule, prober.port), marker, idle)
+    bench = _Bench(path, prober, watch, marker, repeats, keep)
+    wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
+    lengths: dict[int, tuple[int, ...]] = {}
+    tally = _Tally()
+    # The first batch has the sizes of the study and a guess at the fragmentation point.
+    sizes = wanted + tuple(
+        size
+        for size in next_sizes({}, inner_mtu_bytes=path.mtu_bytes, limit=_FIRST_GUESSES)
+        if size not in wanted
+    )
+    for number in range(_MAX_BATCHES):
+        if not sizes:
+            break
+        found = bench.run(number, sizes)
+        judge.look_at(found.captured.frames)
+        tally.add(found)
+        lengths |= found.lengths
+        sizes = _next(wanted if number < _MAX_REPEATS else (), lengths, path.mtu_bytes)
+    known = bracket(lengths)
+    samples = tuple(
+        WireSample(size, lengths[size])
+        for size in sorted({*wanted, *((known.low, known.high) if known.point else ())})
+        if size in lengths
+    )
+    faults = [*tally.faults(), *judge.faults(), *_impossible(samples, judge.rule)]
+    return WireProof(
+        path=path.name,
+        ok=not faults,
+        message="; ".join(faults) if faults else _summary(judge, tally, known.point),
+        packets=judge.packets,
+        foreign_packets=judge.foreign,
+        marker_seen=judge.readable > 0,
+        encrypted_expected=rule.encrypted,
+        samples=samples,
+        fragmentation_point_bytes=known.point,
+    )
+
+
+def make_marker(seed: int) -> bytes:
+    """Return the plaintext marker of a run: text that nothing else can contain by chance.
+
+    It looks random, so that a tunnel that compresses cannot shorten it, and each part of it is
+    known, so that any fragment, also one that was compressed but not encrypted, gives it away.
+    """
+    return hashlib.shake_256(f"tunnelmark/wire/marker/{seed}".encode()).digest(MARKER_BYTES)
+
+
+@dataclass
+class Judge:
+    """Counts frames that break the rule and frames in which the marker stands readable."""
+
+    rule: WireRule
+    marker: bytes
+    idle: Sequence[WireRule] = ()
+    """Rules of tunnels that are up, carry nothing now, and may still send a keepalive."""
+    packets: int = 0
+    """IP packets and frames that are no control of the link itself."""
+    control: int = 0
+    """ARP, neighbour discovery, multicast membership: the link's own housekeeping."""
+    foreign: int = 0
+    readable: int = 0
+    first_foreign: str = ""
+    first_readable: str = ""
+    _parts: frozenset[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Cut the marker, which repeats, into every part that may stand somewhere."""
+        cyclic = self.marker + self.marker[: READABLE_BYTES - 1]
+        self._parts = frozenset(cyclic[at : at + READABLE_BYTES] for at in range(len(self.marker)))
+
+    def look_at(self, frames: Sequence[Frame]) -> None:
+        """Judge the frames of one capture, in both directions."""
+        firsts = {
+            _fragment_key(frame): frame
+            for frame in frames
+            if isinstance(frame, WirePacket) and frame.fragment and not frame.fragment_offset_bytes
+        }
+        for frame in frames:
+            if self._contains_marker(frame.payload):
+                self.readable += 1
+                self.first_readable = self.first_readable or describe(frame)
+            if _is_link_control(frame):
+                self.control += 1
+                continue
+            self.packets += 1
+            if not self._allowed(frame, firsts):
+                self.foreign += 1
+                self.first_foreign = self.first_foreign or describe(frame)
+
+    def faults(self) -> list[str]:
+        """Return what the rule does not allow, as sentences with figures."""
+        faults = []
+        if not self.packets:
+            faults.append("no packet was seen on the link")
+        if self.foreign:
+            faults.append(
+                f"{self.foreign} of {self.packets} packets on the link are not "
+                f"{self.rule.describe}, the first is {self.first_foreign}"
+            )
+        if self.rule.encrypted and self.readable:
+            faults.append(
+                f"the plaintext marker stands readable in {self.readable} of {self.packets} "
+                f"packets, the first is {self.first_readable}"
+            )
+        if not self.rule.encrypted and not self.readable:
+            faults.append(
+                f"the plaintext marker stands in none of {self.packets} packets "
+                "although nothing encrypts them"
+            )
+        return faults
+
+    def _contains_marker(self, payload: bytes) -> bool:
+        return any(
+            payload[at : at + READABLE_BYTES] in self._parts
+            for at in range(len(payload) - READABLE_BYTES + 1)
+        )
+
+    def _allowed(self, frame: Frame, firsts: "dict[_FragmentKey, WirePacket]") -> bool:
+        if isinstance(frame, OtherFrame):
+            return False
+        # A later fragment has no ports: it is as its first one, which was seen or is missed.
+        first = firsts.get(_fragment_key(frame)) if frame.fragment_offset_bytes else frame
+        return any(_matches(frame, first, rule) for rule in (self.rule, *self.idle))
+
+
+def describe(frame: Frame) -> str:
+    """Return a frame in a few words for a message."""
+    if isinstance(frame, OtherFrame):
+        return (
+            f"a frame of type 0x{frame.ether_type:04x}, {len(frame.payload)} bytes: {frame.reason}"
+        )
+    protocol = {UDP: "UDP", TCP: "TCP", 1: "ICMP", ICMPV6: "ICMPv6", 50: "ESP", 47: "GRE"}.get(
+        frame.protocol, f"protocol {frame.protocol}"
+    )
+    ports = ("", "")
+    if frame.source_port is not None:
+        ports = (f" port {frame.source_port}", f" port {frame.destination_port}")
+    part = f", fragment at {frame.fragment_offset_bytes}" if frame.fragment_offset_bytes else ""
+    return (
+        f"{protocol} from {frame.source}{ports[0]} to {frame.destination}{ports[1]}, "
+        f"{frame.ip_bytes} bytes{part}"
+    )
+
+
+_FIRST_GUESSES: Final = 12
+_MAX_BATCHES: Final = 7
+# How often a size of the study is asked again that no majority agreed on.
+_MAX_REPEATS: Final = 2
+_ARP: Final = 0x0806
+_IGMP: Final = 2
+# RFC 4443, RFC 4861, RFC 3810: multicast listener and neighbour discovery messages.
+_ICMPV6_CONTROL: Final = frozenset({130, 131, 132, 133, 134, 135, 136, 143})
+_FragmentKey = tuple[str, str, int, int | None]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """One batch of probes as it was seen on the link."""
+
+    sent: Sent
+    captured: Captured
+    lengths: dict[int, tuple[int, ...]]
+    attributed: bool
+
+
+@dataclass
+class _Tally:
+    """What became of all probes."""
+
+    sent: int = 0
+    arrived: int = 0
+    returned: int = 0
+    dropped: int = 0
+    full: bool = False
+    attributed: bool = False
+
+    def add(self, batch: _Batch) -> None:
+        self.sent += len(batch.sent.probes)
+        self.arrived += batch.sent.arrived
+        self.returned += batch.sent.returned
+        self.dropped += batch.captured.dropped
+        self.full |= batch.captured.full
+        self.attributed |= batch.attributed
+
+    def faults(self) -> list[str]:
+        faults = []
+        if self.dropped:
+            faults.append(f"the capture lost {self.dropped} packets, so it proves nothing")
+        if self.full:
+            faults.append("the capture was full before the probes were through")
+        if not self.sent:
+            faults.append("no probe was sent")
+        elif not self.arrived:
+            faults.append(f"none of {self.sent} probes arrived at the other end of the path")
+        if self.sent and not self.attributed:
+            faults.append(f"the packets on the link do not follow the {self.sent} probes in time")
+        return faults
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What every batch is run with."""
+
+    path: TrafficPath
+    prober: Prober
+    watch: Watch
+    marker: bytes
+    repeats: int
+    keep: Callable[[str, bytes], None]
+
+    def run(self, number: int, sizes: Sequence[int]) -> _Batch:
+        name = f"proof-{self.path.name}-{number}"
+        watch = self.watch
+        with Capture(watch.host, watch.interface, name=name) as capture:
+            sent = self.prober.send(sizes, marker=self.marker, repeats=self.repeats)
+            captured = capture.stop()
+        self.keep(f"{name}.pcap", captured.pcap)
+        ours = {str(ipaddress.ip_address(text)) for text in (watch.client.ipv4, watch.client.ipv6)}
+        forward = [
+            frame
+            for frame in captured.frames
+            if isinstance(frame, WirePacket)
+            and frame.source in ours
+            and not _is_link_control(frame)
+        ]
+        parts = attribute(sent.probes, forward)
+        if parts is None:
+            return _Batch(sent, captured, {}, attributed=False)
+        return _Batch(sent, captured, dict(agreed_sizes(sent.probes, parts)), attributed=True)
+
+
+def _next(
+    wanted: Sequence[int], lengths: dict[int, tuple[int, ...]], mtu_bytes: int
+) -> tuple[int, ...]:
+    """Return the sizes of the next batch: those still without a majority, and the search's."""
+    if not lengths:
+        return ()  # nothing of the first batch was seen: another one would not be either
+    again = tuple(size for size in wanted if size not in lengths)
+    return tuple(dict.fromkeys((*again, *next_sizes(lengths, inner_mtu_bytes=mtu_bytes))))
+
+
+def _with_port(rule: WireRule, port: int) -> WireRule:
+    """Return the rule; where nothing wraps the probes, they are all that may be on the link."""
+    if rule.encrypted or rule.udp_ports or rule.tcp_ports or UDP not in rule.ip_protocols:
+        return rule
+    return replace(
+        rule, udp_ports=(port,), describe=f"UDP to or from port {port}, that of the probes"
+    )
+
+
+def _impossible(samples: Sequence[WireSample], rule: WireRule) -> list[str]:
+    """Return a fault if less went over the link than the probes hold: they went another way."""
+    for sample in samples:
+        if sample.overhead_bytes < 0:
+            fault = (
+                f"a payload of {sample.payload_bytes} bytes that cannot be compressed took "
+                f"{sum(sample.outer_packet_bytes)} bytes on the link, so it is not what passed "
+                f"there as {rule.describe}"
+            )
+            return [fault]
+    return []
+
+
+def _summary(judge: Judge, tally: _Tally, point: int | None) -> str:
+    read = (
+        "the plaintext marker stands in none"
+        if judge.rule.encrypted
+        else f"the plaintext marker stands in {judge.readable}, as it must without encryption"
+    )
+    where = (
+        f"one packet up to {point} bytes of payload"
+        if point is not None
+        else f"no fragmentation point from {SMALLEST_BYTES} to {LARGEST_BYTES} bytes of payload"
+    )
+    return (
+        f"{judge.packets} packets, all {judge.rule.describe}; {read}; {where}; "
+        f"{tally.arrived} of {tally.sent} probes arrived, {tally.returned} answers returned"
+    )
+
+
+def _matches(packet: WirePacket, first: WirePacket | None, rule: WireRule) -> bool:
+    if packet.protocol not in rule.ip_protocols:
+        return False
+    ports = {UDP: rule.udp_ports, TCP: rule.tcp_ports}.get(packet.protocol, ())
+    if not ports:
+        return True
+    return first is not None and bool({first.source_port, first.destination_port} & {*ports})
+
+
+def _is_link_control(frame: Frame) -> bool:
+    if isinstance(frame, OtherFrame):
+        return frame.ether_type == _ARP
+    if frame.protocol == _IGMP:
+        return True
+    return (
+        frame.protocol == ICMPV6
+        and not frame.fragment
+        and bool(frame.payload)
+        and frame.payload[0] in _ICMPV6_CONTROL
+    )
+
+
+def _fragment_key(packet: WirePacket) -> _FragmentKey:
+    return (packet.source, packet.destination, packet.protocol, packet.fragment_id)

@@ -1,0 +1,127 @@
+"""Attribution of packets to probes, against a link whose clock, delay and noise are known."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunnelmark.probes.attribution import Probe, agreed_sizes, attribute
+from tunnelmark.probes.pcap import WirePacket
+
+MS = 10**6
+
+
+def seeded(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - a repeatable test, no secret
+
+
+def packet(time_ns: int, ip_bytes: int) -> WirePacket:
+    return WirePacket(
+        time_ns, 4, ip_bytes, 17, "a", "b", 1, 2, None, 0, more_fragments=False, payload=b""
+    )
+
+
+def outer(payload_bytes: int) -> tuple[int, ...]:
+    whole = payload_bytes + 80
+    return (whole,) if whole <= 1500 else (1500, whole - 1480)
+
+
+def batch(rng: random.Random, sizes: list[int], repeats: int) -> list[Probe]:
+    at, probes = rng.randrange(10**12), []
+    for _ in range(repeats):
+        for size in sizes:
+            probes.append(Probe(at, size))
+            at += rng.randrange(4 * MS, 6 * MS)
+    return probes
+
+
+def link(rng: random.Random, probes: list[Probe], clock_ns: int, lost: float) -> list[WirePacket]:
+    packets = []
+    for probe in probes:
+        if rng.random() < lost:
+            continue
+        at = probe.sent_ns + clock_ns + rng.randrange(50_000, 700_000)
+        for number, length in enumerate(outer(probe.payload_bytes)):
+            packets.append(packet(at + number * 5000, length))
+    return packets
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    clock_ns=st.integers(-(10**17), 10**18),
+    sizes=st.lists(st.integers(24, 3000), min_size=4, max_size=30, unique=True),
+    lost=st.sampled_from([0.0, 0.1, 0.3]),
+)
+def test_every_probe_gets_just_its_packets_whatever_the_clocks(
+    seed: int, clock_ns: int, sizes: list[int], lost: float
+) -> None:
+    rng = seeded(seed)
+    probes = batch(rng, sizes, 3)
+    packets = link(rng, probes, clock_ns, lost)
+    parts = attribute(probes, packets)
+    if not packets:
+        assert parts is None
+        return
+    if len(packets) < len(probes) // 2:
+        return
+    assert parts is not None
+    for probe, part in zip(probes, parts, strict=True):
+        assert tuple(p.ip_bytes for p in part) in ((), outer(probe.payload_bytes))
+    assert sum(len(part) for part in parts) == len(packets)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_keepalives_between_the_probes_are_outvoted(seed: int) -> None:
+    rng = seeded(seed)
+    probes = batch(rng, [25, 400, 1000, 1400, 1472, 2000], 5)
+    packets = link(rng, probes, 10**18, 0.0)
+    # Two keepalives in 150 ms: more than any tunnel sends.
+    for _ in range(2):
+        packets.append(packet(10**18 + rng.randrange(probes[0].sent_ns, probes[-1].sent_ns), 60))
+    parts = attribute(probes, sorted(packets, key=lambda p: p.time_ns))
+    assert parts is not None
+    assert agreed_sizes(probes, parts) == {
+        size: outer(size) for size in (25, 400, 1000, 1400, 1472, 2000)
+    }
+
+
+def test_two_swapped_fragments_are_outvoted_and_a_lone_answer_is_no_majority() -> None:
+    probes = [Probe(n, size) for n, size in enumerate((2000, 2000, 2000, 100, 100, 300))]
+    one, two = packet(0, 1500), packet(0, 600)
+    parts = [(one, two), (two, one), (one, two), (two,), (one,), (two,)]
+    assert agreed_sizes(probes, parts) == {2000: (1500, 600)}
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_slow_probes_do_not_shift_all_others_by_one(seed: int) -> None:
+    rng = seeded(seed)
+    probes = batch(rng, [25, 100, 1000, 1400, 1472, 24, 353, 684], 3)
+    packets = []
+    for probe in probes:
+        # A daemon that is scheduled late now and then, on a machine that does other things.
+        delay = rng.randrange(1 * MS, 3 * MS) if rng.random() < 0.15 else rng.randrange(100_000)
+        packets += [packet(probe.sent_ns + delay, n) for n in outer(probe.payload_bytes)]
+    parts = attribute(probes, packets)
+    assert parts is not None
+    for probe, part in zip(probes, parts, strict=True):
+        assert tuple(p.ip_bytes for p in part) == outer(probe.payload_bytes)
+
+
+def test_noise_alone_is_attributed_to_nobody() -> None:
+    probes = batch(seeded(1), [100, 200, 300, 400], 5)
+    noise = [packet(10**18 + n * 40 * MS, 60) for n in range(3)]
+    assert attribute(probes, noise) is None
+    assert attribute(probes, []) is None
+    assert attribute([], noise) is None
+
+
+def test_a_probe_without_packets_takes_none_of_its_neighbours() -> None:
+    probes = batch(seeded(2), [100, 200, 300, 400], 3)
+    packets = [packet(p.sent_ns + 10**9, p.payload_bytes) for n, p in enumerate(probes) if n != 5]
+    parts = attribute(probes, packets)
+    assert parts is not None
+    assert parts[5] == ()
+    assert [len(part) for part in parts] == [1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1]
