@@ -1,1 +1,65 @@
-fn main() {}
+//! `tunnelmark-engine`: sends, reflects and carries test packets. The contract is `docs/engine.md`.
+
+mod config;
+mod events;
+mod reflect;
+mod send;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: tunnelmark-engine send|reflect CONFIG | version
+
+  send CONFIG      send test packets and measure what comes back
+  reflect CONFIG   answer test packets whose tag verifies
+  version          print the version and the protocol
+
+CONFIG is a JSON file, or - for standard input. Events come as JSON, one a line, on standard
+output. Exit status: 0 done, 2 the configuration is wrong, 1 anything else.
+
+example: tunnelmark-engine reflect - < reflect.json";
+
+/// What ended a subcommand before its summary.
+pub enum Failure {
+    /// The configuration is wrong.
+    Config(String),
+    /// Anything else.
+    Run(String),
+}
+
+impl From<tm_io::IoError> for Failure {
+    fn from(error: tm_io::IoError) -> Self {
+        Self::Run(error.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["send", path] => send::main(path),
+        ["reflect", path] => reflect::main(path),
+        ["version"] => {
+            events::version();
+            Ok(())
+        }
+        ["--help" | "-h" | "help"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Config(message)) => {
+            events::error(&message);
+            ExitCode::from(2)
+        }
+        Err(Failure::Run(message)) => {
+            events::error(&message);
+            ExitCode::from(1)
+        }
+    }
+}

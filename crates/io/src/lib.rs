@@ -1,1 +1,40 @@
-//! Placeholder crate root, filled by its first commit.
+//! Sockets, clocks, scheduling: what drives the state machines in real time.
+//!
+//! The only crate that reads a clock, opens a socket or holds unsafe code.
+
+pub mod clock;
+pub mod process;
+pub mod records;
+pub mod reflect;
+pub mod send;
+pub mod udp;
+
+/// Something the operating system refused, with what was tried.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+pub struct IoError {
+    /// What was tried, with the value.
+    pub what: String,
+    /// Why it failed.
+    pub source: std::io::Error,
+}
+
+impl IoError {
+    /// The last error of the calling thread.
+    #[must_use]
+    pub fn last(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            source: std::io::Error::last_os_error(),
+        }
+    }
+
+    /// Wraps an error.
+    #[must_use]
+    pub fn new(what: impl Into<String>, source: std::io::Error) -> Self {
+        Self {
+            what: what.into(),
+            source,
+        }
+    }
+}

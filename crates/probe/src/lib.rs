@@ -1,1 +1,17 @@
-//! Placeholder crate root, filled by its first commit.
+//! Session sender and reflector as state machines: the time is an argument, packets are values.
+//!
+//! `tm-io` drives them with clocks and sockets, the tests with virtual time.
+
+mod content;
+mod delays;
+mod record;
+mod reflector;
+mod schedule;
+mod sender;
+
+pub use content::{Content, Filler};
+pub use delays::{Delays, Summary};
+pub use record::{flags, ReflectRecord, SendRecord};
+pub use reflector::{Answer, ReflectCounters, ReflectorFlow};
+pub use schedule::{Missed, Pacer, Slot, Stop};
+pub use sender::{SendCounters, SenderFlow};

@@ -1,0 +1,255 @@
+//! The subcommand `send`.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{json, Value};
+use tm_io::process::Stop;
+use tm_io::send::{run, FlowPlan, SendEvent, SendOutcome, SendPlan};
+use tm_probe::{Content, Missed, SenderFlow, Stop as End};
+use tm_wire::Nanos;
+
+use crate::config;
+use crate::{events, Failure};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SendConfig {
+    protocol: u32,
+    #[serde(default)]
+    parent_pid: Option<u32>,
+    flows: Vec<FlowConfig>,
+    seed: u64,
+    drain_ns: i64,
+    late_ns: i64,
+    missed: MissedConfig,
+    dont_fragment: bool,
+    records: Option<PathBuf>,
+    realtime_priority: Option<u8>,
+    send_cpu: Option<usize>,
+    receive_cpu: Option<usize>,
+    socket_buffer_bytes: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowConfig {
+    flow: u16,
+    session: u32,
+    key: String,
+    target: String,
+    source: Option<String>,
+    interface: Option<String>,
+    start_offset_ns: i64,
+    schedule: Schedule,
+    stop: StopConfig,
+    size: Size,
+    content: ContentConfig,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum Schedule {
+    Fixed { gap_ns: i64 },
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum StopConfig {
+    Packets { packets: u64 },
+    Duration { duration_ns: i64 },
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum Size {
+    Fixed { payload_bytes: usize },
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum ContentConfig {
+    Zero,
+    Repeat { pattern: String },
+    Random,
+    Compressible { ratio: f64 },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum MissedConfig {
+    Send,
+    Skip,
+}
+
+/// Runs it.
+pub fn main(path: &str) -> Result<(), Failure> {
+    let config: SendConfig = config::read(path)?;
+    let plan = plan(&config)?;
+    let stop = Stop::listen(config.parent_pid)?;
+    let outcome = run(&plan, &stop, |event| tell(&plan, &event))?;
+    events::write(&summary(&plan, &outcome));
+    Ok(())
+}
+
+fn tell(plan: &SendPlan, event: &SendEvent<'_>) {
+    match event {
+        SendEvent::Ready(sources) => {
+            let flows: Vec<_> = plan
+                .flows
+                .iter()
+                .zip(sources.iter())
+                .map(|(flow, source)| json!({"flow": flow.flow, "source": source.to_string()}))
+                .collect();
+            events::write(&json!({"event": "ready", "flows": flows}));
+        }
+        SendEvent::Progress(now, flows) => {
+            let flows: Vec<_> = plan
+                .flows
+                .iter()
+                .zip(flows.iter())
+                .map(|(plan, flow)| {
+                    json!({
+                        "flow": plan.flow, "sent": flow.counters.sent,
+                        "returned": flow.counters.returned,
+                        "rtt_last_ns": flow.last_rtt().map(|rtt| rtt.0),
+                    })
+                })
+                .collect();
+            events::write(&json!({"event": "progress", "time_ns": now.0, "flows": flows}));
+        }
+    }
+}
+
+fn summary(plan: &SendPlan, outcome: &SendOutcome) -> Value {
+    let flows: Vec<_> = plan
+        .flows
+        .iter()
+        .zip(&outcome.flows)
+        .map(|(plan, (flow, overrun))| flow_summary(plan.flow, flow, *overrun))
+        .collect();
+    json!({
+        "event": "summary", "start_ns": outcome.start.0, "end_ns": outcome.end.0,
+        "realtime": outcome.realtime,
+        "timestamps": events::timestamps(outcome.kernel_timestamps), "flows": flows,
+    })
+}
+
+fn flow_summary(number: u16, flow: &SenderFlow, overrun: u32) -> Value {
+    let c = flow.counters;
+    json!({
+        "flow": number, "due": c.due, "sent": c.sent, "not_sent": c.not_sent,
+        "send_errors": c.send_errors, "bytes_sent": c.bytes_sent, "returned": c.returned,
+        "bytes_returned": c.bytes_returned, "duplicates": c.duplicates,
+        "reordered": c.reordered, "late": c.late, "rejected": c.rejected, "overrun": overrun,
+        "first_sent_ns": flow.sent_span.map(|(first, _)| first.0),
+        "last_sent_ns": flow.sent_span.map(|(_, last)| last.0),
+        "rtt_ns": events::delays(&flow.rtt),
+        "owd_forward_ns": events::delays(&flow.owd_forward),
+        "owd_reverse_ns": events::delays(&flow.owd_reverse),
+        "ipdv_ns": events::delays(&flow.ipdv),
+        "lateness_ns": events::delays(&flow.lateness),
+    })
+}
+
+fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
+    config::protocol(config.protocol)?;
+    config::within("flows: number of flows", config.flows.len(), 1, 1024)?;
+    let mut flows: Vec<FlowPlan> = Vec::new();
+    for (index, flow) in config.flows.iter().enumerate() {
+        if flows.iter().any(|other| other.flow == flow.flow) {
+            return config::wrong(format!(
+                "flows[{index}].flow is {}, which is there already",
+                flow.flow
+            ));
+        }
+        flows.push(flow_plan(index, flow, config.seed)?);
+    }
+    Ok(SendPlan {
+        flows,
+        drain: config::duration("drain_ns", config.drain_ns)?,
+        late: config::duration("late_ns", config.late_ns)?,
+        missed: match config.missed {
+            MissedConfig::Send => Missed::Send,
+            MissedConfig::Skip => Missed::Skip,
+        },
+        dont_fragment: config.dont_fragment,
+        records: config.records.clone(),
+        realtime_priority: config::priority(config.realtime_priority)?,
+        send_cpu: config.send_cpu,
+        receive_cpu: config.receive_cpu,
+        buffer_bytes: config::buffer(config.socket_buffer_bytes)?,
+    })
+}
+
+fn flow_plan(index: usize, flow: &FlowConfig, seed: u64) -> Result<FlowPlan, Failure> {
+    let at = |key: &str| format!("flows[{index}].{key}");
+    let target = config::address(&at("target"), &flow.target)?;
+    let source = match &flow.source {
+        Some(text) => config::address(&at("source"), text)?,
+        None if target.is_ipv4() => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        None => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    if source.is_ipv4() != target.is_ipv4() {
+        return config::wrong(format!(
+            "{} is {source}, target is {target}: both must be IPv4 or IPv6",
+            at("source")
+        ));
+    }
+    if let Some(name) = &flow.interface {
+        config::within(&at("interface: length"), name.len(), 1, 15)?;
+    }
+    let Schedule::Fixed { gap_ns } = flow.schedule;
+    let Size::Fixed { payload_bytes } = flow.size;
+    Ok(FlowPlan {
+        flow: flow.flow,
+        session: flow.session,
+        key: config::key(&at("key"), &flow.key)?,
+        target,
+        source,
+        interface: flow.interface.clone(),
+        start_offset: config::duration(&at("start_offset_ns"), flow.start_offset_ns)?,
+        gap: Nanos(config::within(
+            &at("schedule.gap_ns"),
+            gap_ns,
+            1,
+            config::LONGEST_NS,
+        )?),
+        end: match flow.stop {
+            StopConfig::Packets { packets } => End::Packets(config::within(
+                &at("stop.packets"),
+                packets,
+                1,
+                u64::from(u32::MAX),
+            )?),
+            StopConfig::Duration { duration_ns } => End::Duration(Nanos(config::within(
+                &at("stop.duration_ns"),
+                duration_ns,
+                1,
+                config::LONGEST_NS,
+            )?)),
+        },
+        payload_bytes: config::payload(&at("size.payload_bytes"), payload_bytes)?,
+        content: content(&at("content"), &flow.content)?,
+        seed: seed ^ u64::from(flow.session),
+    })
+}
+
+fn content(place: &str, content: &ContentConfig) -> Result<Content, Failure> {
+    Ok(match content {
+        ContentConfig::Zero => Content::Zero,
+        ContentConfig::Random => Content::Random,
+        ContentConfig::Repeat { pattern } => match config::hex(pattern) {
+            Some(bytes) if (1..=4096).contains(&bytes.len()) => Content::Repeat(bytes),
+            _ => {
+                return config::wrong(format!(
+                    "{place}.pattern must be 1 to 4096 bytes in hexadecimal digits"
+                ))
+            }
+        },
+        ContentConfig::Compressible { ratio } => {
+            Content::Compressible(config::within(&format!("{place}.ratio"), *ratio, 0.0, 1.0)?)
+        }
+    })
+}

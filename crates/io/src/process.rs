@@ -1,0 +1,111 @@
+//! What a process asks of the kernel about itself: priority, processor, end.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use crate::IoError;
+
+/// Gives the calling thread `SCHED_FIFO` at this priority; false where that is not allowed.
+#[must_use]
+pub fn realtime(priority: Option<u8>) -> bool {
+    let Some(priority) = priority else {
+        return false;
+    };
+    let param = libc::sched_param {
+        sched_priority: i32::from(priority),
+    };
+    // SAFETY: `param` lives across the call; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) == 0 }
+}
+
+/// Keeps the calling thread on one processor.
+pub fn pin(cpu: Option<usize>) -> Result<(), IoError> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    // SAFETY: an all-zero cpu_set_t is an empty set; CPU_SET checks its bound.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(IoError::last(format!(
+            "cpu is {cpu}, cannot pin a thread to it"
+        )))
+    }
+}
+
+/// Timers of the calling thread fire when due, not up to 50 µs later; pages stay in memory where
+/// that is allowed.
+pub fn steady() {
+    // SAFETY: both calls take plain integers.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
+        libc::mlockall(libc::MCL_CURRENT);
+    }
+}
+
+/// A request to end: SIGTERM, SIGINT, or the death of the process that is watched.
+#[derive(Clone)]
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Listens for SIGTERM and SIGINT, and watches `parent` if there is one.
+    pub fn listen(parent: Option<u32>) -> Result<Self, IoError> {
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            signal_hook::flag::register(signal, Arc::clone(&asked))
+                .map_err(|error| IoError::new(format!("signal {signal}"), error))?;
+        }
+        if let Some(parent) = parent {
+            watch(parent, Arc::clone(&asked))?;
+        }
+        Ok(Self { asked })
+    }
+
+    /// Whether the end was asked for.
+    #[must_use]
+    pub fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Asks for it.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+}
+
+fn watch(parent: u32, asked: Arc<AtomicBool>) -> Result<(), IoError> {
+    // SAFETY: pidfd_open takes two integers and returns a descriptor or -1.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, parent, 0) };
+    let Ok(raw) = i32::try_from(raw) else {
+        return Err(IoError::last(format!("parent_pid is {parent}")));
+    };
+    if raw < 0 {
+        return Err(IoError::last(format!(
+            "parent_pid is {parent}, cannot watch it"
+        )));
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+    std::thread::spawn(move || {
+        use std::os::fd::AsRawFd;
+        let mut poll = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        while !asked.load(Ordering::Relaxed) {
+            // SAFETY: one valid pollfd.
+            let ready = unsafe { libc::poll(&raw mut poll, 1, 500) };
+            if ready > 0 {
+                asked.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    Ok(())
+}

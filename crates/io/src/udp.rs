@@ -1,0 +1,351 @@
+//! UDP sockets in batches, with the kernel's time of arrival and its count of overruns.
+
+use std::mem::{size_of, zeroed};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+
+use tm_wire::Nanos;
+
+use crate::clock;
+use crate::IoError;
+
+/// Packets handed to the kernel, or taken from it, in one system call.
+pub const BATCH: usize = 64;
+
+/// How a socket is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Send and receive buffer asked for; beyond the system's limit where privileges allow.
+    pub buffer_bytes: usize,
+    /// Refuse to fragment; otherwise long packets are fragmented on the way out.
+    pub dont_fragment: bool,
+    /// Interface that all packets use.
+    pub interface: Option<String>,
+}
+
+/// A bound socket.
+pub struct Socket {
+    inner: UdpSocket,
+    overrun: u32,
+}
+
+impl Socket {
+    /// Binds to `local`; connects to `peer` if there is one.
+    pub fn open(
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+        options: &Options,
+    ) -> Result<Self, IoError> {
+        let inner = UdpSocket::bind(local)
+            .map_err(|error| IoError::new(format!("cannot bind to {local}"), error))?;
+        let fd = inner.as_raw_fd();
+        let bytes = i32::try_from(options.buffer_bytes).unwrap_or(i32::MAX);
+        for (force, plain) in [
+            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+        ] {
+            if set(fd, libc::SOL_SOCKET, force, bytes).is_err() {
+                set(fd, libc::SOL_SOCKET, plain, bytes)
+                    .map_err(|error| IoError::new("cannot set the socket buffer", error))?;
+            }
+        }
+        for (option, name) in [
+            (libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS"),
+            (libc::SO_RXQ_OVFL, "SO_RXQ_OVFL"),
+        ] {
+            set(fd, libc::SOL_SOCKET, option, 1).map_err(|error| IoError::new(name, error))?;
+        }
+        let (level, option, value) = match (local, options.dont_fragment) {
+            (SocketAddr::V4(_), true) => (
+                libc::IPPROTO_IP,
+                libc::IP_MTU_DISCOVER,
+                libc::IP_PMTUDISC_DO,
+            ),
+            (SocketAddr::V4(_), false) => (
+                libc::IPPROTO_IP,
+                libc::IP_MTU_DISCOVER,
+                libc::IP_PMTUDISC_DONT,
+            ),
+            (SocketAddr::V6(_), true) => (
+                libc::IPPROTO_IPV6,
+                libc::IPV6_MTU_DISCOVER,
+                libc::IPV6_PMTUDISC_DO,
+            ),
+            (SocketAddr::V6(_), false) => (
+                libc::IPPROTO_IPV6,
+                libc::IPV6_MTU_DISCOVER,
+                libc::IPV6_PMTUDISC_DONT,
+            ),
+        };
+        set(fd, level, option, value).map_err(|error| IoError::new("dont_fragment", error))?;
+        if let Some(name) = &options.interface {
+            bind_to_interface(fd, name)?;
+        }
+        if let Some(peer) = peer {
+            inner
+                .connect(peer)
+                .map_err(|error| IoError::new(format!("cannot connect to {peer}"), error))?;
+        }
+        inner
+            .set_nonblocking(true)
+            .map_err(|error| IoError::new("non-blocking socket", error))?;
+        Ok(Self { inner, overrun: 0 })
+    }
+
+    /// Where it is bound.
+    pub fn local(&self) -> Result<SocketAddr, IoError> {
+        self.inner
+            .local_addr()
+            .map_err(|error| IoError::new("local address", error))
+    }
+
+    /// Another handle of the same socket, for a thread of its own.
+    pub fn share(&self) -> Result<Self, IoError> {
+        let inner = self
+            .inner
+            .try_clone()
+            .map_err(|error| IoError::new("socket", error))?;
+        Ok(Self { inner, overrun: 0 })
+    }
+
+    /// Packets that the kernel dropped at the full receive buffer so far.
+    #[must_use]
+    pub fn overrun(&self) -> u32 {
+        self.overrun
+    }
+}
+
+/// Waits until a socket can be read or the time has passed.
+pub fn wait_readable(sockets: &[Socket], timeout: Nanos) {
+    let mut polls: Vec<libc::pollfd> = sockets
+        .iter()
+        .map(|s| libc::pollfd {
+            fd: s.inner.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let ns = timeout.0.max(0);
+    let time = libc::timespec {
+        tv_sec: ns / 1_000_000_000,
+        tv_nsec: ns % 1_000_000_000,
+    };
+    let count = polls.len() as libc::nfds_t;
+    // SAFETY: `polls` holds `count` entries; `time` lives across the call; no signal mask.
+    unsafe { libc::ppoll(polls.as_mut_ptr(), count, &raw const time, std::ptr::null()) };
+}
+
+/// Space for a batch of packets of at most `slot_bytes` each.
+pub struct Batch {
+    slot_bytes: usize,
+    bytes: Vec<u8>,
+    lengths: [usize; BATCH],
+    names: [libc::sockaddr_storage; BATCH],
+    name_lengths: [libc::socklen_t; BATCH],
+    controls: Box<[[u64; CONTROL_WORDS]; BATCH]>,
+    arrivals: [Option<Nanos>; BATCH],
+}
+
+/// Room for a timestamp and an overrun count, aligned as control messages are.
+const CONTROL_WORDS: usize = 16;
+
+impl Batch {
+    /// Makes room once; nothing is allocated per packet.
+    #[must_use]
+    pub fn new(slot_bytes: usize) -> Self {
+        // SAFETY: sockaddr_storage is plain old data, all zero is a valid value.
+        let names = unsafe { zeroed() };
+        Self {
+            slot_bytes,
+            bytes: vec![0; slot_bytes * BATCH],
+            lengths: [0; BATCH],
+            names,
+            name_lengths: [0; BATCH],
+            controls: Box::new([[0; CONTROL_WORDS]; BATCH]),
+            arrivals: [None; BATCH],
+        }
+    }
+
+    /// Packet `index`, to be filled or read.
+    pub fn packet(&mut self, index: usize) -> &mut [u8] {
+        let start = index * self.slot_bytes;
+        &mut self.bytes[start..start + self.lengths[index]]
+    }
+
+    /// Sets the length of packet `index`, at most the slot's.
+    pub fn set_length(&mut self, index: usize, bytes: usize) {
+        self.lengths[index] = bytes.min(self.slot_bytes);
+    }
+
+    /// When packet `index` arrived by the kernel's time, on `CLOCK_MONOTONIC`; None without one.
+    #[must_use]
+    pub fn arrival(&self, index: usize) -> Option<Nanos> {
+        self.arrivals[index]
+    }
+
+    /// Sends packets `from..to`; answers go to where each packet came from with `reply`.
+    ///
+    /// Returns how many were taken. An error belongs to packet `from` plus that number.
+    pub fn send(&mut self, socket: &Socket, from: usize, to: usize, reply: bool) -> (usize, bool) {
+        // SAFETY: all-zero is a valid value of these plain structures.
+        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+            unsafe { (zeroed(), zeroed()) };
+        for (place, index) in (from..to).enumerate() {
+            let start = index * self.slot_bytes;
+            vectors[place].iov_base = self.bytes[start..].as_mut_ptr().cast();
+            vectors[place].iov_len = self.lengths[index];
+            let header = &mut headers[place].msg_hdr;
+            header.msg_iov = &raw mut vectors[place];
+            header.msg_iovlen = 1;
+            if reply {
+                header.msg_name = (&raw mut self.names[index]).cast();
+                header.msg_namelen = self.name_lengths[index];
+            }
+        }
+        let mut done = 0;
+        let wanted = to - from;
+        while done < wanted {
+            let count = u32::try_from(wanted - done).unwrap_or(0);
+            // SAFETY: headers[done..wanted] are filled in above and point into self and `vectors`,
+            // which outlive the call.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    socket.inner.as_raw_fd(),
+                    headers[done..].as_mut_ptr(),
+                    count,
+                    0,
+                )
+            };
+            if let Ok(sent) = usize::try_from(sent) {
+                done += sent;
+                continue;
+            }
+            let error = std::io::Error::last_os_error();
+            match error.raw_os_error() {
+                // ECONNREFUSED is the answer of a closed port to an earlier packet; this one has
+                // not been tried yet.
+                Some(libc::EINTR | libc::ECONNREFUSED) => {}
+                Some(libc::EAGAIN) => wait_writable(socket.inner.as_raw_fd()),
+                _ => return (done, true),
+            }
+        }
+        (done, false)
+    }
+
+    /// Takes what is there, at most a batch; returns how many packets.
+    pub fn receive(&mut self, socket: &mut Socket) -> usize {
+        // SAFETY: all-zero is a valid value of these plain structures.
+        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+            unsafe { (zeroed(), zeroed()) };
+        for index in 0..BATCH {
+            let start = index * self.slot_bytes;
+            vectors[index].iov_base = self.bytes[start..].as_mut_ptr().cast();
+            vectors[index].iov_len = self.slot_bytes;
+            let header = &mut headers[index].msg_hdr;
+            header.msg_iov = &raw mut vectors[index];
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut self.names[index]).cast();
+            header.msg_namelen =
+                libc::socklen_t::try_from(size_of::<libc::sockaddr_storage>()).unwrap_or(0);
+            header.msg_control = self.controls[index].as_mut_ptr().cast();
+            header.msg_controllen = CONTROL_WORDS * size_of::<u64>();
+        }
+        // SAFETY: BATCH headers, filled in above, pointing into self and `vectors`.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.inner.as_raw_fd(),
+                headers.as_mut_ptr(),
+                u32::try_from(BATCH).unwrap_or(0),
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        let Ok(count) = usize::try_from(count) else {
+            return 0;
+        };
+        if count == 0 {
+            return 0;
+        }
+        let offset = clock::realtime_offset();
+        for (index, header) in headers.iter().enumerate().take(count) {
+            let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            // A packet longer than the slot is none of ours: length 0 is rejected by the parser.
+            self.lengths[index] = if truncated {
+                0
+            } else {
+                header.msg_len as usize
+            };
+            self.name_lengths[index] = header.msg_hdr.msg_namelen;
+            let (time, overrun) = control(&header.msg_hdr);
+            self.arrivals[index] = time.map(|real| real - offset);
+            if let Some(overrun) = overrun {
+                socket.overrun = overrun;
+            }
+        }
+        count
+    }
+}
+
+fn control(header: &libc::msghdr) -> (Option<Nanos>, Option<u32>) {
+    let (mut time, mut overrun) = (None, None);
+    // SAFETY: the kernel filled msg_control up to msg_controllen; the CMSG macros stay inside, and
+    // the data of both kinds is read unaligned, in the size that the kernel writes.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            if (*message).cmsg_level == libc::SOL_SOCKET {
+                let data = libc::CMSG_DATA(message);
+                if (*message).cmsg_type == libc::SO_TIMESTAMPNS {
+                    let at: libc::timespec = std::ptr::read_unaligned(data.cast());
+                    time = Some(Nanos(at.tv_sec * 1_000_000_000 + at.tv_nsec));
+                } else if (*message).cmsg_type == libc::SO_RXQ_OVFL {
+                    overrun = Some(std::ptr::read_unaligned(data.cast::<u32>()));
+                }
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    (time, overrun)
+}
+
+fn wait_writable(fd: RawFd) {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one valid pollfd.
+    unsafe { libc::poll(&raw mut poll, 1, 100) };
+}
+
+fn set(fd: RawFd, level: i32, option: i32, value: i32) -> std::io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
+    // SAFETY: `value` is an int of the length given.
+    let result = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+fn bind_to_interface(fd: RawFd, name: &str) -> Result<(), IoError> {
+    let length = libc::socklen_t::try_from(name.len()).unwrap_or(0);
+    // SAFETY: the name's bytes of the length given.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_BINDTODEVICE,
+            name.as_ptr().cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(IoError::last(format!(
+            "cannot bind to the interface {name}"
+        )))
+    }
+}

@@ -1,0 +1,114 @@
+//! What fills a packet behind its header; a compressing tunnel decides by it.
+
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Filling of the payload.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// Zero bytes.
+    Zero,
+    /// A pattern, over and over.
+    Repeat(Vec<u8>),
+    /// Random bytes, of which every packet takes another piece.
+    Random,
+    /// This share of every 1024-byte piece is zero, the rest random.
+    Compressible(f64),
+}
+
+/// Random bytes from which packets take pieces at changing offsets, so that none repeats soon and
+/// no generator runs per packet.
+pub struct Filler {
+    content: Content,
+    pool: Vec<u8>,
+}
+
+const POOL_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 1024;
+
+impl Filler {
+    /// Prepares the bytes; the same seed gives the same packets.
+    #[must_use]
+    pub fn new(content: Content, seed: u64) -> Self {
+        let pool = match content {
+            Content::Random | Content::Compressible(_) => {
+                let mut pool = vec![0; POOL_BYTES];
+                Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut pool);
+                pool
+            }
+            Content::Zero | Content::Repeat(_) => Vec::new(),
+        };
+        Self { content, pool }
+    }
+
+    /// Fills `payload` (the bytes behind the header) of packet `seq`.
+    pub fn fill(&self, seq: u32, payload: &mut [u8]) {
+        match &self.content {
+            Content::Zero => payload.fill(0),
+            Content::Repeat(pattern) if pattern.is_empty() => payload.fill(0),
+            Content::Repeat(pattern) => {
+                for (byte, source) in payload.iter_mut().zip(pattern.iter().cycle()) {
+                    *byte = *source;
+                }
+            }
+            Content::Random => self.random(seq, payload),
+            Content::Compressible(ratio) => {
+                self.random(seq, payload);
+                for piece in payload.chunks_mut(PIECE_BYTES) {
+                    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                    let zeros = (piece.len() as f64 * ratio).round() as usize;
+                    let zeros = zeros.min(piece.len());
+                    piece[..zeros].fill(0);
+                }
+            }
+        }
+    }
+
+    fn random(&self, seq: u32, payload: &mut [u8]) {
+        // A stride that is odd and larger than any payload visits all offsets before one comes again.
+        let mut at = (seq as usize).wrapping_mul(66_047) % POOL_BYTES;
+        let mut rest = payload;
+        while !rest.is_empty() {
+            let take = rest.len().min(POOL_BYTES - at);
+            let (head, tail) = rest.split_at_mut(take);
+            head.copy_from_slice(&self.pool[at..at + take]);
+            rest = tail;
+            at = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(content: Content, seed: u64, seq: u32, size: usize) -> Vec<u8> {
+        let mut payload = vec![1; size];
+        Filler::new(content, seed).fill(seq, &mut payload);
+        payload
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_packets_and_another_gives_others() {
+        let random = |seed, seq| filled(Content::Random, seed, seq, 500);
+        assert_eq!(random(1, 7), random(1, 7));
+        assert_ne!(random(1, 7), random(2, 7));
+        assert_ne!(random(1, 7), random(1, 8));
+    }
+
+    #[test]
+    fn the_share_of_zeros_is_the_ratio() {
+        let payload = filled(Content::Compressible(0.75), 1, 0, 4096);
+        let zeros = payload.iter().filter(|byte| **byte == 0).count();
+        assert!((3072..3100).contains(&zeros), "{zeros} of 4096 are zero");
+    }
+
+    #[test]
+    fn a_pattern_repeats_and_an_empty_one_is_zero() {
+        assert_eq!(
+            filled(Content::Repeat(b"abc".to_vec()), 1, 9, 7),
+            b"abcabca"
+        );
+        assert_eq!(filled(Content::Repeat(Vec::new()), 1, 9, 3), [0; 3]);
+    }
+}

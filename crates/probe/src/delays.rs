@@ -1,0 +1,90 @@
+//! Distributions of delays: HDR histograms from 1 ns to an hour, three significant digits.
+
+use hdrhistogram::Histogram;
+use tm_wire::Nanos;
+
+const LARGEST_NS: u64 = 3_600_000_000_000;
+
+/// A histogram of durations. Negative ones (clocks of two hosts) are kept as 0 and counted.
+#[derive(Clone, Debug)]
+pub struct Delays {
+    histogram: Histogram<u64>,
+}
+
+/// What a histogram comes to, in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Number of values.
+    pub count: u64,
+    /// Smallest.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Largest.
+    pub max: u64,
+    /// Mean.
+    pub mean: f64,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LARGEST_NS, 3);
+        Self {
+            histogram: histogram.expect("1 to an hour with 3 digits are bounds it accepts"),
+        }
+    }
+}
+
+impl Delays {
+    /// Adds one duration; longer than an hour counts as an hour.
+    pub fn add(&mut self, duration: Nanos) {
+        let value = u64::try_from(duration.0.max(0))
+            .unwrap_or(0)
+            .min(LARGEST_NS);
+        self.histogram.saturating_record(value);
+    }
+
+    /// What it comes to; None without a value: missing is not zero.
+    #[must_use]
+    pub fn summary(&self) -> Option<Summary> {
+        let histogram = &self.histogram;
+        (!histogram.is_empty()).then(|| Summary {
+            count: histogram.len(),
+            min: histogram.min(),
+            p50: histogram.value_at_quantile(0.5),
+            p90: histogram.value_at_quantile(0.9),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+            mean: histogram.mean(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_histogram_has_no_summary() {
+        assert_eq!(Delays::default().summary(), None);
+    }
+
+    #[test]
+    fn three_digits_are_kept() {
+        let mut delays = Delays::default();
+        for ms in 1..=100 {
+            delays.add(Nanos(ms * 1_000_000));
+        }
+        let summary = delays.summary().unwrap();
+        assert!(summary.p50.abs_diff(50_000_000) < 50_000);
+        assert!(summary.p99.abs_diff(99_000_000) < 100_000);
+        assert_eq!(summary.count, 100);
+    }
+}

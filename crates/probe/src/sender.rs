@@ -1,0 +1,306 @@
+//! One flow of a sender: what left, what came back, and the record of every packet.
+
+use std::collections::VecDeque;
+
+use tm_wire::Nanos;
+
+use crate::delays::Delays;
+use crate::record::{flags, SendRecord};
+
+/// Counters of a flow; `due = sent + not_sent + send_errors` at any moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounters {
+    /// Packets that were due.
+    pub due: u64,
+    /// Packets handed to the kernel.
+    pub sent: u64,
+    /// Packets skipped because they were too late.
+    pub not_sent: u64,
+    /// Packets that the kernel refused.
+    pub send_errors: u64,
+    /// Payload bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Distinct packets answered in time.
+    pub returned: u64,
+    /// Payload bytes of these.
+    pub bytes_returned: u64,
+    /// Answers beyond the first to the same packet.
+    pub duplicates: u64,
+    /// Answers that came behind one with a higher sequence number.
+    pub reordered: u64,
+    /// Distinct packets answered after the limit.
+    pub late: u64,
+    /// Answers to packets that were never sent.
+    pub rejected: u64,
+}
+
+/// The state of one flow. Packets are entered in order of their sequence numbers.
+pub struct SenderFlow {
+    flow: u16,
+    late: Nanos,
+    /// Packets without a record yet; the front has the sequence number `base`.
+    window: VecDeque<SendRecord>,
+    base: u64,
+    highest_returned: Option<u64>,
+    last_rtt: Option<(u64, Nanos)>,
+    smallest_rtt: Option<Nanos>,
+    /// Counters so far.
+    pub counters: SendCounters,
+    /// First and last time of sending.
+    pub sent_span: Option<(Nanos, Nanos)>,
+    /// Round trips.
+    pub rtt: Delays,
+    /// One way there.
+    pub owd_forward: Delays,
+    /// One way back, from arrival at the reflector.
+    pub owd_reverse: Delays,
+    /// Absolute difference of the round trips of consecutive packets.
+    pub ipdv: Delays,
+    /// Sent minus scheduled.
+    pub lateness: Delays,
+}
+
+impl SenderFlow {
+    /// A flow whose answers count as late after `late`.
+    #[must_use]
+    pub fn new(flow: u16, late: Nanos) -> Self {
+        Self {
+            flow,
+            late,
+            window: VecDeque::with_capacity(1024),
+            base: 0,
+            highest_returned: None,
+            last_rtt: None,
+            smallest_rtt: None,
+            counters: SendCounters::default(),
+            sent_span: None,
+            rtt: Delays::default(),
+            owd_forward: Delays::default(),
+            owd_reverse: Delays::default(),
+            ipdv: Delays::default(),
+            lateness: Delays::default(),
+        }
+    }
+
+    /// The last round trip seen.
+    #[must_use]
+    pub fn last_rtt(&self) -> Option<Nanos> {
+        self.last_rtt.map(|(_, rtt)| rtt)
+    }
+
+    /// The smallest round trip seen.
+    #[must_use]
+    pub fn smallest_rtt(&self) -> Option<Nanos> {
+        self.smallest_rtt
+    }
+
+    /// Packets without a record yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.window.len()
+    }
+
+    /// A packet was due: `sent` is when it was handed to the kernel, None if it was skipped.
+    pub fn on_due(&mut self, scheduled: Nanos, sent: Option<Nanos>, size: u32) {
+        self.counters.due += 1;
+        if let Some(at) = sent {
+            self.counters.sent += 1;
+            self.counters.bytes_sent += u64::from(size);
+            self.lateness.add(at - scheduled);
+            self.sent_span = Some((self.sent_span.map_or(at, |(first, _)| first), at));
+        } else {
+            self.counters.not_sent += 1;
+        }
+        self.window.push_back(SendRecord {
+            seq: self.base + self.window.len() as u64,
+            scheduled,
+            sent,
+            remote_rx: None,
+            returned: None,
+            size,
+            flow: self.flow,
+            flags: if sent.is_none() { flags::NOT_SENT } else { 0 },
+            duplicates: 0,
+        });
+    }
+
+    /// The kernel refused packet `seq`, which had been entered as sent.
+    pub fn on_send_error(&mut self, seq: u32) {
+        let Some(record) = slot(&mut self.window, self.base, seq) else {
+            return;
+        };
+        if record.sent.take().is_none() {
+            return;
+        }
+        record.flags |= flags::SEND_ERROR;
+        self.counters.sent -= 1;
+        self.counters.bytes_sent -= u64::from(record.size);
+        self.counters.send_errors += 1;
+    }
+
+    /// An answer came: `remote_rx` as it says, `returned` when it arrived here.
+    pub fn on_answer(&mut self, seq: u32, remote_rx: Nanos, returned: Nanos, user_time: bool) {
+        let next = self.base + self.window.len() as u64;
+        let seq64 = u64::from(seq);
+        if seq64 >= next {
+            self.counters.rejected += 1;
+            return;
+        }
+        let Some(record) = slot(&mut self.window, self.base, seq) else {
+            // Its record is written: it was older than the limit, answered before or not.
+            self.counters.duplicates += 1;
+            return;
+        };
+        let Some(sent) = record.sent else {
+            self.counters.rejected += 1;
+            return;
+        };
+        if record.returned.is_some() {
+            record.duplicates += 1;
+            self.counters.duplicates += 1;
+            return;
+        }
+        record.returned = Some(returned);
+        record.remote_rx = Some(remote_rx);
+        if user_time {
+            record.flags |= flags::USER_TIME;
+        }
+        if self.highest_returned.is_some_and(|highest| seq64 < highest) {
+            record.flags |= flags::REORDERED;
+            self.counters.reordered += 1;
+        }
+        self.highest_returned = self.highest_returned.max(Some(seq64));
+        let rtt = returned - sent;
+        if rtt > self.late {
+            record.flags |= flags::LATE;
+            self.counters.late += 1;
+            return;
+        }
+        self.counters.returned += 1;
+        self.counters.bytes_returned += u64::from(record.size);
+        self.rtt.add(rtt);
+        self.owd_forward.add(remote_rx - sent);
+        self.owd_reverse.add(returned - remote_rx);
+        self.smallest_rtt = Some(self.smallest_rtt.map_or(rtt, |least| least.min(rtt)));
+        // RFC 3393: the difference between a packet and the one before it, both having come back.
+        if let Some((before, last)) = self.last_rtt {
+            if before + 1 == seq64 {
+                self.ipdv.add(Nanos((rtt - last).0.abs()));
+            }
+        }
+        self.last_rtt = Some((seq64, rtt));
+    }
+
+    /// Gives out the records of packets that are `keep` old: nothing more is waited for.
+    pub fn expire(&mut self, now: Nanos, keep: Nanos, mut sink: impl FnMut(&SendRecord)) {
+        while let Some(front) = self.window.front() {
+            if now - front.sent.unwrap_or(front.scheduled) <= keep {
+                break;
+            }
+            sink(front);
+            self.window.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// Gives out all records at the end of the run.
+    pub fn finish(&mut self, mut sink: impl FnMut(&SendRecord)) {
+        for record in self.window.drain(..) {
+            sink(&record);
+            self.base += 1;
+        }
+    }
+}
+
+fn slot(window: &mut VecDeque<SendRecord>, base: u64, seq: u32) -> Option<&mut SendRecord> {
+    let index = u64::from(seq).checked_sub(base)?;
+    window.get_mut(usize::try_from(index).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A path that loses, delays and duplicates, in virtual time.
+    fn run(fates: &[(bool, i64, u8)], late: i64) -> (SenderFlow, Vec<SendRecord>) {
+        let mut flow = SenderFlow::new(3, Nanos(late));
+        let mut answers = Vec::new();
+        let mut records = Vec::new();
+        for (k, (lost, delay, copies)) in fates.iter().enumerate() {
+            let at = Nanos(i64::try_from(k).unwrap() * 100);
+            if !lost {
+                for copy in 0..=*copies {
+                    let back = at + Nanos(delay + i64::from(copy));
+                    answers.push((back, u32::try_from(k).unwrap()));
+                }
+            }
+        }
+        answers.sort_unstable();
+        let mut answers = answers.into_iter().peekable();
+        for k in 0..fates.len() {
+            let now = Nanos(i64::try_from(k).unwrap() * 100);
+            while let Some((back, seq)) = answers.next_if(|(back, _)| *back <= now) {
+                flow.on_answer(seq, back - Nanos(1), back, false);
+            }
+            flow.on_due(now, Some(now), 64);
+            flow.expire(now, Nanos(late * 2), |record| records.push(*record));
+        }
+        for (back, seq) in answers {
+            flow.on_answer(seq, back - Nanos(1), back, false);
+        }
+        flow.finish(|record| records.push(*record));
+        (flow, records)
+    }
+
+    proptest! {
+        #[test]
+        fn every_packet_gives_one_record_and_none_is_lost_by_us(
+            fates in proptest::collection::vec((any::<bool>(), 1_i64..2_000, 0_u8..3), 1..200),
+        ) {
+            let (flow, records) = run(&fates, 1_000);
+            let seqs: Vec<u64> = records.iter().map(|record| record.seq).collect();
+            prop_assert_eq!(seqs, (0..fates.len() as u64).collect::<Vec<_>>());
+            let counters = flow.counters;
+            prop_assert_eq!(counters.due, counters.sent + counters.not_sent + counters.send_errors);
+            let lost = fates.iter().filter(|fate| fate.0).count() as u64;
+            prop_assert_eq!(counters.returned + counters.late + lost, counters.sent);
+            let unanswered = records.iter().filter(|record| record.returned.is_none()).count();
+            prop_assert_eq!(unanswered as u64, lost);
+            let late = fates.iter().filter(|(gone, delay, _)| !gone && *delay > 1_000).count();
+            prop_assert_eq!(counters.late, late as u64);
+        }
+
+        #[test]
+        fn a_constant_delay_has_no_variation(count in 2_usize..100, delay in 1_i64..900) {
+            let (flow, _) = run(&vec![(false, delay, 0); count], 1_000);
+            prop_assert_eq!(flow.ipdv.summary().unwrap().max, 0);
+            prop_assert_eq!(flow.counters.reordered, 0);
+            prop_assert_eq!(flow.smallest_rtt(), Some(Nanos(delay)));
+        }
+    }
+
+    #[test]
+    fn a_refused_packet_was_not_sent_and_its_answer_is_no_answer() {
+        let mut flow = SenderFlow::new(0, Nanos(1_000));
+        flow.on_due(Nanos(0), Some(Nanos(5)), 64);
+        flow.on_send_error(0);
+        flow.on_answer(0, Nanos(6), Nanos(7), false);
+        assert_eq!((flow.counters.sent, flow.counters.send_errors), (0, 1));
+        assert_eq!((flow.counters.returned, flow.counters.rejected), (0, 1));
+    }
+
+    #[test]
+    fn an_answer_to_a_packet_of_the_future_is_rejected() {
+        let mut flow = SenderFlow::new(0, Nanos(1_000));
+        flow.on_answer(0, Nanos(6), Nanos(7), false);
+        assert_eq!(flow.counters.rejected, 1);
+    }
+
+    #[test]
+    fn overtaking_is_counted_by_the_one_that_was_overtaken() {
+        let (flow, records) = run(&[(false, 500, 0), (false, 10, 0), (false, 10, 0)], 1_000);
+        assert_eq!(flow.counters.reordered, 1);
+        assert_eq!(records[0].flags, flags::REORDERED);
+    }
+}
