@@ -17,7 +17,7 @@ mod mac;
 mod medium;
 mod phy;
 mod queue;
-mod random;
+pub(crate) mod random;
 mod rate;
 mod setup;
 mod snr;
