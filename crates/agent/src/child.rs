@@ -46,6 +46,7 @@ impl Child {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(fail)?;
+        let stdin_eof = !stdin;
         let stdin = child
             .stdin
             .take()
@@ -69,7 +70,7 @@ impl Child {
             pidfd,
             stdin,
             stdin_queue: VecDeque::new(),
-            stdin_eof: false,
+            stdin_eof,
             outputs: [stdout, stderr],
             status: None,
             exited: false,
@@ -116,11 +117,15 @@ impl Child {
 
     /// Queue bytes for standard input, and its end.
     pub fn feed(&mut self, data: &[u8], eof: bool) -> Result<(), String> {
-        if self.stdin.is_none() || self.stdin_eof {
+        if self.stdin_eof {
             return Err(format!(
                 "stdin: process {} has none or it is closed",
                 self.raw()
             ));
+        }
+        self.stdin_eof = eof;
+        if self.stdin.is_none() {
+            return Ok(()); // the program does not want to read on, which is its right
         }
         if self.stdin_queue.len() + data.len() > STDIN_MAX {
             return Err(format!(
@@ -129,7 +134,6 @@ impl Child {
             ));
         }
         self.stdin_queue.extend(data);
-        self.stdin_eof = eof;
         self.write_input();
         Ok(())
     }

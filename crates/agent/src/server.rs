@@ -201,8 +201,12 @@ impl Server {
                 Ok(plain(json!({"proc": id, "pid": pid})))
             }
             Op::Stdin { proc, eof } => {
-                let child = self.children.get_mut(&proc);
-                child.ok_or_else(|| gone("stdin", proc))?.feed(data, eof)?;
+                // As with a signal: one that has ended already needs no input any more.
+                if let Some(child) = self.children.get_mut(&proc) {
+                    child.feed(data, eof)?;
+                } else if proc >= self.next_child {
+                    return Err(gone("stdin", proc));
+                }
                 Ok(plain(Value::Null))
             }
             Op::Signal {

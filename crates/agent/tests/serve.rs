@@ -136,9 +136,21 @@ fn standard_input_arrives_whole_and_ends() {
     client.send(&json!({"stdin": {"proc": proc, "eof": true}}), b"yz");
     let (outputs, code, _) = client.until_exit(proc);
     assert_eq!((outputs[0].trim_ascii(), code), (&b"3145730"[..], json!(0)));
-    assert!(client
+}
+
+#[test]
+fn input_that_a_program_does_not_read_is_no_error_but_input_it_cannot_have_is() {
+    let mut client = Client::new();
+    let proc = client.spawn(&["true"], true);
+    client.until_exit(proc);
+    client
+        .ask(&json!({"stdin": {"proc": proc, "eof": true}}), b"unread")
+        .unwrap();
+    let proc = client.spawn(&["sleep", "1000"], false);
+    let error = client
         .ask(&json!({"stdin": {"proc": proc, "eof": true}}), b"")
-        .is_err());
+        .unwrap_err();
+    assert!(error.contains("has none or it is closed"), "{error}");
 }
 
 #[test]

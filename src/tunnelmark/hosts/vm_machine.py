@@ -1,0 +1,298 @@
+"""One running machine: its QEMU, its agent, its files; hosts are places inside it (vm.py)."""
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Final
+
+from tunnelmark.hosts import vm_qemu
+from tunnelmark.hosts.vm_accel import Choice
+from tunnelmark.hosts.vm_channel import PAYLOAD_MAX, Channel, Listener
+from tunnelmark.hosts.vm_qemu import Boot, MachineSpec
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host, Process
+from tunnelmark.vmimage import cpio, programs
+from tunnelmark.vmimage.cache import Image
+
+AGENT: Final = "tunnelmark-agent"
+PROGRAMS_DIR: Final = PurePosixPath("/usr/local/bin")
+"""Where the payload stands inside a machine."""
+
+_BOOT_LIMIT_S: Final = 60.0
+"""Boots take 3 s here; a machine whose CPUs are shared by many may take much longer."""
+_ASK_S: Final = 30.0
+_PART: Final = 512 * 1024
+_SOCKET_PATH_MAX: Final = 107
+_CONSOLE_TAIL: Final = 4096
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Programs put into every machine beside the image; static, so that any kernel runs them."""
+
+    programs: Mapping[str, Path]
+    """Name inside the machine to file on this one; ``tunnelmark-agent`` must be among them."""
+
+
+class Machine:
+    """A machine that has booted. ``boot`` makes one, ``close`` ends it; it ends with us anyhow."""
+
+    def __init__(
+        self, qemu: Process, channel: Channel, console: Path, facts: "MachineFacts"
+    ) -> None:
+        """Take the parts; use ``boot``."""
+        self._qemu = qemu
+        self._channel = channel
+        self._console = console
+        self.facts = facts
+
+    @classmethod
+    def boot(
+        cls,
+        base: Host,
+        *,
+        name: str,
+        image: Image,
+        payload: Payload,
+        choice: Choice,
+        spec: MachineSpec = MachineSpec(),  # noqa: B008  # frozen
+        limit_s: float = _BOOT_LIMIT_S,
+    ) -> "Machine":
+        """Start a machine on ``base`` and return when its agent answers.
+
+        ``base`` is on this computer (its work directory is ours); TAP devices of ``spec`` must
+        exist where it runs programs. Raises ``LabError`` with the last words of the console if the
+        machine does not boot, or QEMU's own if it does not start.
+        """
+        work = Path(base.work_dir) / f"machine-{name}"
+        work.mkdir(mode=0o700, parents=True)
+        console, initrd, path = work / "console", work / "initrd", work / "agent"
+        if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
+            raise LabError(f"{path}: a path of over {_SOCKET_PATH_MAX} bytes cannot be a socket")
+        initrd.write_bytes(image.initramfs.read_bytes() + _payload_archive(payload))
+        argv = vm_qemu.command(
+            spec,
+            Boot(image.vmlinux, initrd, image.system),
+            choice.accelerator,
+            console=console,
+            agent_socket=path,
+        )
+        argv[0] = programs.need(argv[0])
+        started = time.monotonic()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(path))
+            listener.listen(1)
+            qemu = base.spawn(argv, name=f"machine-{name}")
+            try:
+                connection = _accept(listener, qemu, limit_s)
+            except BaseException:
+                qemu.stop()
+                raise
+        path.unlink()
+        lost = _LastWords(qemu, console)
+        channel = Channel(connection, name=f"machine {name}", lost=lost)
+        try:
+            ready = channel.ready(limit_s)
+        except BaseException as error:
+            channel.close()
+            qemu.stop()
+            if isinstance(error, LabError) and lost.tail() and lost.tail() not in str(error):
+                raise LabError(f"{error}; its console ends with: {lost.tail()}") from error
+            raise
+        initrd.unlink()  # the kernel has unpacked it
+        facts = MachineFacts(
+            name=name,
+            image=image,
+            choice=choice,
+            spec=spec,
+            kernel=ready.kernel,
+            boot_s=time.monotonic() - started,
+            qemu_pid=qemu.pid,
+        )
+        return cls(qemu, channel, console, facts)
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str], *, stdin: bool) -> tuple[int, int]:
+        """Start a program and return its number for the agent and its process id."""
+        request = {"argv": list(argv), "env": dict(env), "stdin": stdin}
+        answer = _object(self._ask("spawn", request)[0])
+        return _integer(answer["proc"]), _integer(answer["pid"])
+
+    def listen(self, process: int, listener: Listener) -> None:
+        """Tell the listener of a program's output and end, from the start on."""
+        self._channel.listen(process, listener)
+
+    def feed(self, process: int, data: bytes) -> None:
+        """Give a program its whole standard input and close it."""
+        for start in range(0, max(len(data), 1), _PART):
+            part = data[start : start + _PART]
+            eof = start + _PART >= len(data)
+            self._ask("stdin", {"proc": process, "eof": eof}, part)
+
+    def signal(self, process: int, number: int) -> None:
+        """Send a signal to a program and what it started; one that has ended is no error."""
+        self._ask("signal", {"proc": process, "signal": number, "group": True})
+
+    def put(self, path: PurePosixPath, data: bytes, mode: int) -> None:
+        """Write a file that appears whole."""
+        for start in range(0, max(len(data), 1), PAYLOAD_MAX):
+            part = data[start : start + PAYLOAD_MAX]
+            last = start + PAYLOAD_MAX >= len(data)
+            request = {"path": str(path), "mode": mode, "offset": start, "last": last}
+            self._ask("put", request, part)
+
+    def get(self, path: PurePosixPath, limit_bytes: int) -> bytes:
+        """Read a file of at most ``limit_bytes``."""
+        data = bytearray()
+        while True:
+            request = {"path": str(path), "offset": len(data), "limit": PAYLOAD_MAX}
+            answer, part = self._ask("get", request)
+            data += part
+            if len(data) > limit_bytes:
+                raise LabError(f"{path}: is larger than {limit_bytes} bytes")
+            if _object(answer)["end"] is True:
+                return bytes(data)
+
+    def read_files(self, paths: Sequence[PurePosixPath]) -> list[bytes | None]:
+        """Read many small files (of /proc) at one moment; None for each that is not there."""
+        answer, data = self._ask("read_many", {"paths": [str(path) for path in paths]})
+        if not isinstance(answer, list) or len(answer) != len(paths):
+            raise LabError(f"machine {self.facts.name}: read_many: not one size per file")
+        contents: list[bytes | None] = []
+        start = 0
+        for size in answer:
+            contents.append(None if size is None else data[start : start + _integer(size)])
+            start += 0 if size is None else _integer(size)
+        return contents
+
+    def which(self, program: str) -> str | None:
+        """Return the path of a program, or None."""
+        answer, _ = self._ask("which", {"program": program})
+        return answer if isinstance(answer, str) else None
+
+    def alive(self) -> bool:
+        """Whether QEMU runs."""
+        return self._qemu.poll() is None
+
+    @property
+    def process(self) -> Process:
+        """QEMU itself: whoever limits its CPU limits the machine's."""
+        return self._qemu
+
+    def console_tail(self, lines: int = 5) -> str:
+        """Return the last lines the kernel wrote."""
+        return _LastWords(self._qemu, self._console).tail(lines)
+
+    def close(self, grace_s: float = 3.0) -> None:
+        """Switch off: ask the agent, close its port, then TERM and KILL to QEMU. Idempotent."""
+        try:
+            self._channel.ask("power_off", {}, timeout_s=grace_s)
+            self._qemu.wait(grace_s)
+        except (LabError, TimeoutError):
+            pass  # it hangs or is gone: what follows needs no answer
+        self._channel.close()
+        self._qemu.stop(grace_s)
+
+    def _ask(
+        self, op: str, arguments: Mapping[str, object], payload: bytes = b""
+    ) -> tuple[object, bytes]:
+        return self._channel.ask(op, arguments, payload, timeout_s=_ASK_S)
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What a report says of a machine."""
+
+    name: str
+    image: Image
+    choice: Choice
+    spec: MachineSpec
+    kernel: str
+    boot_s: float
+    """From the start of QEMU to the agent's first sign."""
+    qemu_pid: int
+
+    @property
+    def emulated(self) -> bool:
+        """Whether its CPU is software: its figures never stand beside native ones unmarked."""
+        return self.choice.accelerator == "tcg"
+
+    def describe(self) -> str:
+        """Return one phrase for the report."""
+        cpu = "emulated CPU" if self.emulated else "virtualized CPU"
+        return f"machine with Linux {self.kernel}, {self.spec.cpus} cores, {cpu}"
+
+
+class _LastWords:
+    """Why a machine is gone, by its QEMU and its console."""
+
+    def __init__(self, qemu: Process, console: Path) -> None:
+        self._qemu = qemu
+        self._console = console
+
+    def __call__(self) -> str:
+        try:
+            status = self._qemu.wait(2.0)
+        except TimeoutError:
+            return f"the connection was lost; its console ends with: {self.tail()}"
+        words = self.tail() or self._qemu.log_tail(1)
+        return f"the machine ended (QEMU exit status {status}); its last words: {words}"
+
+    def tail(self, lines: int = 3) -> str:
+        try:
+            with self._console.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _CONSOLE_TAIL))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+        rows = [row.strip() for row in text.splitlines() if row.strip()]
+        return " / ".join(rows[-lines:])
+
+
+def _payload_archive(payload: Payload) -> bytes:
+    if AGENT not in payload.programs:
+        raise LabError(f"payload: {AGENT} is missing")
+    members: dict[str, cpio.Member] = {}
+    for name, file in payload.programs.items():
+        try:
+            members[f"payload/{name}"] = cpio.Member(file.read_bytes(), 0o755)
+        except OSError as error:
+            raise LabError(f"{file}: {error.strerror}") from error
+    return cpio.archive(members)
+
+
+def _accept(listener: socket.socket, qemu: Process, limit_s: float) -> socket.socket:
+    """Wait for QEMU to connect; its end is noticed at once."""
+    listener.settimeout(0.2)
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            status = qemu.poll()
+            if status is not None:
+                words = qemu.log_tail(1) or f"exit status {status}"
+                raise LabError(f"{vm_qemu.QEMU} does not start: {words}") from None
+            continue
+        connection.settimeout(None)
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        uid = struct.unpack("3i", raw)[1]
+        if uid != os.getuid():
+            connection.close()
+            continue
+        return connection
+    raise LabError(f"{vm_qemu.QEMU}: does not connect within {limit_s:g} s")
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else MappingProxyType({})
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int):
+        raise LabError(f"agent: {value!r} is no whole number")
+    return value

@@ -1,0 +1,143 @@
+"""A program that runs inside a machine."""
+
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tunnelmark.model.errors import LabError
+
+TERM: Final = 15
+KILL: Final = 9
+
+_LINE_MAX: Final = 1 << 20
+_TAIL_BYTES: Final = 8192
+
+
+class VmProcess:
+    """Implements ``Process``; output goes to a log on this side, or is read by lines."""
+
+    def __init__(
+        self,
+        argv: tuple[str, ...],
+        *,
+        name: str,
+        pid: int,
+        log: Path,
+        lines: bool,
+        signal: Callable[[int], None],
+    ) -> None:
+        """Make the log; ``signal`` sends one to the program and what it started."""
+        self._argv = argv
+        self._name = name
+        self._log = log
+        self._lines: queue.SimpleQueue[str | None] | None = queue.SimpleQueue() if lines else None
+        self._rest = b""
+        self._signal = signal
+        self._pid = pid
+        self._returncode: int | None = None
+        self._end = threading.Event()
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log.touch(mode=0o600)
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The program and its arguments, as the caller gave them."""
+        return self._argv
+
+    @property
+    def name(self) -> str:
+        """What the run calls it; also the name of its log."""
+        return self._name
+
+    @property
+    def pid(self) -> int:
+        """Process id inside the machine."""
+        return self._pid
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs."""
+        return self._returncode
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end and return the exit status; ``TimeoutError`` if it does not come."""
+        if not self._end.wait(timeout_s) or self._returncode is None:
+            raise TimeoutError(f"{self._name}: still runs after {timeout_s:g} s")
+        return self._returncode
+
+    def stop(self, grace_s: float = 2.0) -> int:
+        """End it (TERM, then KILL after the grace time) and return the exit status; idempotent."""
+        if self._returncode is None:
+            self._send(TERM)
+            try:
+                self.wait(grace_s)
+            except TimeoutError:
+                self.kill()
+        else:
+            # It ended by itself; what it started may still be there.
+            self.kill()
+        try:
+            return self.wait(10.0)
+        except TimeoutError:
+            raise LabError(f"{self._name}: does not die of KILL after 10 s") from None
+
+    def kill(self) -> None:
+        """Send KILL to it and to what it started."""
+        self._send(KILL)
+
+    def read_line(self, timeout_s: float) -> str | None:
+        """Return the next line of standard output, None at its end; ``TimeoutError`` if late."""
+        if self._lines is None:
+            raise LabError(f"{self._name}: was not started to be read by lines")
+        try:
+            line = self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TimeoutError(f"{self._name}: no line after {timeout_s:g} s") from None
+        if line is None:
+            self._lines.put(None)
+        return line
+
+    def log_tail(self, lines: int = 5) -> str:
+        """Return the last lines of its log, for error messages."""
+        try:
+            with self._log.open("rb") as file:
+                size = file.seek(0, 2)
+                file.seek(max(0, size - _TAIL_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+        return "\n".join(text.strip().splitlines()[-lines:])
+
+    def output(self, stream: int, data: bytes) -> None:
+        """Take output from the channel."""
+        if self._lines is None or stream != 1:
+            # Opened for each piece: a daemon's children may write long after its own end.
+            with self._log.open("ab") as file:
+                file.write(data)
+            return
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        for line in whole:
+            self._lines.put(line.decode("utf-8", "replace"))
+        if len(self._rest) > _LINE_MAX:
+            # Nothing we start writes lines like that; memory stays bounded if something does.
+            self._rest = self._rest[:_LINE_MAX]
+
+    def ended(self, returncode: int) -> None:
+        """Take the end from the channel."""
+        if self._end.is_set():
+            return
+        self._returncode = returncode
+        if self._lines is not None:
+            if self._rest:
+                self._lines.put(self._rest.decode("utf-8", "replace"))
+            self._lines.put(None)
+        self._end.set()
+
+    def _send(self, number: int) -> None:
+        try:
+            self._signal(number)
+        except LabError:
+            # A machine that is gone has ended all its programs.
+            if self._returncode is None and not self._end.wait(5.0):
+                raise
