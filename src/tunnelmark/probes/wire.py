@@ -6,6 +6,7 @@ capture gives the overhead, the outer fragments and the fragmentation point.
 
 import hashlib
 import ipaddress
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -83,21 +84,20 @@ def prove(
     bench = _Bench(path, prober, watch, marker, repeats, keep)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
     lengths: dict[int, tuple[int, ...]] = {}
+    asked: Counter[int] = Counter()
     tally = _Tally()
-    # The first batch has the sizes of the study and a guess at the fragmentation point.
-    sizes = wanted + tuple(
-        size
-        for size in next_sizes({}, inner_mtu_bytes=path.mtu_bytes, limit=_FIRST_GUESSES)
-        if size not in wanted
-    )
-    for number in range(_MAX_BATCHES):
-        if not sizes:
+    for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
+        open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
+        search = next_sizes(lengths, inner_mtu_bytes=path.mtu_bytes, limit=_SEARCH_SIZES)
+        sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *search)))
+        # Nothing of the first batch was seen: of another one nothing would be either.
+        if not sizes or (number and not lengths):
             break
+        asked.update(sizes)
         found = bench.run(number, sizes)
         judge.look_at(found.captured.frames)
         tally.add(found)
         lengths |= found.lengths
-        sizes = _next(wanted if number < _MAX_REPEATS else (), lengths, path.mtu_bytes)
     known = bracket(lengths)
     samples = tuple(
         WireSample(size, lengths[size])
@@ -224,10 +224,11 @@ def describe(frame: Frame) -> str:
     )
 
 
-_FIRST_GUESSES: Final = 12
 _MAX_BATCHES: Final = 7
-# How often a size of the study is asked again that no majority agreed on.
-_MAX_REPEATS: Final = 2
+_BATCH_SIZES: Final = 60
+_SEARCH_SIZES: Final = 24
+# How often a size of the study is sent until a majority of its probes agrees.
+_MAX_ASKED: Final = 3
 _ARP: Final = 0x0806
 _IGMP: Final = 2
 # RFC 4443, RFC 4861, RFC 3810: multicast listener and neighbour discovery messages.
@@ -309,16 +310,6 @@ class _Bench:
         if parts is None:
             return _Batch(sent, captured, {}, attributed=False)
         return _Batch(sent, captured, dict(agreed_sizes(sent.probes, parts)), attributed=True)
-
-
-def _next(
-    wanted: Sequence[int], lengths: dict[int, tuple[int, ...]], mtu_bytes: int
-) -> tuple[int, ...]:
-    """Return the sizes of the next batch: those still without a majority, and the search's."""
-    if not lengths:
-        return ()  # nothing of the first batch was seen: another one would not be either
-    again = tuple(size for size in wanted if size not in lengths)
-    return tuple(dict.fromkeys((*again, *next_sizes(lengths, inner_mtu_bytes=mtu_bytes))))
 
 
 def _with_port(rule: WireRule, port: int) -> WireRule:
