@@ -1,0 +1,371 @@
+"""The whole proof against a link that is simulated packet by packet: no root, no clock."""
+
+import random
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunnelmark.model.block import WireProof, WireSample
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host
+from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
+from tunnelmark.probes.attribution import Probe
+from tunnelmark.probes.capture import Capture
+from tunnelmark.probes.wire import Sent, Watch, make_marker, prove
+
+CLIENT, SERVER = bytes((198, 18, 0, 1)), bytes((198, 18, 0, 2))
+RULE = WireRule(
+    encrypted=True, describe="UDP to or from port 1194", ip_protocols=(17,), udp_ports=(1194,)
+)
+BARE = WireRule(encrypted=False, describe="UDP, readable", ip_protocols=(17,))
+PATH = TrafficPath("0", "198.19.0.1", "198.19.0.2", "tun0", "tun0", 1500)
+NOISE = make_marker(99)
+MS = 10**6
+# The capture's clock is half a century away from the sender's.
+CLOCK_NS = 1_700_000_000 * 10**9
+
+Outgoing = list[tuple[int, bytes]]
+
+
+def fragments(data: bytes, identification: int, forward: bool, mtu: int = 1500) -> list[bytes]:
+    """Return the Ethernet frames of one IPv4 packet carrying ``data`` as UDP and more."""
+    room = (mtu - 20) // 8 * 8
+    pieces = [data[at : at + room] for at in range(0, len(data), room)]
+    ends = (CLIENT, SERVER) if forward else (SERVER, CLIENT)
+    frames = []
+    for number, piece in enumerate(pieces):
+        more = 0x2000 if number < len(pieces) - 1 else 0
+        field_ = more | (number * room // 8)
+        header = struct.pack(
+            ">BBHHHBBH4s4s", 0x45, 0, 20 + len(piece), identification, field_, 64, 17, 0, *ends
+        )
+        frames.append(bytes(12) + b"\x08\x00" + header + piece)
+    return frames
+
+
+def udp(port: int, data: bytes) -> bytes:
+    return struct.pack(">HHHH", 40000, port, 8 + len(data), 0) + data
+
+
+def encrypting(overhead: int, port: int = 1194) -> Callable[[bytes], bytes]:
+    """A tunnel that shows noise of the length of the inner packet and its overhead."""
+
+    def wrap(payload: bytes) -> bytes:
+        inner = 28 + len(payload)
+        return udp(port, (NOISE * 2)[: inner + overhead])
+
+    return wrap
+
+
+def clear(payload: bytes) -> bytes:
+    return udp(7790, payload)
+
+
+@dataclass
+class Link:
+    """A link between a sender and a capture; ``wrap`` is the tunnel."""
+
+    wrap: Callable[[bytes], bytes]
+    frames: Outgoing = field(default_factory=list)
+    rng: random.Random = field(default_factory=lambda: random.Random(3))  # noqa: S311
+    now_ns: int = 5_000
+    lose: float = 0.0
+    arrive: bool = True
+    noise: Callable[[int], Outgoing] = lambda _now: []
+    port: int = 7790
+
+    def send(self, sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        probes = []
+        for number in range(repeats * len(sizes)):
+            size = sizes[number % len(sizes)]
+            self.now_ns += self.rng.randrange(int(2.5 * MS), int(7.5 * MS))
+            probes.append(Probe(self.now_ns, size))
+            payload = bytes(24) + (marker * 17)[: size - 24]
+            if self.rng.random() < self.lose:
+                continue
+            at = CLOCK_NS + self.now_ns + self.rng.randrange(50_000, 400_000)
+            for forward in (True, False):
+                data = self.wrap(payload)
+                for frame in fragments(data, number * 2 + forward, forward):
+                    self.frames.append((at, frame))
+                    at += 4_000
+                at += 300_000
+        self.frames += self.noise(CLOCK_NS + self.now_ns)
+        self.frames.sort(key=lambda item: item[0])
+        arrived = len(probes) if self.arrive else 0
+        return Sent(tuple(probes), arrived, arrived)
+
+
+@dataclass
+class Tcpdump:
+    """A process that captures from the link; what it does wrong is up to the test."""
+
+    host: "LinkHost"
+    path: PurePosixPath
+    log: str = "tcpdump: listening on a, link-type EN10MB (Ethernet), snapshot length 9216 bytes\n"
+    status: int | None = None
+    pid: int = 1
+    name: str = "tcpdump"
+    argv: tuple[str, ...] = ()
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def stop(self, grace_s: float = 2.0) -> int:
+        del grace_s
+        if self.status is None:
+            frames, self.host.link.frames = self.host.link.frames, []
+            self.host.files[self.path] = pcap(frames)
+            self.status = 0
+            self.log += (
+                f"{len(frames) + self.host.miscounted} packets captured\n"
+                f"{len(frames)} packets received by filter\n"
+                f"{self.host.dropped} packets dropped by kernel\n"
+            )
+        return self.status
+
+    def kill(self) -> None:
+        self.status = -9
+
+    def log_tail(self, lines: int = 5) -> str:
+        return "\n".join(self.log.splitlines()[-lines:])
+
+
+@dataclass
+class LinkHost:
+    link: Link
+    name: str = "link"
+    dropped: int = 0
+    miscounted: int = 0
+    programs: tuple[str, ...] = ("tcpdump",)
+    files: dict[PurePosixPath, bytes] = field(default_factory=dict)
+    spawned: list[Tcpdump] = field(default_factory=list)
+    refuses: str = ""
+
+    @property
+    def work_dir(self) -> PurePosixPath:
+        return PurePosixPath("/fake/link")
+
+    def has(self, program: str) -> str | None:
+        return program if program in self.programs else None
+
+    def put(self, path: PurePosixPath, data: bytes, *, mode: int = 0o600) -> None:
+        del mode
+        self.files[path] = data
+
+    def get(self, path: PurePosixPath, *, limit_bytes: int = 1 << 30) -> bytes:
+        assert len(self.files[path]) <= limit_bytes
+        return self.files[path]
+
+    def spawn(self, argv: Sequence[str], *, name: str, env: Mapping[str, str]) -> Tcpdump:
+        del name, env
+        process = Tcpdump(self, PurePosixPath(argv[argv.index("-w") + 1]), argv=tuple(argv))
+        if self.refuses:
+            process.log, process.status = self.refuses, 1
+        self.spawned.append(process)
+        return process
+
+
+def pcap(frames: Outgoing) -> bytes:
+    data = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 9216, 1)
+    for at, frame in frames:
+        data += struct.pack("<IIII", at // 10**9, at % 10**9, len(frame), len(frame)) + frame
+    return data
+
+
+def proof(
+    link: Link, rule: WireRule = RULE, *, host: LinkHost | None = None, **more: Any
+) -> WireProof:
+    watched = cast("Host", host or LinkHost(link))
+    client = Endpoint(watched, "198.18.0.1", "fd00:0:0::0001", "eth0", 1500)
+    sizes = more.pop("payload_sizes", (100, 1000, 1472))
+    return prove(
+        PATH,
+        rule,
+        prober=link,
+        watch=Watch(watched, "a", client),
+        payload_sizes=sizes,
+        seed=11,
+        **more,
+    )
+
+
+def test_a_tunnel_that_encrypts_is_proved_and_measured() -> None:
+    kept: dict[str, bytes] = {}
+    found = proof(Link(encrypting(24)), keep=kept.__setitem__)
+    assert found.ok, found.message
+    assert found.fragmentation_point_bytes == 1420
+    assert found.samples == (
+        WireSample(100, (180,)),
+        WireSample(1000, (1080,)),
+        WireSample(1420, (1500,)),
+        WireSample(1421, (1500, 21)),
+        WireSample(1472, (1500, 72)),
+    )
+    assert (found.foreign_packets, found.marker_seen, found.encrypted_expected) == (0, False, True)
+    assert [sample.overhead_bytes for sample in found.samples][:2] == [80, 80]
+    assert sorted(kept) == [f"proof-0-{n}.pcap" for n in range(len(kept))]
+    assert f"{found.packets} packets, all UDP to or from port 1194" in found.message
+
+
+@settings(max_examples=25, deadline=None)
+@given(overhead=st.integers(0, 200), lose=st.sampled_from([0.0, 0.05, 0.15]))
+def test_the_fragmentation_point_is_found_whatever_the_overhead_and_the_loss(
+    overhead: int, lose: float
+) -> None:
+    found = proof(Link(encrypting(overhead), lose=lose), repeats=5)
+    assert found.fragmentation_point_bytes == 1444 - overhead
+    assert found.ok, found.message
+    assert WireSample(1000, (1056 + overhead,)) in found.samples
+
+
+def test_without_a_tunnel_the_point_is_1472_and_the_marker_is_read() -> None:
+    found = proof(Link(clear), BARE)
+    assert found.ok, found.message
+    assert (found.fragmentation_point_bytes, found.marker_seen) == (1472, True)
+    assert WireSample(1000, (1028,)) in found.samples
+    assert "as it must without encryption" in found.message
+
+
+def test_a_tunnel_that_passes_cleartext_fails() -> None:
+    found = proof(Link(lambda payload: udp(1194, bytes(8) + payload)))
+    assert not found.ok
+    assert found.marker_seen
+    assert found.foreign_packets == 0
+    assert "the plaintext marker stands readable in" in found.message
+
+
+def test_a_tunnel_that_is_bypassed_fails_twice() -> None:
+    found = proof(Link(clear))
+    assert not found.ok
+    assert found.marker_seen
+    assert found.foreign_packets == found.packets
+    assert "are not UDP to or from port 1194, the first is UDP from 198.18.0.1 port 40000 to" in (
+        found.message
+    )
+
+
+def test_a_tunnel_that_encrypts_only_one_way_fails() -> None:
+    turn = iter(range(10**6))
+
+    def wrap(payload: bytes) -> bytes:
+        return encrypting(24)(payload) if next(turn) % 2 == 0 else udp(1194, payload)
+
+    link = Link(wrap)
+    found = proof(link)
+    assert not found.ok
+    assert found.marker_seen
+
+
+def test_a_baseline_that_shows_no_marker_fails() -> None:
+    found = proof(Link(encrypting(0, port=7790)), BARE)
+    assert not found.ok
+    assert "although nothing encrypts them" in found.message
+
+
+def test_keepalives_change_no_size() -> None:
+    def keepalive(now_ns: int) -> Outgoing:
+        frame = fragments(udp(1194, NOISE[:32]), 7, forward=True)[0]
+        return [(now_ns - 30 * MS, frame), (now_ns - 90 * MS, frame)]
+
+    found = proof(Link(encrypting(24), noise=keepalive))
+    assert found.ok, found.message
+    assert found.fragmentation_point_bytes == 1420
+
+
+def test_a_stranger_on_the_link_is_noticed_but_a_neighbour_s_keepalive_is_not() -> None:
+    def stranger(now_ns: int) -> Outgoing:
+        return [(now_ns, fragments(udp(53, NOISE[:32]), 7, forward=True)[0])]
+
+    found = proof(Link(encrypting(24), noise=stranger))
+    assert not found.ok
+    assert found.foreign_packets > 0
+    beside = replace(RULE, udp_ports=(53,))
+    assert proof(Link(encrypting(24), noise=stranger), idle=(beside,)).ok
+
+
+def test_data_that_goes_another_way_while_the_tunnel_chats_is_noticed() -> None:
+    found = proof(Link(lambda _payload: udp(1194, NOISE[:40])))
+    assert not found.ok
+    assert "a payload of 100 bytes that cannot be compressed took 68 bytes" in found.message
+
+
+@pytest.mark.parametrize(
+    ("link", "host", "message"),
+    [
+        ({"arrive": False}, {}, "none of "),
+        ({"lose": 1.0}, {}, "no packet was seen on the link"),
+        ({"lose": 1.0}, {}, "do not follow the"),
+        ({}, {"dropped": 3}, "the capture lost "),
+    ],
+)
+def test_what_proves_nothing_is_no_proof(
+    link: dict[str, Any], host: dict[str, Any], message: str
+) -> None:
+    simulated = Link(encrypting(24), **link)
+    found = proof(simulated, host=LinkHost(simulated, **host))
+    assert not found.ok
+    assert message in found.message
+
+
+def test_many_sizes_of_a_study_are_all_measured() -> None:
+    sizes = tuple(range(25, 1425, 10))
+    found = proof(Link(encrypting(24)), payload_sizes=sizes)
+    assert found.ok, found.message
+    assert {sample.payload_bytes for sample in found.samples} == {*sizes, 1420, 1421}
+
+
+def test_a_tunnel_that_never_splits_has_no_point_within_the_sizes_tried() -> None:
+    def wrap(payload: bytes) -> bytes:
+        return udp(1194, NOISE[: 40 + len(payload) // 3])
+
+    found = proof(Link(wrap), payload_sizes=())
+    assert found.fragmentation_point_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"programs": ()},
+            "no capture on link: tcpdump is not installed (apt-get install tcpdump)",
+        ),
+        (
+            {"refuses": "tcpdump: a: No such device exists\n"},
+            "tcpdump on a of link ended with status 1: a: No such device exists",
+        ),
+    ],
+)
+def test_a_capture_that_does_not_start_says_why(changed: dict[str, Any], message: str) -> None:
+    link = Link(encrypting(24))
+    with pytest.raises(LabError) as caught:
+        proof(link, host=LinkHost(link, **changed))
+    assert str(caught.value) == message
+
+
+def test_a_capture_file_that_contradicts_tcpdump_is_refused() -> None:
+    link = Link(encrypting(24))
+    with pytest.raises(LabError, match=r"tcpdump captured \d+ packets, its file has"):
+        proof(link, host=LinkHost(link, miscounted=1))
+
+
+def test_tcpdump_is_ended_whatever_happens_in_between() -> None:
+    link = Link(encrypting(24))
+    host = LinkHost(link)
+    capture = Capture(cast("Host", host), "a", name="x")
+
+    def fail() -> None:
+        with capture:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert [process.status for process in host.spawned] == [0]
+    with pytest.raises(LabError, match="is not running"):
+        capture.stop()
