@@ -290,7 +290,7 @@ impl Run {
                 assert!(outcome.time_ns <= now_ns, "told before it happens");
                 self.outcomes.push(outcome);
             }
-            assert!(self.medium.next_due().is_none_or(|due_ns| due_ns > now_ns));
+            assert!(self.medium.next_due() != Some(now_ns), "due but not done");
             self.conserve();
         }
     }
@@ -350,7 +350,7 @@ proptest! {
         for outcome in run.outcomes.iter().filter(|o| o.fate == Fate::Delivered) {
             let category = if config.qos.is_some() { category[&outcome.token] } else { Category::BestEffort };
             let before = last.insert((outcome.sender, outcome.receiver, category), outcome.token);
-            prop_assert!(before.is_none_or(|before| before < outcome.token), "overtaken");
+            prop_assert!(before < Some(outcome.token), "overtaken");
         }
         // nothing is lost without a cause
         if config.errors == ErrorConfig::None && config.stations == 1
@@ -383,7 +383,7 @@ proptest! {
                     prop_assert!(gap_ns >= SIFS_MIN_NS, "{before:?} {airtime:?}");
                 }
             }
-            if busy.is_none_or(|before| airtime.end_ns > before.end_ns) {
+            if busy.map(|before| before.end_ns) < Some(airtime.end_ns) {
                 busy = Some(airtime);
             }
         }

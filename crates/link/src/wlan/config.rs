@@ -54,6 +54,8 @@ pub struct Config {
     pub eifs: EifsConfig,
     /// Stations beside the access point
     pub stations: u16,
+    /// Traffic of the stations 2 and up, where a link is made of the medium; null: none
+    pub background: Option<BackgroundConfig>,
 }
 
 /// Physical layer.
@@ -262,6 +264,14 @@ pub enum ErrorConfig {
         /// −20 to 80
         snr_db: f64,
     },
+}
+
+/// Stations that always have a frame for the access point, best effort.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct BackgroundConfig {
+    /// Length of their MSDUs, 1–2304
+    pub msdu_bytes: u32,
 }
 
 /// Beacons.

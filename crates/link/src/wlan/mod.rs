@@ -10,7 +10,9 @@ mod check;
 mod compose;
 mod conclude;
 mod config;
+mod contender;
 mod counters;
+mod duplex;
 mod errors;
 mod exchange;
 mod mac;
@@ -19,16 +21,18 @@ mod phy;
 mod queue;
 pub(crate) mod random;
 mod rate;
+mod rates;
 mod setup;
 mod snr;
 
 pub use air::{Airtime, Ppdu};
 pub use config::{
-    AggregationConfig, BandConfig, BeaconConfig, Config, ConfigError, EdcaConfig, EifsConfig,
-    ErrorConfig, PhyConfig, ProtectionConfig, QosConfig, QueueConfig, RateConfig, RtsCounts,
-    SecurityConfig,
+    AggregationConfig, BackgroundConfig, BandConfig, BeaconConfig, Config, ConfigError, EdcaConfig,
+    EifsConfig, ErrorConfig, PhyConfig, ProtectionConfig, QosConfig, QueueConfig, RateConfig,
+    RtsCounts, SecurityConfig,
 };
 pub use counters::Counters;
+pub use duplex::{Arrival, Duplex, Way, WayCounters};
 pub use errors::ErrorModel;
 pub use mac::{Category, Edca, Security, Timing, MSDU_MAX_BYTES, SNAP_BYTES, TU_NS};
 pub use medium::{Fate, Frame, Medium, Outcome, StationId, Verdict, ACCESS_POINT};

@@ -30,6 +30,7 @@ pub fn plain(phy: PhyConfig, rate_bit_s: u64, basic: &[u64]) -> Config {
         beacon: None,
         eifs: EifsConfig::LowestRate,
         stations: 1,
+        background: None,
     }
 }
 
