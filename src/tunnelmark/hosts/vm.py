@@ -14,6 +14,7 @@ from tunnelmark.hosts.vm_process import KILL, VmProcess
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed, Process
 
+_ROOT: Final = PurePosixPath("/tunnelmark")
 _OUTPUT_MAX: Final = 256 << 20
 _NO_ENV: Final[Mapping[str, str]] = MappingProxyType({})
 _NAMESPACE: Final = re.compile(r"tm[a-z0-9-]{1,30}")
@@ -46,7 +47,7 @@ class VmHost:
         name: str,
         unique: str,
         log_dir: Path,
-        root: PurePosixPath = PurePosixPath("/tunnelmark"),
+        root: PurePosixPath = _ROOT,
     ) -> None:
         """``log_dir`` is the run's log directory here, ``root`` where it works in the machine."""
         if not _NAME.fullmatch(unique) or not unique.startswith("tm"):

@@ -59,13 +59,14 @@ def _read(file: Path, key: dict[str, str]) -> Choice | None:
         known = json.loads(file.read_bytes()[:4096])
         if any(known[name] != value for name, value in key.items()):
             return None
-        accelerator: Accelerator = "kvm" if known["accelerator"] == "kvm" else "tcg"
-        return Choice(accelerator, str(known["reason"]))
+        accelerators: tuple[Accelerator, ...] = ("kvm", "tcg")
+        kept = accelerators.index(known["accelerator"])
+        return Choice(accelerators[kept], str(known["reason"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _probe(image: Image, limit_s: float = _LIMIT_S) -> Choice:
+def _probe(image: Image) -> Choice:
     boot = Boot(image.vmlinux, image.initramfs, None)
     argv = command(
         MachineSpec(cpus=1, memory_mib=256),
@@ -82,11 +83,11 @@ def _probe(image: Image, limit_s: float = _LIMIT_S) -> Choice:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=limit_s,
+            timeout=_LIMIT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Choice("tcg", f"a test machine with kvm did not boot within {limit_s:g} s")
+        return Choice("tcg", f"a test machine with kvm did not boot within {_LIMIT_S:g} s")
     if done.returncode == 0 and _DONE in done.stdout:
         return Choice("kvm", "a test machine booted with it")
     words = done.stdout.decode("utf-8", "replace").strip().splitlines()

@@ -1,6 +1,7 @@
 """One running machine: its QEMU, its agent, its files; hosts are places inside it (vm.py)."""
 
 import os
+import re
 import socket
 import struct
 import time
@@ -13,30 +14,20 @@ from typing import Final
 from tunnelmark.hosts import vm_qemu
 from tunnelmark.hosts.vm_accel import Choice
 from tunnelmark.hosts.vm_channel import PAYLOAD_MAX, Channel, Listener
+from tunnelmark.hosts.vm_payload import Payload
 from tunnelmark.hosts.vm_qemu import Boot, MachineSpec
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
-from tunnelmark.vmimage import cpio, programs
+from tunnelmark.vmimage import programs
 from tunnelmark.vmimage.cache import Image
-
-AGENT: Final = "tunnelmark-agent"
-PROGRAMS_DIR: Final = PurePosixPath("/usr/local/bin")
-"""Where the payload stands inside a machine."""
 
 _BOOT_LIMIT_S: Final = 60.0
 """Boots take 3 s here; a machine whose CPUs are shared by many may take much longer."""
 _ASK_S: Final = 30.0
 _PART: Final = 512 * 1024
 _SOCKET_PATH_MAX: Final = 107
-_CONSOLE_TAIL: Final = 4096
-
-
-@dataclass(frozen=True)
-class Payload:
-    """Programs put into every machine beside the image; static, so that any kernel runs them."""
-
-    programs: Mapping[str, Path]
-    """Name inside the machine to file on this one; ``tunnelmark-agent`` must be among them."""
+_CONSOLE_TAIL: Final = 16384
+_REASON: Final = re.compile(r"Kernel panic|tunnelmark-init:|tunnelmark-agent:|Out of memory")
 
 
 class Machine:
@@ -74,7 +65,7 @@ class Machine:
         console, initrd, path = work / "console", work / "initrd", work / "agent"
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
             raise LabError(f"{path}: a path of over {_SOCKET_PATH_MAX} bytes cannot be a socket")
-        initrd.write_bytes(image.initramfs.read_bytes() + _payload_archive(payload))
+        initrd.write_bytes(image.initramfs.read_bytes() + payload.archive())
         argv = vm_qemu.command(
             spec,
             Boot(image.vmlinux, initrd, image.system),
@@ -250,19 +241,9 @@ class _LastWords:
         except OSError:
             return ""
         rows = [row.strip() for row in text.splitlines() if row.strip()]
-        return " / ".join(rows[-lines:])
-
-
-def _payload_archive(payload: Payload) -> bytes:
-    if AGENT not in payload.programs:
-        raise LabError(f"payload: {AGENT} is missing")
-    members: dict[str, cpio.Member] = {}
-    for name, file in payload.programs.items():
-        try:
-            members[f"payload/{name}"] = cpio.Member(file.read_bytes(), 0o755)
-        except OSError as error:
-            raise LabError(f"{file}: {error.strerror}") from error
-    return cpio.archive(members)
+        # After a panic the kernel prints registers for long: its reason stands further up.
+        reasons = [row for row in rows if _REASON.search(row)]
+        return reasons[-1] if reasons else " / ".join(rows[-lines:])
 
 
 def _accept(listener: socket.socket, qemu: Process, limit_s: float) -> socket.socket:

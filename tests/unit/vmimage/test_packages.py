@@ -1,0 +1,75 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tunnelmark.model.errors import LabError
+from tunnelmark.vmimage import packages, programs
+from tunnelmark.vmimage.packages import Mirrors
+from tunnelmark.vmimage.recipe import RECIPE
+
+
+def test_the_file_name_of_a_package_gives_name_and_version() -> None:
+    file = Path("archives/openssh-client_1%3a9.2p1-2+deb12u10_amd64.deb")
+    package = packages._package(file)
+    assert (package.name, package.version) == ("openssh-client", "1:9.2p1-2+deb12u10")
+
+
+@pytest.mark.parametrize("name", ["x.deb", "A_1_amd64.deb", "a_1_amd64.rpm", "../a_1_amd64_.deb"])
+def test_another_file_is_no_package(name: str) -> None:
+    with pytest.raises(LabError, match="is not named like a package"):
+        packages._package(Path("archives") / name)
+
+
+def test_the_metapackage_names_the_kernel() -> None:
+    answer = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n"
+    assert packages._kernel_name(answer) == "linux-image-6.1.0-56-amd64"
+    with pytest.raises(LabError, match="no kernel is named"):
+        packages._kernel_name("linux-image-amd64\n  Depends: -o=evil\n")
+
+
+def test_apt_is_kept_from_the_machine_and_told_whose_signature_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring = tmp_path / "keyring.gpg"
+    keyring.touch()
+    monkeypatch.setattr(packages, "_KEYRING", keyring)
+    answer = 'Acquire::http::Proxy "http://proxy:3128";\nAcquire::Retries "9";\n'
+    monkeypatch.setattr(programs, "run", lambda *_args, **_kwargs: answer)
+    mirrors = Mirrors("http://mirror/debian", "http://mirror/security")
+    env = packages._private_apt(RECIPE, mirrors, tmp_path / "work")
+    lines = Path(env["APT_CONFIG"]).read_text(encoding="utf-8").splitlines()
+    assert f'Dir::State::status "{tmp_path}/work/status";' in lines
+    assert f'Dir::Cache::archives "{tmp_path}/work/archives/";' in lines
+    assert 'Acquire::http::Proxy "http://proxy:3128";' in lines
+    assert 'Acquire::Retries "3";' in lines
+    assert 'Dir::Etc::sourceparts "/dev/null";' in lines
+    sources = (tmp_path / "work/etc/sources.list").read_text(encoding="ascii").splitlines()
+    assert sources[0] == f"deb [signed-by={keyring}] http://mirror/debian bookworm main"
+    assert sources[2] == f"deb [signed-by={keyring}] http://mirror/security bookworm-security main"
+
+
+def test_without_the_keyring_the_package_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "_KEYRING", tmp_path / "none.gpg")
+    with pytest.raises(LabError, match="apt-get install debian-archive-keyring"):
+        packages._private_apt(RECIPE, Mirrors(), tmp_path)
+
+
+def test_a_missing_program_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_PATH", "/nonexistent")
+    with pytest.raises(
+        LabError, match=r"sqfstar is not installed \(apt-get install squashfs-tools"
+    ):
+        programs.need("sqfstar")
+    assert programs.find("qemu-system-x86_64") is None
+
+
+def test_a_program_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "depmod"
+    program.write_text("#!/bin/sh\necho first >&2\necho 'the reason' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(programs, "_PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(LabError, match=r"^depmod: the reason$"):
+        programs.run(["depmod"])
