@@ -2,15 +2,17 @@
 
 mod config;
 mod events;
+mod link;
 mod reflect;
 mod send;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: tunnelmark-engine send|reflect CONFIG | version
+const USAGE: &str = "usage: tunnelmark-engine send|reflect|link CONFIG | version
 
   send CONFIG      send test packets and measure what comes back
   reflect CONFIG   answer test packets whose tag verifies
+  link CONFIG      emulate a link between two interfaces
   version          print the version and the protocol
 
 CONFIG is a JSON file, or - for standard input. Events come as JSON, one a line, on standard
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let result = match words[..] {
         ["send", path] => send::main(path),
         ["reflect", path] => reflect::main(path),
+        ["link", path] => link::main(path),
         ["version"] => {
             events::version();
             Ok(())

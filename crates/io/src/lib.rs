@@ -3,9 +3,11 @@
 //! The only crate that reads a clock, opens a socket or holds unsafe code.
 
 pub mod clock;
+pub mod packet;
 pub mod process;
 pub mod records;
 pub mod reflect;
+pub mod relay;
 pub mod send;
 pub mod udp;
 

@@ -57,10 +57,8 @@ impl Stop {
     /// Listens for SIGTERM and SIGINT, and watches `parent` if there is one.
     pub fn listen(parent: Option<u32>) -> Result<Self, IoError> {
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            signal_hook::flag::register(signal, Arc::clone(&asked))
-                .map_err(|error| IoError::new(format!("signal {signal}"), error))?;
-        }
+        on_signal(libc::SIGTERM, &asked)?;
+        on_signal(libc::SIGINT, &asked)?;
         if let Some(parent) = parent {
             watch(parent, Arc::clone(&asked))?;
         }
@@ -77,6 +75,16 @@ impl Stop {
     pub fn ask(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
+}
+
+/// The signal that asks a subcommand for a report.
+pub const SIGUSR1: i32 = libc::SIGUSR1;
+
+/// Sets `flag` whenever a signal comes.
+pub fn on_signal(signal: i32, flag: &Arc<AtomicBool>) -> Result<(), IoError> {
+    signal_hook::flag::register(signal, Arc::clone(flag))
+        .map_err(|error| IoError::new(format!("signal {signal}"), error))?;
+    Ok(())
 }
 
 fn watch(parent: u32, asked: Arc<AtomicBool>) -> Result<(), IoError> {

@@ -1,3 +1,13 @@
-//! Placeholder crate root, filled by its first commit.
+//! Links as state machines: no clock, no socket; the time is an argument.
+//!
+//! [`Direction`] is one direction of a wire with queue, rate, loss and delay; [`wlan`] is the shared
+//! medium of IEEE 802.11.
 
+mod chance;
+mod config;
+mod direction;
 pub mod wlan;
+
+pub use chance::{Loss, Variation};
+pub use config::{DirectionConfig, LossConfig, QueueConfig, VariationConfig};
+pub use direction::{Arrival, Counters, Direction, Verdict};

@@ -1,0 +1,86 @@
+//! The subcommand `link`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{json, Value};
+use tm_io::process::{on_signal, Stop, SIGUSR1};
+use tm_io::relay::{run, RelayEvent, RelayPlan, Report};
+use tm_link::DirectionConfig;
+
+use crate::config;
+use crate::{events, Failure};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkConfig {
+    protocol: u32,
+    #[serde(default)]
+    parent_pid: Option<u32>,
+    a: Side,
+    b: Side,
+    a_to_b: DirectionConfig,
+    b_to_a: DirectionConfig,
+    seed: u64,
+    realtime_priority: Option<u8>,
+    cpu: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Side {
+    interface: String,
+}
+
+/// Runs it.
+pub fn main(path: &str) -> Result<(), Failure> {
+    let config: LinkConfig = config::read(path)?;
+    config::protocol(config.protocol)?;
+    config.a_to_b.check("a_to_b").map_err(Failure::Config)?;
+    config.b_to_a.check("b_to_a").map_err(Failure::Config)?;
+    for (place, side) in [("a.interface", &config.a), ("b.interface", &config.b)] {
+        config::within(&format!("{place}: length"), side.interface.len(), 1, 15)?;
+    }
+    let plan = RelayPlan {
+        a: config.a.interface,
+        b: config.b.interface,
+        a_to_b: config.a_to_b,
+        b_to_a: config.b_to_a,
+        seed: config.seed,
+        realtime_priority: config::priority(config.realtime_priority)?,
+        cpu: config.cpu,
+    };
+    let stop = Stop::listen(config.parent_pid)?;
+    let asked = Arc::new(AtomicBool::new(false));
+    on_signal(SIGUSR1, &asked)?;
+    let (forward, reverse) = run(
+        &plan,
+        &stop,
+        || asked.swap(false, Ordering::Relaxed),
+        |event| match event {
+            RelayEvent::Ready => events::write(&json!({"event": "ready"})),
+            RelayEvent::Progress(reports) => write("progress", &reports.0, &reports.1),
+        },
+    )?;
+    write("summary", &forward, &reverse);
+    Ok(())
+}
+
+fn write(event: &str, forward: &Report, reverse: &Report) {
+    events::write(&json!({
+        "event": event, "a_to_b": direction(forward), "b_to_a": direction(reverse),
+    }));
+}
+
+fn direction(report: &Report) -> Value {
+    let c = report.counters;
+    json!({
+        "offered": c.offered, "offered_bytes": c.offered_bytes, "delivered": c.delivered,
+        "delivered_bytes": c.delivered_bytes, "queue_dropped": c.queue_dropped, "lost": c.lost,
+        "in_flight": c.in_flight, "capture_dropped": report.capture_dropped,
+        "send_errors": report.send_errors, "oversized": report.oversized,
+        "checksum_missing": report.checksum_missing,
+        "lateness_ns": events::delays(&report.lateness),
+    })
+}

@@ -1,0 +1,269 @@
+//! The link emulator in real time: a thread a direction drives the state machine.
+
+use std::sync::mpsc::{sync_channel, Receiver as Inbox, SyncSender};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tm_link::{Counters, Direction, DirectionConfig};
+use tm_probe::Delays;
+use tm_wire::Nanos;
+
+use crate::packet::{mtu_bytes, Receiver, Transmitter, Wake, BATCH, ETHERNET_HEADER_BYTES};
+use crate::process::{self, Stop};
+use crate::{clock, IoError};
+
+/// A link between two interfaces.
+pub struct RelayPlan {
+    /// Interface on the client's side.
+    pub a: String,
+    /// Interface on the server's side.
+    pub b: String,
+    /// Forward.
+    pub a_to_b: DirectionConfig,
+    /// Reverse.
+    pub b_to_a: DirectionConfig,
+    /// Of all random streams.
+    pub seed: u64,
+    /// `SCHED_FIFO` priority of both threads.
+    pub realtime_priority: Option<u8>,
+    /// Processor of both threads.
+    pub cpu: Option<usize>,
+}
+
+/// What a direction says of itself.
+#[derive(Clone)]
+pub struct Report {
+    /// Counters of the state machine.
+    pub counters: Counters,
+    /// Frames that the kernel dropped before the emulator saw them.
+    pub capture_dropped: u64,
+    /// Frames that the kernel refused at the far end, counted as delivered.
+    pub send_errors: u64,
+    /// Frames longer than the MTU allows, refused: an offload is on and falsifies the link.
+    pub oversized: u64,
+    /// Frames without a checksum: an offload is on.
+    pub checksum_missing: u64,
+    /// Handed on minus due.
+    pub lateness: Delays,
+}
+
+/// What is told while it runs.
+pub enum RelayEvent {
+    /// Both interfaces are open.
+    Ready,
+    /// Forward and reverse, every second and when asked for.
+    Progress(Box<(Report, Report)>),
+}
+
+/// Runs until `stop`; `wanted` says that a report is asked for now. Returns the last reports.
+pub fn run(
+    plan: &RelayPlan,
+    stop: &Stop,
+    mut wanted: impl FnMut() -> bool,
+    mut tell: impl FnMut(RelayEvent),
+) -> Result<(Report, Report), IoError> {
+    process::steady();
+    let forward = Lane::open(&plan.a, &plan.b, &plan.a_to_b, plan.seed, "a_to_b")?;
+    let reverse = Lane::open(&plan.b, &plan.a, &plan.b_to_a, plan.seed, "b_to_a")?;
+    let controls = [Lane::control()?, Lane::control()?];
+    tell(RelayEvent::Ready);
+    std::thread::scope(|scope| {
+        let [forward, reverse] =
+            [(forward, &controls[0].lane), (reverse, &controls[1].lane)].map(|(lane, side)| {
+                let side = side.clone();
+                scope.spawn(move || lane.run(plan, stop, &side))
+            });
+        let mut next = clock::now() + SECOND;
+        while !stop.asked() && !forward.is_finished() && !reverse.is_finished() {
+            clock::sleep_until((clock::now() + TICK).min(next));
+            let asked = wanted();
+            if asked || clock::now() >= next {
+                if let [Some(forward), Some(reverse)] = [controls[0].ask(), controls[1].ask()] {
+                    tell(RelayEvent::Progress(Box::new((forward, reverse))));
+                }
+                if !asked {
+                    next = next + SECOND;
+                }
+            }
+        }
+        stop.ask();
+        for control in &controls {
+            control.lane.shared.wake.wake();
+        }
+        let dead = || IoError::new("relay", std::io::Error::other("thread died"));
+        let forward = forward.join().map_err(|_| dead())??;
+        let reverse = reverse.join().map_err(|_| dead())??;
+        Ok((forward, reverse))
+    })
+}
+
+const SECOND: Nanos = Nanos(1_000_000_000);
+const TICK: Nanos = Nanos(20_000_000);
+
+/// How the main thread asks a lane for a report without ever holding it up.
+struct Control {
+    lane: LaneSide,
+    inbox: Inbox<Report>,
+}
+
+/// The lane's end of it.
+#[derive(Clone)]
+struct LaneSide {
+    shared: Arc<Shared>,
+    outbox: SyncSender<Report>,
+}
+
+struct Shared {
+    wake: Wake,
+    asked: std::sync::atomic::AtomicBool,
+}
+
+impl Control {
+    fn ask(&self) -> Option<Report> {
+        self.lane
+            .shared
+            .asked
+            .store(true, std::sync::atomic::Ordering::Release);
+        self.lane.shared.wake.wake();
+        self.inbox.recv_timeout(Duration::from_secs(1)).ok()
+    }
+}
+
+struct Lane {
+    receiver: Receiver,
+    transmitter: Transmitter,
+    direction: Direction<Vec<u8>>,
+    largest: usize,
+    last_arrival: Nanos,
+    spare: Vec<Vec<u8>>,
+    send_errors: u64,
+    oversized: u64,
+    checksum_missing: u64,
+    lateness: Delays,
+}
+
+/// Frame buffers kept for use again.
+const SPARE: usize = 4096;
+/// Frames taken from the ring before due frames are looked at again.
+const DRAIN: usize = 128;
+
+impl Lane {
+    fn open(
+        from: &str,
+        to: &str,
+        config: &DirectionConfig,
+        seed: u64,
+        name: &str,
+    ) -> Result<Self, IoError> {
+        let mtu = mtu_bytes(from)?;
+        Ok(Self {
+            transmitter: Transmitter::open(to)?,
+            receiver: Receiver::open(from, mtu)?,
+            direction: Direction::new(config.clone(), seed, name),
+            largest: mtu + ETHERNET_HEADER_BYTES,
+            last_arrival: Nanos(i64::MIN),
+            spare: Vec::with_capacity(SPARE),
+            send_errors: 0,
+            oversized: 0,
+            checksum_missing: 0,
+            lateness: Delays::default(),
+        })
+    }
+
+    fn control() -> Result<Control, IoError> {
+        let (outbox, inbox) = sync_channel(1);
+        let wake = Wake::new()?;
+        let asked = std::sync::atomic::AtomicBool::new(false);
+        let lane = LaneSide {
+            shared: Arc::new(Shared { wake, asked }),
+            outbox,
+        };
+        Ok(Control { lane, inbox })
+    }
+
+    fn run(mut self, plan: &RelayPlan, stop: &Stop, side: &LaneSide) -> Result<Report, IoError> {
+        process::pin(plan.cpu)?;
+        process::steady();
+        let _ = process::realtime(plan.realtime_priority);
+        let mut ready: Vec<Vec<u8>> = Vec::with_capacity(BATCH);
+        while !stop.asked() {
+            let taken = self.take();
+            let sent = self.hand_on(&mut ready);
+            if side
+                .shared
+                .asked
+                .swap(false, std::sync::atomic::Ordering::AcqRel)
+            {
+                // A reader that is late finds the newest report when it asks again.
+                let _ = side.outbox.try_send(self.report());
+            }
+            if taken == 0 && sent == 0 {
+                self.receiver
+                    .wait(self.direction.next_due_ns().map(Nanos), &side.shared.wake);
+            }
+        }
+        Ok(self.report())
+    }
+
+    /// Takes frames from the ring into the state machine, at the kernel's time of arrival, so that
+    /// a late wake-up of this thread does not add to the delay.
+    fn take(&mut self) -> usize {
+        let offset = clock::realtime_offset();
+        let now = clock::now();
+        let Self {
+            receiver,
+            direction,
+            largest,
+            last_arrival,
+            spare,
+            ..
+        } = self;
+        let (oversized, missing) = (&mut self.oversized, &mut self.checksum_missing);
+        receiver.drain(DRAIN, |frame| {
+            if frame.length > *largest {
+                *oversized += 1;
+                return;
+            }
+            *missing += u64::from(frame.checksum_missing);
+            let at = (frame.realtime - offset).min(now).max(*last_arrival);
+            *last_arrival = at;
+            let mut buffer = spare.pop().unwrap_or_else(|| Vec::with_capacity(*largest));
+            buffer.clear();
+            buffer.extend_from_slice(frame.bytes);
+            direction.offer(at.0, frame.length as u64, buffer);
+        })
+    }
+
+    /// Hands on what is due, a batch a system call; returns how many frames.
+    fn hand_on(&mut self, ready: &mut Vec<Vec<u8>>) -> usize {
+        let now = clock::now();
+        while ready.len() < BATCH {
+            let Some(arrival) = self.direction.poll(now.0) else {
+                break;
+            };
+            self.lateness.add(now - Nanos(arrival.due_ns));
+            ready.push(arrival.frame);
+        }
+        let count = ready.len();
+        if count > 0 {
+            self.send_errors += self.transmitter.send(ready);
+            for buffer in ready.drain(..) {
+                if self.spare.len() < SPARE {
+                    self.spare.push(buffer);
+                }
+            }
+        }
+        count
+    }
+
+    fn report(&mut self) -> Report {
+        Report {
+            counters: self.direction.counters(),
+            capture_dropped: self.receiver.dropped(),
+            send_errors: self.send_errors,
+            oversized: self.oversized,
+            checksum_missing: self.checksum_missing,
+            lateness: self.lateness.clone(),
+        }
+    }
+}
