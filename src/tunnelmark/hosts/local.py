@@ -1,0 +1,209 @@
+"""Hosts on this machine: the machine itself, and network namespaces of it."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+
+from tunnelmark.hosts.features import has_kernel
+from tunnelmark.hosts.ledger import Ledger, start_time
+from tunnelmark.hosts.process import LocalProcess
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Completed
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Arguments: number of directories, then (directory, private copy) of each, then the program.
+# Only words given as arguments are used; nothing is put together into a command line.
+_PRIVATELY = (
+    'n=$1; shift; while [ "$n" -gt 0 ]; do mkdir -p "$1" && mount --bind "$2" "$1" || exit 126; '
+    'shift 2; n=$((n-1)); done; exec "$@"'
+)
+
+
+class LocalHost:
+    """The machine itself; ``model.host.Host`` says what its methods do."""
+
+    def __init__(self, ledger: Ledger, name: str = "machine", *, logs: Path | None = None) -> None:
+        """Make the host's work directory in the ledger; ``logs`` is where process logs go."""
+        self._ledger = ledger
+        self._name = name
+        self._work = ledger.work_dir / name
+        self._work.mkdir(mode=0o700, exist_ok=True)
+        self._logs = (logs or self._work / "logs") / name
+        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._spawned: list[LocalProcess] = []
+
+    @property
+    def name(self) -> str:
+        """Role in the lab."""
+        return self._name
+
+    @property
+    def unique(self) -> str:
+        """Name that is unique on the machine."""
+        return f"{self._ledger.run_id}-{self._name}"
+
+    @property
+    def work_dir(self) -> PurePosixPath:
+        """Directory of this run on this host."""
+        return PurePosixPath(self._work)
+
+    @property
+    def spawned(self) -> tuple[LocalProcess, ...]:
+        """Processes started so far, oldest first."""
+        return tuple(self._spawned)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 10.0,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] = _NOTHING,
+        check: bool = True,
+    ) -> Completed:
+        """Run a program to its end."""
+        inside = self._inside(argv)
+        try:
+            done = subprocess.run(
+                inside,
+                input=stdin if stdin is not None else b"",
+                capture_output=True,
+                timeout=timeout_s,
+                env=_environment(env),
+                check=False,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"{self._name}: {argv[0]} did not end within {timeout_s:g} s") from error
+        except OSError as error:
+            raise LabError(f"{self._name}: cannot start {argv[0]}: {error.strerror}") from error
+        completed = Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+        if check and done.returncode != 0:
+            raise LabError(f"{self._name}: {' '.join(argv)}: {completed.last_words()}")
+        return completed
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        name: str,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] = _NOTHING,
+        private_dirs: Sequence[str] = (),
+        lines: bool = False,
+    ) -> LocalProcess:
+        """Start a program that runs until it is stopped, or until this process dies."""
+        # The kernel kills it when the thread that starts it dies: nothing outlives a killed run.
+        words = ["setpriv", "--pdeathsig", "KILL", *self._privately(argv, name, private_dirs)]
+        log = self._logs / f"{name}.log"
+        with log.open("ab") as output:
+            try:
+                popen = subprocess.Popen(
+                    self._inside(words),
+                    stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if lines else output,
+                    stderr=output,
+                    env=_environment(env),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise LabError(f"{self._name}: cannot start {argv[0]}: {error.strerror}") from error
+        self._ledger.enter("process", str(popen.pid), start_time(popen.pid) or 0)
+        if popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), popen.stdin as pipe:
+                pipe.write(stdin or b"")
+        process = LocalProcess(popen, tuple(argv), name, log, lines=lines)
+        self._spawned.append(process)
+        return process
+
+    def put(self, path: PurePosixPath, data: bytes, *, mode: int = 0o600) -> None:
+        """Write a file, in place of one that may be there."""
+        target = Path(path)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(data)
+
+    def get(self, path: PurePosixPath, *, limit_bytes: int = 1 << 30) -> bytes:
+        """Read a file."""
+        try:
+            with Path(path).open("rb") as file:
+                data = file.read(limit_bytes + 1)
+        except OSError as error:
+            raise LabError(f"{self._name}: {path}: {error.strerror}") from error
+        if len(data) > limit_bytes:
+            raise LabError(f"{self._name}: {path} is longer than {limit_bytes} byte")
+        return data
+
+    def has(self, program: str) -> str | None:
+        """Return the path of a program, or None."""
+        return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{_PATH}")
+
+    def has_kernel(self, feature: str) -> bool:
+        """Say whether the kernel has a feature."""
+        return has_kernel(feature)
+
+    def stop_all(self) -> None:
+        """End every process that was started here, newest first."""
+        for process in reversed(self._spawned):
+            process.stop(grace_s=1.0)
+
+    def _inside(self, argv: Sequence[str]) -> list[str]:
+        return list(argv)
+
+    def _privately(self, argv: Sequence[str], name: str, directories: Sequence[str]) -> list[str]:
+        if not directories:
+            return list(argv)
+        words = [str(len(directories))]
+        for directory in directories:
+            copy = self._work / "private" / name / directory.strip("/").replace("/", "-")
+            if Path(directory).is_dir() and not directory.startswith(
+                ("/run", "/var/run", "/var/lib")
+            ):
+                # Configuration is copied, state is not: the daemon starts with its own, empty.
+                shutil.copytree(directory, copy, dirs_exist_ok=True, symlinks=True)
+            copy.mkdir(mode=0o700, parents=True, exist_ok=True)
+            words += [directory, str(copy)]
+        return [
+            *("unshare", "--mount", "--propagation", "private"),
+            *("sh", "-c", _PRIVATELY, "privately", *words, *argv),
+        ]
+
+
+class NetnsHost(LocalHost):
+    """A network namespace of this machine."""
+
+    def __init__(self, ledger: Ledger, name: str, *, logs: Path | None = None) -> None:
+        """Make the namespace, named after the run, with its loopback up."""
+        super().__init__(ledger, name, logs=logs)
+        self._namespace = f"{ledger.run_id}-{name}"
+        ledger.enter("netns", self._namespace)
+        made = subprocess.run(
+            ["ip", "netns", "add", self._namespace], capture_output=True, check=False, timeout=10
+        )
+        if made.returncode != 0:
+            words = Completed((), made.returncode, made.stdout, made.stderr).last_words()
+            raise LabError(f"{name}: cannot make a network namespace: {words}")
+        self.run(["ip", "link", "set", "lo", "up"])
+
+    @property
+    def namespace(self) -> str:
+        """Name of the network namespace."""
+        return self._namespace
+
+    def _inside(self, argv: Sequence[str]) -> list[str]:
+        return ["ip", "netns", "exec", self._namespace, *argv]
+
+
+def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return a small environment: what programs need, nothing of the user's settings."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TERM") if name in os.environ}
+    kept["PATH"] = f"{kept.get('PATH', '')}:{_PATH}"
+    return {**kept, "LC_ALL": "C.UTF-8", **extra}

@@ -1,0 +1,185 @@
+"""CPU during a trial: by group of processes, by core, and what the hypervisor took.
+
+Run time comes from ``/proc/PID/task/*/schedstat`` (exact, in ns); the split into user and system
+from ``/proc/PID/stat`` (sampled at clock ticks); cores from ``/proc/stat``. See proc(5).
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class CoreTicks:
+    """Clock ticks of one core since boot, or between two readings."""
+
+    user: int
+    system: int
+    softirq: int
+    steal: int
+    idle: int
+
+    @property
+    def total(self) -> int:
+        """All ticks; interrupts count as system."""
+        return self.user + self.system + self.softirq + self.steal + self.idle
+
+    def minus(self, earlier: "CoreTicks") -> "CoreTicks":
+        """Return the ticks since an earlier reading."""
+        return CoreTicks(
+            self.user - earlier.user,
+            self.system - earlier.system,
+            self.softirq - earlier.softirq,
+            self.steal - earlier.steal,
+            self.idle - earlier.idle,
+        )
+
+
+@dataclass(frozen=True)
+class GroupUsage:
+    """CPU seconds of a group of processes."""
+
+    run_s: float
+    user_s: float
+    system_s: float
+
+
+@dataclass(frozen=True)
+class CpuUsage:
+    """What a trial used."""
+
+    wall_s: float
+    groups: Mapping[str, GroupUsage]
+    cores: tuple[CoreTicks, ...]
+
+    @property
+    def machine_ratio(self) -> float | None:
+        """Busy share of all cores, stolen time not counted as busy; None without a tick."""
+        total = sum(core.total for core in self.cores)
+        idle = sum(core.idle + core.steal for core in self.cores)
+        return (total - idle) / total if total else None
+
+    @property
+    def steal_ratio(self) -> float | None:
+        """Share of time taken by the hypervisor."""
+        total = sum(core.total for core in self.cores)
+        return sum(core.steal for core in self.cores) / total if total else None
+
+
+class CpuProbe:
+    """Reads before and after; ``sample`` in between keeps what threads that end had used."""
+
+    def __init__(
+        self, groups: Callable[[], Mapping[str, Iterable[int]]], *, proc: Path = Path("/proc")
+    ) -> None:
+        """Watch groups of process ids (each with its descendants); asked anew at each reading."""
+        self._groups = groups
+        self._proc = proc
+        self._first: dict[tuple[str, int], _Reading] = {}
+        self._last: dict[tuple[str, int], _Reading] = {}
+        self._cores: tuple[CoreTicks, ...] = ()
+        self._start_ns = 0
+
+    def start(self, now_ns: int) -> None:
+        """Begin at ``now_ns`` (monotonic)."""
+        self._start_ns = now_ns
+        self._cores = parse_cores((self._proc / "stat").read_text(encoding="ascii"))
+        self._first = self._read()
+        self._last = dict(self._first)
+
+    def sample(self) -> None:
+        """Read in between."""
+        self._last.update(self._read())
+
+    def stop(self, now_ns: int) -> CpuUsage:
+        """Return what was used since the start."""
+        self.sample()
+        cores = parse_cores((self._proc / "stat").read_text(encoding="ascii"))
+        used = tuple(now.minus(then) for now, then in zip(cores, self._cores, strict=False))
+        sums: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in self._groups()}
+        for (group, pid), last in self._last.items():
+            first = self._first.get((group, pid), _Reading(0, 0, 0))
+            entry = sums.setdefault(group, [0.0, 0.0, 0.0])
+            entry[0] += (last.run_ns - first.run_ns) / 1e9
+            entry[1] += (last.user - first.user) / _TICKS_PER_S
+            entry[2] += (last.system - first.system) / _TICKS_PER_S
+        usage = {name: GroupUsage(*values) for name, values in sums.items()}
+        return CpuUsage((now_ns - self._start_ns) / 1e9, usage, used)
+
+    def _read(self) -> dict[tuple[str, int], "_Reading"]:
+        children = _children(self._proc)
+        found = {}
+        for group, roots in self._groups().items():
+            for pid in _with_descendants(roots, children):
+                if (reading := _read_process(self._proc / str(pid))) is not None:
+                    # A thread that ended takes its time with it: a sum never goes back.
+                    before = self._last.get((group, pid))
+                    run = max(reading.run_ns, before.run_ns if before else 0)
+                    found[group, pid] = _Reading(run, reading.user, reading.system)
+        return found
+
+
+@dataclass(frozen=True)
+class _Reading:
+    run_ns: int
+    user: int
+    system: int
+
+
+def parse_cores(text: str) -> tuple[CoreTicks, ...]:
+    """Parse ``/proc/stat``: one entry a core, in order."""
+    cores = []
+    for line in text.splitlines():
+        words = line.split()
+        if not words or not words[0].startswith("cpu") or words[0] == "cpu":
+            continue
+        user, nice, system, idle, iowait, irq, softirq, steal = map(int, words[1:9])
+        cores.append(CoreTicks(user + nice, system + irq, softirq, steal, idle + iowait))
+    return tuple(cores)
+
+
+def parse_process(text: str) -> tuple[int, int, int]:
+    """Parse ``/proc/PID/stat``: parent, user ticks, system ticks; the name may hold anything."""
+    fields = text.rpartition(")")[2].split()
+    return int(fields[1]), int(fields[11]), int(fields[12])
+
+
+def _read_process(directory: Path) -> _Reading | None:
+    try:
+        _, user, system = parse_process((directory / "stat").read_text(errors="replace"))
+        run = 0
+        for task in (directory / "task").iterdir():
+            try:
+                run += int((task / "schedstat").read_text(encoding="ascii").split()[0])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return None
+    return _Reading(run, user, system)
+
+
+def _children(proc: Path) -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for entry in proc.iterdir():
+        if entry.name.isdecimal():
+            try:
+                parent, _, _ = parse_process((entry / "stat").read_text(errors="replace"))
+            except (FileNotFoundError, ProcessLookupError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    return children
+
+
+def _with_descendants(roots: Iterable[int], children: Mapping[int, list[int]]) -> set[int]:
+    found: set[int] = set()
+    left = list(roots)
+    while left:
+        pid = left.pop()
+        if pid not in found:
+            found.add(pid)
+            left += children.get(pid, [])
+    return found
