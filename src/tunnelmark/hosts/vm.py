@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final
@@ -17,24 +17,27 @@ from tunnelmark.model.host import Completed, Process
 _ROOT: Final = PurePosixPath("/tunnelmark")
 _OUTPUT_MAX: Final = 256 << 20
 _NO_ENV: Final[Mapping[str, str]] = MappingProxyType({})
-_NAMESPACE: Final = re.compile(r"tm[a-z0-9-]{1,30}")
+_UNIQUE: Final = re.compile(r"tm[a-z0-9-]{1,60}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 _PRIVATE: Final = """\
 set -e
 while [ "$1" != -- ]; do
   mkdir -p "$1" "$2"
-  for entry in "$1"/* "$1"/.[!.]*; do
-    case $entry in */netns | "$1/*" | "$1/.[!.]*") continue ;; esac
-    cp -a "$entry" "$2/"
-  done
+  case $1 in
+    /run* | /var/run* | /var/lib*) ;;
+    *) cp -a "$1/." "$2/" ;;
+  esac
   mount --bind "$2" "$1"
   shift 2
 done
 shift
 exec "$@"
 """
-"""Arguments: directory and private copy, repeated, ``--``, program; ``netns`` holds mounts."""
+"""Arguments: directory and private copy, repeated, ``--``, program.
+
+Configuration is copied, state is not: the daemon starts with its own, empty, as on ``LocalHost``.
+"""
 
 
 class VmHost:
@@ -50,8 +53,10 @@ class VmHost:
         root: PurePosixPath = _ROOT,
     ) -> None:
         """``log_dir`` is the run's log directory here, ``root`` where it works in the machine."""
-        if not _NAME.fullmatch(unique) or not unique.startswith("tm"):
+        if not _UNIQUE.fullmatch(unique):
             raise LabError(f"machine {name}: {unique!r} is no name that starts with tm")
+        if not _NAME.fullmatch(name):
+            raise LabError(f"machine {name!r}: is no name of a host")
         self.machine = machine
         self._name = name
         self._unique = unique
@@ -111,7 +116,7 @@ class VmHost:
             pid=pid,
             log=self._log_dir / self._name / f"{name}.log",
             lines=lines,
-            signal=partial(self.machine.signal, number),
+            signal=lambda signal, group: self.machine.signal(number, signal, group=group),
         )
         self._processes.append(process)
         self.machine.listen(number, process)
@@ -135,12 +140,12 @@ class VmHost:
         """Say whether the machine's kernel has a feature, by its modules and what is built in."""
         return has_feature(self._modules, feature)
 
-    def close(self) -> None:
-        """End every program that was started through this host; the machine stays."""
+    def stop_all(self) -> None:
+        """End every program that was started through this host, newest first; the machine stays."""
         while self._processes:
             process = self._processes.pop()
             if self.machine.alive():
-                process.stop()
+                process.stop(grace_s=1.0)
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
@@ -187,19 +192,31 @@ class VmHost:
 
 
 class VmNetnsHost(VmHost):
-    """A network namespace inside a machine; its maker made it with ``ip netns add``."""
+    """A network namespace inside a machine, made with its loopback up; gone with the machine."""
 
     def __init__(
-        self, machine: Machine, *, name: str, unique: str, log_dir: Path, namespace: str
+        self,
+        machine: Machine,
+        *,
+        name: str,
+        unique: str,
+        log_dir: Path,
+        root: PurePosixPath = _ROOT,
     ) -> None:
-        """``namespace`` exists in the machine."""
-        if not _NAMESPACE.fullmatch(namespace):
-            raise LabError(f"machine {name}: {namespace!r} is no name of a namespace of ours")
-        self.namespace = namespace
-        super().__init__(machine, name=name, unique=unique, log_dir=log_dir)
+        """Make the namespace, which is called ``unique``."""
+        self._entered: tuple[str, ...] = ()
+        super().__init__(machine, name=name, unique=unique, log_dir=log_dir, root=root)
+        self.run(["ip", "netns", "add", unique])
+        self._entered = ("ip", "netns", "exec", unique)
+        self.run(["ip", "link", "set", "lo", "up"])
+
+    @property
+    def namespace(self) -> str:
+        """Name of the network namespace in the machine."""
+        return self.unique
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
-        return ["ip", "netns", "exec", self.namespace, *argv]
+        return [*self._entered, *argv]
 
 
 class _Collector:

@@ -124,9 +124,9 @@ class Machine:
             eof = start + _PART >= len(data)
             self._ask("stdin", {"proc": process, "eof": eof}, part)
 
-    def signal(self, process: int, number: int) -> None:
-        """Send a signal to a program and what it started; one that has ended is no error."""
-        self._ask("signal", {"proc": process, "signal": number, "group": True})
+    def signal(self, process: int, number: int, *, group: bool = True) -> None:
+        """Send a signal to a program (and what it started); one that has ended is no error."""
+        self._ask("signal", {"proc": process, "signal": number, "group": group})
 
     def put(self, path: PurePosixPath, data: bytes, mode: int) -> None:
         """Write a file that appears whole."""

@@ -26,9 +26,9 @@ class VmProcess:
         pid: int,
         log: Path,
         lines: bool,
-        signal: Callable[[int], None],
+        signal: Callable[[int, bool], None],
     ) -> None:
-        """Make the log; ``signal`` sends one to the program and what it started."""
+        """Make the log; ``signal`` sends one to the program (True: and to what it started)."""
         self._argv = argv
         self._name = name
         self._log = log
@@ -86,6 +86,11 @@ class VmProcess:
         """Send KILL to it and to what it started."""
         self._send(KILL)
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the process alone."""
+        if self._returncode is None:
+            self._signal(number, False)
+
     def read_line(self, timeout_s: float) -> str | None:
         """Return the next line of standard output, None at its end; ``TimeoutError`` if late."""
         if self._lines is None:
@@ -136,7 +141,7 @@ class VmProcess:
 
     def _send(self, number: int) -> None:
         try:
-            self._signal(number)
+            self._signal(number, True)
         except LabError:
             # A machine that is gone has ended all its programs.
             if self._returncode is None and not self._end.wait(5.0):

@@ -163,7 +163,7 @@ class TestHost:
         process = host.spawn(["sh", "-c", "echo up >&2; exec sleep 1000"], name="daemon-0")
         assert process.poll() is None
         assert Path(f"/proc/{process.pid}").exists()
-        host.close()
+        host.stop_all()
         assert process.wait(0) == -15
         assert (tmp_path / "logs/client/daemon-0.log").read_text() == "up\n"
         assert process.log_tail() == "up"
@@ -197,14 +197,10 @@ class TestHost:
     def test_names_are_checked(self, machine: Machine, tmp_path: Path) -> None:
         with pytest.raises(LabError, match="starts with tm"):
             VmHost(machine, name="a", unique="other", log_dir=tmp_path)
-        with pytest.raises(LabError, match="no name of a namespace"):
-            VmNetnsHost(machine, name="a", unique="tm1", log_dir=tmp_path, namespace="-all")
-
-
-def test_a_place_in_a_namespace_enters_it_for_every_program() -> None:
-    host = VmNetnsHost.__new__(VmNetnsHost)
-    host.namespace = "tm1-client"
-    assert host._inside(["ip", "a"]) == ["ip", "netns", "exec", "tm1-client", "ip", "a"]
+        with pytest.raises(LabError, match="is no name of a host"):
+            VmHost(machine, name="../a", unique="tm1", log_dir=tmp_path)
+        with pytest.raises(LabError, match="starts with tm"):
+            VmNetnsHost(machine, name="a", unique="-all", log_dir=tmp_path)
 
 
 def test_the_payload_stands_where_the_first_program_looks(tmp_path: Path) -> None:

@@ -12,10 +12,14 @@ class Signals:
 
     def __init__(self, *, deaf_to: tuple[int, ...] = ()) -> None:
         self.sent: list[int] = []
+        self.alone: list[int] = []
         self.process: VmProcess | None = None
         self._deaf_to = deaf_to
 
-    def __call__(self, number: int) -> None:
+    def __call__(self, number: int, group: bool) -> None:
+        if not group:
+            self.alone.append(number)
+            return
         self.sent.append(number)
         if self.process is not None and number not in self._deaf_to:
             self.process.ended(-number)
@@ -99,3 +103,12 @@ def test_the_first_end_counts(tmp_path: Path) -> None:
     process.ended(3)
     process.ended(-9)
     assert process.wait(0) == 3
+
+
+def test_a_signal_goes_to_the_process_alone_while_it_runs(tmp_path: Path) -> None:
+    signals = Signals()
+    process = make(tmp_path, signals)
+    process.signal(10)
+    process.ended(0)
+    process.signal(12)
+    assert (signals.alone, signals.sent) == ([10], [])
