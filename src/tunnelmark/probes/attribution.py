@@ -7,6 +7,7 @@ spacing of the probes is irregular, so just one shift between the two clocks mak
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -30,8 +31,9 @@ def attribute(
     """Return, for each probe, the packets that carried it, in the order of capture.
 
     ``probes`` in order of sending, ``packets`` those of the probes' direction; packets of others
-    may be among them and may end up with a probe (see ``agreed_sizes``). None when fewer than a
-    third of the probes match any packet, whatever the shift of the clocks.
+    may be among them and may end up with a probe (see ``agreed_sizes``). Probes that left too close
+    to each other get none. None when fewer than a third of the probes match any packet, whatever
+    the shift of the clocks.
     """
     if not probes or not packets:
         return None
@@ -39,22 +41,24 @@ def attribute(
     # Relative to the first: nanoseconds since 1970 do not fit a float.
     sent = np.array([probe.sent_ns - probes[0].sent_ns for probe in probes], dtype=np.int64)
     seen = np.array([packet.time_ns - packets[0].time_ns for packet in packets], dtype=np.int64)
-    spacing = int(np.diff(sent).min()) if len(sent) > 1 else _LONE_PROBE_NS
-    near = max(1, spacing // 3)
-    shift, matched = _best_shift(sent, seen, near)
+    gaps = np.diff(sent)
+    # The usual gap: a sender that was held up sends what it missed all at once.
+    spacing = int(np.median(gaps)) if len(gaps) else _LONE_PROBE_NS
+    shift, matched = _best_shift(sent, seen, max(1, spacing // 4))
     if matched * 3 < len(sent):
         return None
     parts: list[list[WirePacket]] = [[] for _ in probes]
     # A probe's packets come from just before its expected time (others may have been slower) until
-    # just before that of the next one.
+    # just before that of the next one, or for as long as the longest gap.
     starts = sent + shift - spacing // 4
-    longest = _longest_gap(sent, spacing)
+    longest = int(gaps.max()) if len(gaps) else spacing
     for packet, time_ns, index in zip(
         packets, seen, np.searchsorted(starts, seen, side="right") - 1, strict=True
     ):
         if index >= 0 and time_ns < starts[index] + longest:
             parts[int(index)].append(packet)
-    return tuple(tuple(part) for part in parts)
+    lonely = _lonely(gaps, spacing)
+    return tuple(tuple(part) if alone else () for part, alone in zip(parts, lonely, strict=True))
 
 
 def agreed_sizes(
@@ -129,5 +133,7 @@ def _gap_to_nearest(expected: _Times, seen: _Times) -> _Times:
     return nearest
 
 
-def _longest_gap(sent: _Times, spacing: int) -> int:
-    return int(np.diff(sent).max()) if len(sent) > 1 else spacing
+def _lonely(gaps: _Times, spacing: int) -> list[bool]:
+    """Return for each probe whether it is far enough from both neighbours to know its packets."""
+    far = [True, *(bool(gap >= spacing // 3) for gap in gaps), True]
+    return [before and after for before, after in pairwise(far)]

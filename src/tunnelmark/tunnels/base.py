@@ -5,9 +5,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.overhead import Encapsulation
 from tunnelmark.model.params import Params
-from tunnelmark.model.tunnel import Site, TunnelUp
+from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp
 
 
 class TunnelParams(Params):
@@ -57,3 +59,13 @@ class Tunnel(ABC):
     @abstractmethod
     def down(self) -> None:
         """End everything ``up`` started; tolerates half-up and being called twice."""
+
+    def encapsulation(self, agreed: Negotiated) -> Encapsulation | None:
+        """Return the model of how inner packets are wrapped; None: they go as they are.
+
+        The proof by wire is compared with it. ``agreed`` is what ``up`` returned. Raises
+        ``TunnelError`` where a driver has no model.
+        """
+        raise TunnelError(
+            f"there is no overhead model of {self.kind} ({agreed.version or 'unknown version'})"
+        )

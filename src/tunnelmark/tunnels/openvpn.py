@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.tunnel import (
     Endpoint,
     Negotiated,
@@ -38,6 +39,8 @@ FIRST_PORT: Final = 1194
 """Tunnel i listens on this plus i (IANA: openvpn)."""
 
 _AEAD: Final = frozenset({"AES-256-GCM", "CHACHA20-POLY1305"})
+_BLOCK_BYTES: Final = {"BF-CBC": 8, "AES-128-CBC": 16, "AES-256-CBC": 16}
+_HMAC_BYTES: Final = {"SHA1": 20, "SHA256": 32, "SHA512": 64}
 _UDP: Final = 17
 # Of both sockets, so that a burst waits in the kernel and is not lost there.
 _SOCKET_BUFFER_BYTES: Final = 4 << 20
@@ -172,6 +175,34 @@ class OpenVpnTunnel(Tunnel):
         """Stop clients, then servers; their interfaces go with them."""
         while self._ends:
             self._ends.pop().process.stop()
+
+    def encapsulation(self, agreed: Negotiated) -> Encapsulation:
+        """Return the data channel's layers; with lzo those of a packet that does not compress."""
+        return Encapsulation(
+            lambda inner_bytes: (ip_layer(4), udp_layer(), *self._data_channel(inner_bytes)),
+            agreed.mtu_bytes,
+        )
+
+    def _data_channel(self, inner_bytes: int) -> tuple[Layer, ...]:
+        params = self._params
+        # src/openvpn/lzo.h: a packet that did not get smaller has one byte that says so.
+        lzo = (Layer("compression header", 1, "openvpn lzo.h"),) * (params.compression == "lzo")
+        opcode = Layer("opcode and peer id", 4, "openvpn-rfc, P_DATA_V2")
+        packet_id = Layer("packet id", 4, "openvpn-rfc, data channel packet format")
+        if params.cipher in _AEAD:
+            tag = Layer("authentication tag", 16, "RFC 5116 section 5.1, RFC 8439 section 2.8")
+            return (opcode, packet_id, tag, *lzo)
+        block_bytes = _BLOCK_BYTES[params.cipher]
+        encrypted = packet_id.bytes + len(lzo) + inner_bytes
+        return (
+            opcode,
+            Layer("HMAC", _HMAC_BYTES[params.auth], f"RFC 2104 with {params.auth}, not truncated"),
+            Layer("IV", block_bytes, "NIST SP 800-38A section 6.2"),
+            packet_id,
+            *lzo,
+            # A full block when nothing is missing, so that the padding can be told apart.
+            Layer("padding", block_bytes - encrypted % block_bytes, "RFC 5652 section 6.3"),
+        )
 
     def _arguments(self, side: Side) -> list[str]:
         """Return the options that both ends must agree on."""

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, padding, udp_layer
 from tunnelmark.model.tunnel import (
     Endpoint,
     Negotiated,
@@ -52,6 +53,7 @@ _SOCKET_DIR: Final = "/var/run/wireguard"
 _START_LIMIT_S: Final = 15.0
 # A lost handshake packet is repeated after 5 s (WireGuard whitepaper section 6.1).
 _HANDSHAKE_LIMIT_S: Final = 20.0
+_SHOWN_LIMIT_S: Final = 5.0
 _LOG_LINES: Final = 200
 
 
@@ -197,6 +199,24 @@ class WireGuardTunnel(Tunnel):
             # It may be gone already: half-up, or deleted by someone else, which is no failure here.
             host.run(["ip", "link", "delete", "dev", interface], check=False)
 
+    def encapsulation(self, agreed: Negotiated) -> Encapsulation:
+        """Return the layers of a transport data message (WireGuard whitepaper section 5.4.6)."""
+        pads = "boringtun" not in agreed.implementation
+
+        def layers(inner_bytes: int) -> tuple[Layer, ...]:
+            # Padded to 16, yet never beyond the MTU; boringtun leaves the padding out.
+            padded = min(inner_bytes + padding(inner_bytes, 16), agreed.mtu_bytes)
+            pad = Layer("padding", padded - inner_bytes, "whitepaper section 5.4.6")
+            return (
+                ip_layer(4),
+                udp_layer(),
+                Layer("type, receiver and counter", 16, "whitepaper section 5.4.6"),
+                *((pad,) if pads else ()),
+                Layer("authentication tag", 16, "RFC 8439 section 2.8"),
+            )
+
+        return Encapsulation(layers, agreed.mtu_bytes)
+
     def _choose(self, host: Host) -> Implementation:
         if self._params.implementation != "auto":
             return self._params.implementation
@@ -278,17 +298,22 @@ class WireGuardTunnel(Tunnel):
             )
 
     def _check_handshake(self, end: _End, words: str | None) -> None:
-        said = end.wg("show", end.interface, "latest-handshakes")
-        if isinstance(said, list) and any(_handshake_s(line) > 0 for line in said):
-            return
-        why = said if isinstance(said, str) else "wg shows none"
-        log = (
-            _last_words(end.process.log_tail(_LOG_LINES)) if end.process else "the kernel has none"
-        )
-        raise TunnelError(
-            f"{end.place}: no handshake within {_HANDSHAKE_LIMIT_S:g} s ({why}; ping: "
-            f"{words or 'answered'}); the daemon's last words: {log}"
-        )
+        """Raise unless wg shows a handshake; ``words`` are ping's when nothing came through."""
+
+        def shown() -> bool | None:
+            said = end.wg("show", end.interface, "latest-handshakes")
+            return True if isinstance(said, list) and any(map(_handshake_s, said)) else None
+
+        def late() -> str:
+            process = end.process
+            log = _last_words(process.log_tail(_LOG_LINES)) if process else "the kernel has none"
+            return (
+                f"{end.place}: wg shows no handshake (ping: {words or 'answered'}); "
+                f"the daemon's last words: {log}"
+            )
+
+        # boringtun shows the seconds since the handshake instead of its time: 0 in the first one.
+        wait_until(shown, limit_s=0.0 if words else _SHOWN_LIMIT_S, late=late, poll_s=0.1)
 
     def _keys(self, side: Side) -> _Keys:  # noqa: ARG002 - for drivers that want others by side
         """Return a new pair of keys (RFC 7748), as wg(8) writes them."""
@@ -359,10 +384,15 @@ def _handshake_s(line: str) -> int:
     return int(match.group(1)) if match else 0
 
 
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def _last_words(log: str) -> str:
     """Return the line of a daemon's log that says best what went wrong."""
     # wireguard-go draws a box around a recommendation at every start.
-    lines = [line.strip() for line in log.splitlines() if line.strip() and line[0] not in "┌│└"]
+    # boringtun colours its log and puts the place in its source on a line of its own.
+    lines = [_COLOUR.sub("", line).strip() for line in log.splitlines()]
+    lines = [line for line in lines if line and line[0] not in "┌│└" and not line.startswith("at ")]
     for line in reversed(lines):
         if re.search(
             r"error|fail|invalid|did not complete|cannot|panic|denied", line, re.IGNORECASE

@@ -1,6 +1,7 @@
 """Attribution of packets to probes, against a link whose clock, delay and noise are known."""
 
 import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,12 +103,37 @@ def test_slow_probes_do_not_shift_all_others_by_one(seed: int) -> None:
     packets = []
     for probe in probes:
         # A daemon that is scheduled late now and then, on a machine that does other things.
-        delay = rng.randrange(1 * MS, 3 * MS) if rng.random() < 0.15 else rng.randrange(100_000)
+        delay = rng.randrange(1 * MS, 2 * MS) if rng.random() < 0.15 else rng.randrange(100_000)
         packets += [packet(probe.sent_ns + delay, n) for n in outer(probe.payload_bytes)]
     parts = attribute(probes, packets)
     assert parts is not None
     for probe, part in zip(probes, parts, strict=True):
         assert tuple(p.ip_bytes for p in part) == outer(probe.payload_bytes)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), held=st.integers(0, 40), burst=st.integers(2, 12))
+def test_a_sender_that_was_held_up_spoils_only_what_it_sent_at_once(
+    seed: int, held: int, burst: int
+) -> None:
+    rng = seeded(seed)
+    probes = batch(rng, [25, 100, 1000, 1400, 1472, 24, 353, 684, 1015, 1346], 5)
+    until = probes[min(held + burst, len(probes) - 1)].sent_ns - 1000 * burst
+    late = [
+        replace(probe, sent_ns=max(probe.sent_ns, until + 1000 * number))
+        if held <= number < held + burst
+        else probe
+        for number, probe in enumerate(probes)
+    ]
+    late.sort()
+    parts = attribute(late, link(rng, late, 10**18, 0.0))
+    assert parts is not None
+    for number, (probe, part) in enumerate(zip(late, parts, strict=True)):
+        if not held - 1 <= number <= held + burst + 1:
+            assert tuple(p.ip_bytes for p in part) == outer(probe.payload_bytes)
+    assert agreed_sizes(late, parts) == {
+        probe.payload_bytes: outer(probe.payload_bytes) for probe in late
+    }
 
 
 def test_noise_alone_is_attributed_to_nobody() -> None:
