@@ -111,6 +111,7 @@ impl Receiver {
         while count < limit {
             // SAFETY: `next` is below the number of slots, so the slot lies within the mapping.
             let slot = unsafe { self.ring.as_ptr().add(self.next * self.slot_bytes) };
+            #[allow(clippy::cast_ptr_alignment)] // slots begin at multiples of a power of two, 256 or more
             let header = slot.cast::<libc::tpacket2_hdr>();
             // SAFETY: the status word is shared with the kernel and only touched atomically; slots
             // are aligned to at least 256 bytes.
@@ -204,6 +205,7 @@ impl Transmitter {
     }
 
     /// Sends at most [`BATCH`] frames in order; returns how many the kernel refused.
+    #[must_use]
     pub fn send(&self, frames: &[Vec<u8>]) -> u64 {
         // SAFETY: all-zero is a valid value of these plain structures.
         let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
@@ -288,7 +290,10 @@ pub fn mtu_bytes(interface: &str) -> Result<usize, IoError> {
 }
 
 /// `htons(ETH_P_ALL)`.
+#[allow(clippy::cast_possible_truncation)] // 3
 const ALL_PROTOCOLS: u16 = (libc::ETH_P_ALL as u16).to_be();
+#[allow(clippy::cast_possible_truncation)] // 17
+const PACKET_FAMILY: u16 = libc::AF_PACKET as u16;
 
 fn socket(protocol: i32) -> Result<OwnedFd, IoError> {
     // SAFETY: plain integers; the descriptor returned belongs to nobody else.
@@ -318,7 +323,7 @@ fn bind(fd: RawFd, interface: &str, protocol: u16) -> Result<(), IoError> {
     }
     // SAFETY: all-zero is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_family = PACKET_FAMILY;
     address.sll_protocol = protocol;
     address.sll_ifindex = index.cast_signed();
     let length = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or(0);

@@ -144,11 +144,12 @@ def _parsed(line: str) -> object:
 
 def undo(run_id: str, entries: list[Entry]) -> list[str]:
     """Remove what is still there, newest first; return one line for each thing removed."""
-    removed = []
     namespaces = [entry.name for entry in entries if entry.kind == "netns"]
-    for entry in reversed(entries):
-        if entry.kind == "process" and end_process(int(entry.name), entry.started):
-            removed.append(f"process {entry.name} of {run_id}")
+    removed = [
+        f"process {entry.name} of {run_id}"
+        for entry in reversed(entries)
+        if entry.kind == "process" and end_process(int(entry.name), entry.started)
+    ]
     for name in namespaces:
         removed += [f"process {pid} in namespace {name}" for pid in _end_inhabitants(name)]
     for name in reversed(namespaces):

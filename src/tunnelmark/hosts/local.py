@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from tunnelmark.hosts.features import has_kernel
-from tunnelmark.hosts.ledger import Ledger, start_time
+from tunnelmark.hosts.ledger import Entry, Ledger, start_time, undo
 from tunnelmark.hosts.process import LocalProcess
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed
@@ -197,6 +197,10 @@ class NetnsHost(LocalHost):
     def namespace(self) -> str:
         """Name of the network namespace."""
         return self._namespace
+
+    def remove(self) -> None:
+        """Remove the namespace and everything in it; tolerates being called twice."""
+        undo(self._ledger.run_id, [Entry("netns", self._namespace)])
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
         return ["ip", "netns", "exec", self._namespace, *argv]

@@ -1,0 +1,259 @@
+"""Two isolated hosts joined by a link: made, watched and removed.
+
+Three namespaces: client and server with one interface each, and the link between them, in which the
+engine's emulator carries frames from one to the other. A quiet link carries nothing: neighbours
+are permanent and address detection is off. There is no route to anything else.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tunnelmark.engine.events import Event, parse_event
+from tunnelmark.engine.link import LinkSpec
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import NetnsHost
+from tunnelmark.hosts.process import LocalProcess
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.topology import (
+    CLIENT_IPV4,
+    CLIENT_IPV6,
+    LINK_PREFIX_IPV4,
+    LINK_PREFIX_IPV6,
+    SERVER_IPV4,
+    SERVER_IPV6,
+    Topology,
+    inner_ipv4,
+    inner_ipv6,
+)
+from tunnelmark.model.tunnel import Endpoint, Site
+
+_MACS: Final = {"client": "02:00:00:00:00:01", "server": "02:00:00:00:00:02"}
+_OFFLOADS: Final = ("tso", "gso", "gro", "lro", "tx", "rx", "sg", "rxvlan", "txvlan")
+_SYSCTLS: Final = (
+    "net.ipv4.conf.all.rp_filter=0",
+    "net.ipv4.conf.default.rp_filter=0",
+    "net.ipv4.ip_forward=0",
+    "net.ipv6.conf.all.accept_dad=0",
+    "net.ipv6.conf.default.accept_dad=0",
+    "net.ipv6.conf.all.accept_ra=0",
+    "net.ipv6.conf.default.accept_ra=0",
+    "net.ipv6.conf.default.router_solicitations=0",
+    "net.ipv6.conf.default.addr_gen_mode=1",
+    # Bursts of fragments of a saturated link are not to be thrown away at their destination.
+    "net.ipv4.ipfrag_high_thresh=67108864",
+    "net.ipv6.ip6frag_high_thresh=67108864",
+)
+_ETHTOOL_SOME_FIXED: Final = 1
+"""Exit status of ethtool when a feature cannot be changed; veth has no lro, for one."""
+_READY_LIMIT_S: Final = 10.0
+_REALTIME_PRIORITY: Final = 20
+
+
+@dataclass(frozen=True)
+class LinkCounters:
+    """Counters of both directions of the emulator, as ``docs/engine.md`` names them."""
+
+    forward: Mapping[str, Any]
+    reverse: Mapping[str, Any]
+
+
+class Lab:
+    """A lab that is up. Use ``with Lab(…) as lab``; leaving removes it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        topology: Topology,
+        link: LinkSpec | None,
+        *,
+        engine: str,
+        logs: Path | None = None,
+    ) -> None:
+        """Bring it up; without a ``link`` the two hosts are joined directly.
+
+        Raises ``LabError`` with the last words of what failed; what was made until then is removed
+        with the ledger.
+        """
+        self._topology = topology
+        self._emulator: LocalProcess | None = None
+        self._events = _EventPump()
+        self.client_host = NetnsHost(ledger, "client", logs=logs)
+        self.server_host = NetnsHost(ledger, "server", logs=logs)
+        self.link_host = NetnsHost(ledger, "link", logs=logs)
+        self.run_id = ledger.run_id
+        self._hosts = (self.client_host, self.server_host, self.link_host)
+        self._join(link is not None)
+        self.client = Endpoint(
+            self.client_host, CLIENT_IPV4, CLIENT_IPV6, "eth0", topology.mtu_bytes
+        )
+        self.server = Endpoint(
+            self.server_host, SERVER_IPV4, SERVER_IPV6, "eth0", topology.mtu_bytes
+        )
+        self._address(self.client, self.server, "client")
+        self._address(self.server, self.client, "server")
+        if link is not None:
+            self._start_emulator(link, engine)
+
+    def __enter__(self) -> Self:
+        """Return the lab."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove it."""
+        self.down()
+
+    @property
+    def site(self) -> Site:
+        """What a tunnel driver is handed."""
+        return Site(self.client, self.server, self.run_id, inner_ipv4, inner_ipv6)
+
+    @property
+    def emulator(self) -> LocalProcess | None:
+        """The link emulator, None where the hosts are joined directly."""
+        return self._emulator
+
+    def counters(self) -> LinkCounters | None:
+        """Return the emulator's counters now; None without an emulator or if it does not answer."""
+        if self._emulator is None or self._emulator.poll() is not None:
+            return None
+        event = self._events.ask(self._emulator)
+        return None if event is None else LinkCounters(event["a_to_b"], event["b_to_a"])
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the link, or None."""
+        if self._emulator is None:
+            return None
+        if (status := self._emulator.poll()) is not None:
+            words = self._events.error or self._emulator.log_tail(1) or f"exit status {status}"
+            return f"the link emulator ended: {words}"
+        return None
+
+    def down(self) -> None:
+        """End every process and remove the namespaces; tolerates being called twice."""
+        if self._emulator is not None:
+            self._emulator.stop()
+        for host in self._hosts:
+            host.stop_all()
+        for host in self._hosts:
+            host.remove()
+
+    def _join(self, through_emulator: bool) -> None:
+        client, server, link = (host.namespace for host in self._hosts)
+        if through_emulator:
+            self._veth((client, "eth0"), (link, "a"))
+            self._veth((server, "eth0"), (link, "b"))
+            for interface in ("a", "b"):
+                self.link_host.run(["ip", "link", "set", "dev", interface, "up"])
+        else:
+            self._veth((client, "eth0"), (server, "eth0"))
+
+    def _veth(self, one: tuple[str, str], other: tuple[str, str]) -> None:
+        """Make a pair directly inside its namespaces: nothing appears outside."""
+        mtu = str(self._topology.mtu_bytes)
+        by_namespace = {host.namespace: host for host in self._hosts}
+        by_namespace[one[0]].run(
+            [
+                *("ip", "link", "add", "name", one[1], "mtu", mtu, "type", "veth", "peer"),
+                *("name", other[1], "mtu", mtu, "netns", other[0]),
+            ]
+        )
+        for namespace, interface in (one, other):
+            host = by_namespace[namespace]
+            if host is self.link_host:
+                # Its interfaces only carry frames: they have no addresses of their own.
+                host.run(["sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1"])
+            words = [word for offload in _OFFLOADS for word in (offload, "off")]
+            done = host.run(["ethtool", "-K", interface, *words], check=False)
+            if done.returncode not in (0, _ETHTOOL_SOME_FIXED):
+                raise LabError(f"{host.name}: ethtool -K {interface}: {done.last_words()}")
+
+    def _address(self, own: Endpoint, peer: Endpoint, role: str) -> None:
+        other = "server" if role == "client" else "client"
+        host, interface = own.host, own.interface
+        # A kernel without IPv6 has no IPv6 settings, and needs none (-e).
+        host.run(["sysctl", "-eqw", *_SYSCTLS], check=False)
+        host.run(["ip", "link", "set", interface, "address", _MACS[role]])
+        host.run(["ip", "link", "set", interface, "arp", "on", "multicast", "off"])
+        host.run(["ip", "address", "add", f"{own.ipv4}/{LINK_PREFIX_IPV4}", "dev", interface])
+        host.run(
+            ["ip", "address", "add", f"{own.ipv6}/{LINK_PREFIX_IPV6}", "dev", interface, "nodad"],
+            check=False,
+        )
+        host.run(["ip", "link", "set", interface, "up"])
+        for address in (peer.ipv4, peer.ipv6):
+            host.run(
+                [
+                    *("ip", "neighbour", "replace", address, "lladdr", _MACS[other]),
+                    *("dev", interface, "nud", "permanent"),
+                ],
+                check=address == peer.ipv4,
+            )
+
+    def _start_emulator(self, link: LinkSpec, engine: str) -> None:
+        config = link.to_json(
+            a="a", b="b", parent_pid=os.getpid(), realtime_priority=_REALTIME_PRIORITY
+        )
+        self._emulator = self.link_host.spawn(
+            [engine, "link", "-"],
+            name="link-emulator",
+            stdin=json.dumps(config).encode(),
+            lines=True,
+        )
+        self._events.start(self._emulator)
+        if not self._events.ready.wait(_READY_LIMIT_S) or self._events.error:
+            words = self._events.error or self._emulator.log_tail(1) or "no event"
+            raise LabError(f"the link emulator is not ready: {words}")
+
+
+class _EventPump:
+    """Reads the emulator's events on a thread, so that its output never fills the pipe."""
+
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+        self.error: str | None = None
+        self._fresh = threading.Condition()
+        self._count = 0
+        self._last: Event | None = None
+
+    def start(self, process: LocalProcess) -> None:
+        threading.Thread(target=self._read, args=(process,), daemon=True).start()
+
+    def ask(self, process: LocalProcess) -> Event | None:
+        """Ask for a report and return the next one."""
+        with self._fresh:
+            before = self._count
+            process.signal(signal.SIGUSR1)
+            self._fresh.wait_for(lambda: self._count > before, timeout=2.0)
+            return self._last if self._count > before else None
+
+    def _read(self, process: LocalProcess) -> None:
+        while True:
+            try:
+                line = process.read_line(3600.0)
+            except TimeoutError:
+                continue
+            if line is None:
+                break
+            with contextlib.suppress(LabError):
+                self._take(parse_event(line))
+        self.ready.set()
+
+    def _take(self, event: Event) -> None:
+        match event["event"]:
+            case "ready":
+                self.ready.set()
+            case "error":
+                self.error = str(event.get("message"))
+                self.ready.set()
+            case "progress" | "summary":
+                with self._fresh:
+                    self._last = event
+                    self._count += 1
+                    self._fresh.notify_all()
