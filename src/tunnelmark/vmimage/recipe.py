@@ -177,6 +177,7 @@ RECIPE: Final = Recipe(
         "virtio_pci",
         "virtio_blk",
         "virtio_console",
+        "virtio_net",
         "virtio_rng",
         "squashfs",
         "overlay",

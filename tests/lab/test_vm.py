@@ -1,0 +1,367 @@
+"""Real machines. One is shared by most tests; five more boot, a few seconds each, emulated."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tunnelmark.hosts import vm_payload
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost, NetnsHost
+from tunnelmark.hosts.vm import VmHost, VmNetnsHost
+from tunnelmark.hosts.vm_accel import Choice, choose
+from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.vm_payload import Payload
+from tunnelmark.hosts.vm_qemu import MachineSpec, Nic
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host
+from tunnelmark.vmimage import build, cache, programs
+from tunnelmark.vmimage.cache import Image
+
+pytestmark = pytest.mark.lab
+
+EMULATED = Choice("tcg", "a test")
+PROGRAMS = (
+    *("ip", "ethtool", "tcpdump", "ping", "sysctl", "tc", "unshare", "chrt", "python3"),
+    *("openvpn", "wg", "wireguard-go", "swanctl", "/usr/lib/ipsec/charon", "xl2tpd"),
+    *("pptpd", "pptp", "pppd", "sstpc", "hostapd", "wpa_supplicant", "iw", "ocserv"),
+    *("openconnect", "tincd", "nebula", "vpnserver", "vpnclient", "vpncmd", "sshd", "ssh"),
+    *("iperf3", "irtt", "nginx", "curl", "nft", "iptables", "openssl", "modprobe"),
+)
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    if programs.find("qemu-system-x86_64") is None:
+        pytest.skip("qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)")
+    found = cache.find()
+    if found is None and (reason := build.unavailable()):
+        pytest.skip(f"there is no system image and it cannot be built: {reason}")
+    return found or build.build(clock=time.monotonic, say=lambda _step: None)
+
+
+@pytest.fixture(scope="module")
+def payload() -> Payload:
+    try:
+        return vm_payload.installed()
+    except LabError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Iterator[Ledger]:
+    with Ledger() as ledger:
+        yield ledger
+
+
+@pytest.fixture(scope="module")
+def base(ledger: Ledger) -> LocalHost:
+    return LocalHost(ledger)
+
+
+@pytest.fixture(scope="module")
+def machine(base: LocalHost, image: Image, payload: Payload) -> Iterator[Machine]:
+    """Boot as a study does: with whatever works here."""
+    machine = Machine.boot(base, name="shared", image=image, payload=payload, choice=choose(image))
+    yield machine
+    machine.close()
+    assert not machine.alive()
+
+
+@pytest.fixture(scope="module")
+def host(machine: Machine, ledger: Ledger) -> VmHost:
+    logs = ledger.work_dir / "vm-logs"
+    return VmHost(machine, name="client", unique=f"{ledger.run_id}-client", log_dir=logs)
+
+
+def test_the_machine_says_what_it_is(machine: Machine, host: VmHost, image: Image) -> None:
+    release = host.run(["uname", "-r"]).text().strip()
+    assert release == image.kernel_release == machine.facts.kernel
+    assert f"Linux {release}" in machine.facts.describe()
+    assert machine.facts.emulated == ("emulated" in machine.facts.describe())
+    assert 0 < machine.facts.boot_s < 60
+    assert host.run(["nproc"]).text().strip() == "2"
+
+
+def test_the_programs_of_the_tunnels_are_there_with_their_libraries(host: VmHost) -> None:
+    """No package's script ran: what it would have linked or made must not be missing."""
+    assert [program for program in PROGRAMS if host.has(program) is None] == []
+    script = """
+        import shutil, subprocess, sys
+        from pathlib import Path
+        files = [shutil.which(name) for name in sys.argv[1:]]
+        files += sorted(Path("/usr/lib/ipsec/plugins").iterdir())
+        for file in files:
+            if Path(file).read_bytes()[:4] == b"\\x7fELF":
+                out = subprocess.run(["/lib64/ld-linux-x86-64.so.2", "--list", file],
+                                     capture_output=True, text=True)
+                if out.returncode or "not found" in out.stdout:
+                    print(file, out.stdout, out.stderr)
+        """
+    argv = ["python3", "-c", textwrap.dedent(script), *PROGRAMS]
+    assert host.run(argv, timeout_s=120).text() == ""
+
+
+@pytest.mark.parametrize(
+    ("feature", "module"),
+    [
+        ("esp", "esp4"),
+        ("gre", "ip_gre"),
+        ("ipcomp", "ipcomp"),
+        ("l2tp", "l2tp_ppp"),
+        ("macsec", "macsec"),
+        ("ppp", "ppp_async"),
+        ("ppp_mppe", "ppp_mppe"),
+        ("sch_netem", "sch_netem"),
+        ("tun", "tun"),
+        ("veth", "veth"),
+        ("vxlan", "vxlan"),
+        ("wireguard", "wireguard"),
+        ("wlan", "mac80211_hwsim"),
+    ],
+)
+def test_features_are_there_and_load(host: VmHost, feature: str, module: str) -> None:
+    assert host.has_kernel(feature)
+    host.run(["modprobe", module])
+    loaded = host.get(PurePosixPath("/proc/modules")).decode().split("\n")
+    assert any(line.startswith(f"{module} ") for line in loaded)
+
+
+def test_a_feature_that_is_not_there_is_not_claimed(host: VmHost) -> None:
+    assert not host.has_kernel("no_such_feature")
+
+
+def test_files_of_any_size_go_in_and_out(host: VmHost) -> None:
+    data = os.urandom((8 << 20) + 5)
+    path = host.work_dir / "files" / "data"
+    host.put(path, data, mode=0o640)
+    assert host.get(path) == data
+    assert host.run(["stat", "-c", "%a %s", str(path)]).text() == f"640 {len(data)}\n"
+
+
+def test_output_streams_while_the_program_runs(host: VmHost) -> None:
+    process = host.spawn(
+        ["sh", "-c", "echo one; read x; echo two"], name="s", stdin=b"", lines=True
+    )
+    assert process.read_line(10) == "one"
+    endless = host.spawn(["sh", "-c", "echo up; exec sleep 1000"], name="endless", lines=True)
+    assert endless.read_line(10) == "up"
+    assert endless.poll() is None
+    assert endless.stop() == -signal.SIGTERM
+    assert not host.run(["ps", "-o", "comm=", "-p", str(endless.pid)], check=False).stdout
+
+
+def test_a_daemon_sees_private_directories_and_others_do_not(host: VmHost) -> None:
+    script = "touch /run/mine /etc/ppp/mine; ls -A /run; echo; ls -A /etc/ppp; echo; exec sleep 100"
+    process = host.spawn(
+        ["sh", "-c", script], name="private", private_dirs=["/run", "/etc/ppp"], lines=True
+    )
+
+    def listing() -> set[str | None]:
+        return set(iter(lambda: process.read_line(10), ""))
+
+    # State starts empty, configuration is a copy.
+    state = listing()
+    assert "mine" in state
+    assert "netns" not in state
+    assert {"mine", "options", "peers"} <= listing()
+    process.stop()
+    outside = host.run(["ls", "-A", "/run", "/etc/ppp"]).text().split()
+    assert "mine" not in outside
+    assert {"netns", "options"} <= set(outside)
+
+
+def test_a_whole_lab_fits_inside(machine: Machine, ledger: Ledger) -> None:
+    logs = ledger.work_dir / "vm-logs"
+    a, b = (
+        VmNetnsHost(machine, name=name, unique=f"{ledger.run_id}-{name}", log_dir=logs)
+        for name in ("a", "b")
+    )
+    veth = ["ip", "link", "add", "tma", "type", "veth", "peer", "name", "tmb"]
+    a.run([*veth, "netns", b.namespace])
+    for place, device, address in ((a, "tma", "198.18.0.1/30"), (b, "tmb", "198.18.0.2/30")):
+        place.run(["ip", "address", "add", address, "dev", device])
+        place.run(["ip", "link", "set", device, "up"])
+    done = a.run(["ping", "-c", "3", "-i", "0.05", "-W", "5", "198.18.0.2"])
+    assert " 0% packet loss" in done.text()
+    # Nothing leads anywhere else.
+    assert a.run(["ip", "route", "show", "default"]).text() == ""
+    as_host: Host = a
+    assert as_host.unique == f"{ledger.run_id}-a"
+
+
+def test_cpu_of_programs_inside_is_read_in_one_go(host: VmHost, machine: Machine) -> None:
+    burner = host.spawn(["sh", "-c", "while :; do :; done"], name="burn")
+    try:
+        paths = [PurePosixPath(f"/proc/{burner.pid}/stat"), PurePosixPath("/proc/stat")]
+
+        def ticks() -> int:
+            stat, machine_stat = machine.read_files(paths)
+            assert stat is not None
+            assert machine_stat is not None
+            return int(stat.rpartition(b")")[2].split()[11])
+
+        first = ticks()
+        for _ in range(100):
+            if ticks() > first + 10:
+                break
+            host.run(["sleep", "0.1"])
+        assert ticks() > first + 10
+    finally:
+        burner.stop()
+
+
+def test_the_engine_runs_inside(host: VmHost) -> None:
+    answer = json.loads(host.run(["tunnelmark-engine", "version"]).text())
+    assert answer["event"] == "version"
+
+
+def test_steadiness_is_measured_inside(host: VmHost) -> None:
+    argv = ["chrt", "-f", "20", "tunnelmark-agent", "steadiness", "1000", "1000"]
+    late = json.loads(host.run(argv, timeout_s=60).text())["lateness_ns"]
+    assert 0 <= late["p50"] <= late["p99"] <= late["max"]
+
+
+def test_an_endpoint_of_its_own_is_reached_through_its_tap(
+    ledger: Ledger, image: Image, payload: Payload
+) -> None:
+    link = NetnsHost(ledger, "link")
+    tap = f"{ledger.run_id}-t0"
+    link.run(["ip", "tuntap", "add", tap, "mode", "tap"])
+    link.run(["ip", "address", "add", "198.18.0.1/30", "dev", tap])
+    link.run(["ip", "link", "set", tap, "up"])
+    spec = MachineSpec(cpus=1, memory_mib=512, nics=(Nic(tap, "02:00:00:00:00:01"),))
+    machine = Machine.boot(
+        link, name="server", image=image, payload=payload, choice=EMULATED, spec=spec
+    )
+    try:
+        server = VmHost(
+            machine, name="server", unique=f"{ledger.run_id}-server", log_dir=ledger.work_dir
+        )
+        server.run(["ip", "address", "add", "198.18.0.2/30", "dev", "eth0"])
+        server.run(["ip", "link", "set", "eth0", "up"])
+        done = link.run(["ping", "-c", "5", "-i", "0.1", "-W", "5", "-s", "1472", "198.18.0.2"])
+        assert " 0% packet loss" in done.text()
+        features = server.run(["ethtool", "-k", "eth0"]).text()
+        assert "tcp-segmentation-offload: off" in features
+        assert "generic-receive-offload: on" in features  # the lab switches it off
+    finally:
+        machine.close()
+
+
+def test_a_machine_that_dies_names_its_last_words(
+    base: LocalHost, ledger: Ledger, image: Image, payload: Payload
+) -> None:
+    machine = Machine.boot(base, name="dying", image=image, payload=payload, choice=EMULATED)
+    host = VmHost(machine, name="dying", unique=f"{ledger.run_id}-dying", log_dir=ledger.work_dir)
+    daemon = host.spawn(["sleep", "1000"], name="daemon")
+    with pytest.raises(LabError, match="Kernel panic - not syncing"):
+        host.run(["sh", "-c", "echo c >/proc/sysrq-trigger; sleep 10"])
+    assert daemon.wait(10) == -signal.SIGKILL
+    machine.close()
+    assert not machine.alive()
+
+
+def test_a_machine_that_hangs_is_ended(base: LocalHost, image: Image, payload: Payload) -> None:
+    machine = Machine.boot(base, name="hanging", image=image, payload=payload, choice=EMULATED)
+    os.kill(machine.facts.qemu_pid, signal.SIGSTOP)
+    machine.close(grace_s=0.2)
+    assert not machine.alive()
+
+
+def test_a_machine_that_does_not_boot_is_quoted(
+    base: LocalHost, image: Image, payload: Payload, tmp_path: Path
+) -> None:
+    broken = replace(image, directory=tmp_path)
+    for name in cache.FILES:
+        (tmp_path / name).symlink_to(image.directory / name)
+    broken.system.unlink()
+    broken.system.write_bytes(bytes(1 << 20))
+    with pytest.raises(LabError, match="the system image cannot be mounted"):
+        Machine.boot(base, name="no-system", image=broken, payload=payload, choice=EMULATED)
+    broken.vmlinux.unlink()
+    broken.vmlinux.write_bytes(b"no kernel")
+    with pytest.raises(LabError, match=r"QEMU exit status 1.*kernel too old"):
+        Machine.boot(base, name="no-kernel", image=broken, payload=payload, choice=EMULATED)
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from tunnelmark.hosts import vm_payload
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.hosts.vm import VmHost, VmNetnsHost
+from tunnelmark.hosts.vm_accel import Choice
+from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.vmimage import cache
+
+ledger = Ledger(Path(sys.argv[1]))
+image = cache.load(Path(sys.argv[2]))
+base = LocalHost(ledger)
+machine = Machine.boot(base, name="m", image=image, payload=vm_payload.installed(),
+                       choice=Choice("tcg", "a test"))
+host = VmNetnsHost(machine, name="client", unique="tm0-client", log_dir=Path(sys.argv[1]))
+print(machine.facts.qemu_pid, host.run(["id", "-u"]).text().strip(), flush=True)
+if sys.argv[3] == "wait":
+    time.sleep(1000)
+machine.close()
+ledger.close()
+"""
+
+
+def test_a_run_that_is_killed_takes_its_machine_along(image: Image, payload: Payload) -> None:
+    assert payload
+    with tempfile.TemporaryDirectory(prefix="tm") as root:
+        argv = [sys.executable, "-c", KILLED, root, str(image.directory), "wait"]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as run:
+            assert run.stdout is not None
+            qemu = int(run.stdout.readline().split()[0])
+            pidfd = os.pidfd_open(qemu)
+            try:
+                run.kill()
+                ended, _, _ = select.select([pidfd], [], [], 20)
+                assert ended, "QEMU outlived its run"
+            finally:
+                os.close(pidfd)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_has_the_whole_lab_in_a_machine(image: Image, payload: Payload) -> None:
+    """As nobody, in a user's usual restrictions and without any device: /dev is empty."""
+    assert payload
+    with tempfile.TemporaryDirectory(prefix="tm", dir="/var/tmp") as root:
+        Path(root).chmod(0o755)
+        shutil.copytree(image.directory, Path(root) / "image")
+        (Path(root) / "run").mkdir(mode=0o700)
+        os.chown(Path(root) / "run", 65534, 65534)
+        inner = [sys.executable, "-c", KILLED, f"{root}/run", f"{root}/image", "end"]
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
+        bare = 'mount -t tmpfs none /dev/net && mount -t tmpfs none /sys/fs && exec "$@"'
+        argv = ["unshare", "--mount", "sh", "-c", bare, "bare", *user, *inner]
+        probe = [*user, sys.executable, "-c", "import tunnelmark.hosts.local"]
+        if subprocess.run(probe, capture_output=True, check=False, cwd="/").returncode != 0:
+            pytest.skip("this checkout cannot be read by other users")
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd="/",
+            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[1] == "0"  # root inside, nobody outside
+        assert list((Path(root) / "run").iterdir()) == []
