@@ -154,7 +154,7 @@ fn aggregating() -> impl Strategy<Value = Config> {
 
 fn config() -> impl Strategy<Value = Config> {
     let errors = prop_oneof![
-        Just(ErrorConfig::None),
+        Just(ErrorConfig::None {}),
         (0.0..=1.0).prop_map(|probability| ErrorConfig::Fixed { probability }),
         (-5.0..40.0).prop_map(|snr_db| ErrorConfig::Snr { snr_db }),
     ];
@@ -353,7 +353,7 @@ proptest! {
             prop_assert!(before < Some(outcome.token), "overtaken");
         }
         // nothing is lost without a cause
-        if config.errors == ErrorConfig::None && config.stations == 1
+        if config.errors == (ErrorConfig::None {}) && config.stations == 1
             && offers.iter().all(|o| o.station == 1)
             && config.qos.is_none() && config.beacon.is_none()
         {

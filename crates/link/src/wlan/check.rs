@@ -201,7 +201,7 @@ impl Checker<'_> {
 
     fn errors(&self) -> Result<ErrorModel, ConfigError> {
         Ok(match self.config.errors {
-            ErrorConfig::None => ErrorModel::None,
+            ErrorConfig::None {} => ErrorModel::None,
             ErrorConfig::Fixed { probability } => {
                 self.range("errors.probability", probability, 0.0, 1.0)?;
                 ErrorModel::Fixed { probability }

@@ -68,9 +68,9 @@ impl Medium {
             State::Received => State::Acknowledged,
             _ => State::Dropped,
         };
-        self.settle(part, head, state);
+        self.settle(part.contender, part.flow, head, state);
         self.succeed(part.contender);
-        self.leave(part, true);
+        self.leave(part.contender, part.flow, true);
     }
 
     fn conclude_request(&mut self, part: &Part) {
@@ -90,19 +90,20 @@ impl Medium {
         } else {
             self.succeed(part.contender);
         }
-        self.leave(part, over);
+        self.leave(part.contender, part.flow, over);
     }
 
     fn conclude_data(&mut self, part: &Part) {
         let mut arrived = 0;
         let mut dropped = false;
+        let long = part.reserve && part.failure != Some(Failure::Reservation);
         for i in part.leaders.clone() {
             let leader = self.exchange.leaders[i];
             if part.failure.is_none() && self.slab[leader].state == State::Received {
                 arrived += 1;
-                self.settle(part, leader, State::Acknowledged);
+                self.settle(part.contender, part.flow, leader, State::Acknowledged);
             } else {
-                dropped |= self.retry(part, leader);
+                dropped |= self.retry(part.contender, part.flow, leader, long);
             }
         }
         let sent = u32::try_from(part.leaders.len()).expect("at most 64 MPDUs");
@@ -115,12 +116,12 @@ impl Medium {
         } else {
             self.succeed(part.contender);
         }
-        self.leave(part, part.failure.is_none() || dropped);
+        let done = part.failure.is_none() || dropped;
+        self.leave(part.contender, part.flow, done);
     }
 
     /// Count a failed attempt of an MPDU (10.3.4.4); true if it is given up.
-    fn retry(&mut self, part: &Part, leader: u32) -> bool {
-        let long = part.reserve && part.failure != Some(Failure::Reservation);
+    fn retry(&mut self, contender: u32, flow: u32, leader: u32, long: bool) -> bool {
         let entry = &mut self.slab[leader];
         let over = if long {
             entry.long_retries += 1;
@@ -132,17 +133,14 @@ impl Medium {
         if over {
             // it may have arrived, only its acknowledgement has not
             let arrived = entry.state == State::Received;
-            self.settle(
-                part,
-                leader,
-                if arrived {
-                    State::Acknowledged
-                } else {
-                    State::Dropped
-                },
-            );
+            let state = if arrived {
+                State::Acknowledged
+            } else {
+                State::Dropped
+            };
+            self.settle(contender, flow, leader, state);
             if self.setup.block_ack() {
-                let flow = &mut self.flows[part.flow as usize];
+                let flow = &mut self.flows[flow as usize];
                 flow.request = true;
                 flow.request_heard = false;
             }
@@ -151,9 +149,9 @@ impl Medium {
     }
 
     /// The sender is done with an MPDU: tell the frames that were lost, free their places.
-    fn settle(&mut self, part: &Part, leader: u32, state: State) {
-        let flow = &self.flows[part.flow as usize];
-        let contender = &mut self.contenders[part.contender as usize];
+    fn settle(&mut self, contender: u32, flow: u32, leader: u32, state: State) {
+        let flow = &self.flows[flow as usize];
+        let contender = &mut self.contenders[contender as usize];
         let mut index = leader;
         loop {
             let entry = &mut self.slab[index];
@@ -206,8 +204,8 @@ impl Medium {
     }
 
     /// Take what is settled out of the flow, and the flow out of its contender's turn.
-    fn leave(&mut self, part: &Part, done: bool) {
-        let flow = &mut self.flows[part.flow as usize];
+    fn leave(&mut self, contender: u32, flow: u32, done: bool) {
+        let flow = &mut self.flows[flow as usize];
         while flow.head != NONE {
             let entry = &self.slab[flow.head];
             let settled = match entry.state {
@@ -220,7 +218,7 @@ impl Medium {
             }
             flow.pop(&mut self.slab);
         }
-        let ring = &mut self.contenders[part.contender as usize].ring;
+        let ring = &mut self.contenders[contender as usize].ring;
         if flow.is_empty() && !flow.request {
             ring.pop_front();
         } else if done {
@@ -229,12 +227,23 @@ impl Medium {
         }
     }
 
-    /// 10.23.2.4: as if it had collided on air.
+    /// 10.23.2.4: as if it had collided on air, for the window and for the retry count of the frame.
     fn lose_internally(&mut self, contender_index: u32) {
         let contender = &self.contenders[contender_index as usize];
         let station = usize::from(contender.station);
         self.stations[station].counters.internal_collisions += 1;
-        self.fail(contender_index, false);
+        let mut given_up = false;
+        if let Some(flow) = contender
+            .ring
+            .front()
+            .copied()
+            .filter(|_| !self.setup.block_ack())
+        {
+            let head = self.flows[flow as usize].head;
+            given_up = self.retry(contender_index, flow, head, false);
+            self.leave(contender_index, flow, given_up);
+        }
+        self.fail(contender_index, given_up);
         self.draw_backoff(contender_index);
     }
 

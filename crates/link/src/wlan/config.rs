@@ -253,7 +253,7 @@ pub enum SecurityConfig {
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ErrorConfig {
     /// Never
-    None,
+    None {},
     /// Each MPDU with data
     Fixed {
         /// 0–1

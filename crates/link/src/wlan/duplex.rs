@@ -5,6 +5,7 @@ use super::config::{Config, ConfigError};
 use super::mac::{Category, SNAP_BYTES};
 use super::medium::{Fate, Frame, Medium, StationId, Verdict, ACCESS_POINT};
 use super::queue::Receiver;
+use crate::{Arrival, Counters};
 
 /// The station that is the client.
 const CLIENT: StationId = 1;
@@ -25,36 +26,6 @@ pub enum Way {
     BToA,
 }
 
-/// What happens to a frame in the end.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Arrival<F> {
-    /// Its direction
-    pub way: Way,
-    /// When it was due at the far end, ns
-    pub due_ns: i64,
-    /// The frame
-    pub frame: F,
-}
-
-/// Counters of one direction; `offered = delivered + queue_dropped + lost + in_flight` always.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WayCounters {
-    /// Frames that came
-    pub offered: u64,
-    /// Bytes of these, as on the interface
-    pub offered_bytes: u64,
-    /// Frames handed on
-    pub delivered: u64,
-    /// Bytes of these
-    pub delivered_bytes: u64,
-    /// Frames that found the queue full, or are longer than an MSDU can be
-    pub queue_dropped: u64,
-    /// Frames given up at the retry limit
-    pub lost: u64,
-    /// Frames that wait or are on air
-    pub in_flight: u64,
-}
-
 /// Both directions of a link over a WLAN; `F` is an Ethernet frame without FCS.
 ///
 /// Times are those of one clock that does not run backwards.
@@ -64,7 +35,7 @@ pub struct Duplex<F> {
     start_ns: i64,
     store: Vec<Option<F>>,
     free: Vec<u64>,
-    counters: [WayCounters; 2],
+    counters: [Counters; 2],
     background_msdu_bytes: Option<u32>,
 }
 
@@ -79,7 +50,7 @@ impl<F: AsRef<[u8]>> Duplex<F> {
             start_ns,
             store: Vec::new(),
             free: Vec::new(),
-            counters: [WayCounters::default(); 2],
+            counters: [Counters::default(); 2],
             background_msdu_bytes: config.background.map(|background| background.msdu_bytes),
         };
         for station in CLIENT + 1..=config.stations {
@@ -137,7 +108,7 @@ impl<F: AsRef<[u8]>> Duplex<F> {
     }
 
     /// The next frame that has arrived at its far end by `now_ns`.
-    pub fn poll(&mut self, now_ns: i64) -> Option<Arrival<F>> {
+    pub fn poll(&mut self, now_ns: i64) -> Option<(Way, Arrival<F>)> {
         let now = self.medium_ns(now_ns);
         while let Some(outcome) = self.medium.poll(now) {
             if outcome.token == BACKGROUND {
@@ -161,14 +132,15 @@ impl<F: AsRef<[u8]>> Duplex<F> {
             counters.delivered += 1;
             counters.delivered_bytes += frame.as_ref().len() as u64;
             let due_ns = self.start_ns + i64::try_from(outcome.time_ns).unwrap_or(i64::MAX);
-            return Some(Arrival { way, due_ns, frame });
+            return Some((way, Arrival { due_ns, frame }));
         }
         None
     }
 
-    /// The counters of a direction now.
+    /// The counters of a direction now: `lost` frames were given up at the retry limit, and a frame
+    /// that is longer than an MSDU can be counts as a queue drop.
     #[must_use]
-    pub fn counters(&self, way: Way) -> WayCounters {
+    pub fn counters(&self, way: Way) -> Counters {
         self.counters[way as usize]
     }
 

@@ -32,7 +32,7 @@ pub use config::{
     RtsCounts, SecurityConfig,
 };
 pub use counters::Counters;
-pub use duplex::{Arrival, Duplex, Way, WayCounters};
+pub use duplex::{Duplex, Way};
 pub use errors::ErrorModel;
 pub use mac::{Category, Edca, Security, Timing, MSDU_MAX_BYTES, SNAP_BYTES, TU_NS};
 pub use medium::{Fate, Frame, Medium, Outcome, StationId, Verdict, ACCESS_POINT};

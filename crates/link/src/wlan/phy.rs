@@ -233,16 +233,14 @@ impl Mode {
             return None;
         }
         let coded_bits = subcarriers * u64::from(streams) * u64::from(bits);
-        if (coded_bits * u64::from(code.0)) % u64::from(code.1) != 0 {
-            return None;
-        }
         let symbol_bits = symbol_bits(subcarriers, streams, bits, code);
         // 21.5: one encoder for each 600 Mbit/s with the short guard interval
         let encoders = symbol_bits.div_ceil(2_160);
-        // 21.3.6: the punctured block of each encoder must be whole, as in equation (21-8)
-        if coded_bits % (encoders * u64::from(code.1)) != 0
-            || symbol_bits % (encoders * u64::from(code.0)) != 0
-        {
+        // 21.5: a combination is left out where the punctured blocks of an encoder do not fill the
+        // symbol
+        let whole = coded_bits.is_multiple_of(encoders * u64::from(code.1))
+            && symbol_bits.is_multiple_of(encoders * u64::from(code.0));
+        if !whole {
             return None;
         }
         // 21.4.3: legacy training and L-SIG 20 µs, VHT-SIG-A 8, VHT-STF 4, VHT-LTFs, VHT-SIG-B 4

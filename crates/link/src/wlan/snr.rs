@@ -170,7 +170,7 @@ mod tests {
     fn threshold_db(mode: &Mode, bytes: u32) -> f64 {
         let (mut low, mut high) = (-20.0, 60.0);
         for _ in 0..60 {
-            let middle = low + (high - low) / 2.0;
+            let middle = f64::midpoint(low, high);
             if frame_error(mode, middle, bytes) > 0.1 {
                 low = middle;
             } else {

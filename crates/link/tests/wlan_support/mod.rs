@@ -26,7 +26,7 @@ pub fn plain(phy: PhyConfig, rate_bit_s: u64, basic: &[u64]) -> Config {
         aggregation: None,
         security: SecurityConfig::None,
         four_addresses: true,
-        errors: ErrorConfig::None,
+        errors: ErrorConfig::None {},
         beacon: None,
         eifs: EifsConfig::LowestRate,
         stations: 1,
