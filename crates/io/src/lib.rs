@@ -10,6 +10,7 @@ pub mod reflect;
 pub mod relay;
 pub mod send;
 pub mod udp;
+pub mod wireless;
 
 /// Something the operating system refused, with what was tried.
 #[derive(Debug, thiserror::Error)]

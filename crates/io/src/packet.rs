@@ -111,7 +111,8 @@ impl Receiver {
         while count < limit {
             // SAFETY: `next` is below the number of slots, so the slot lies within the mapping.
             let slot = unsafe { self.ring.as_ptr().add(self.next * self.slot_bytes) };
-            #[allow(clippy::cast_ptr_alignment)] // slots begin at multiples of a power of two, 256 or more
+            #[allow(clippy::cast_ptr_alignment)]
+            // slots begin at multiples of a power of two, 256 or more
             let header = slot.cast::<libc::tpacket2_hdr>();
             // SAFETY: the status word is shared with the kernel and only touched atomically; slots
             // are aligned to at least 256 bytes.
@@ -164,22 +165,41 @@ impl Receiver {
 
     /// Waits for a frame, for `wake`, or until `due`; at most 100 ms.
     pub fn wait(&self, due: Option<Nanos>, wake: &Wake) {
-        let now = clock::now();
-        let ns = due.map_or(100_000_000, |due| (due - now).0.clamp(0, 100_000_000));
-        let mut polls = [self.fd.as_raw_fd(), wake.0.as_raw_fd()].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: ns,
-        };
-        // SAFETY: two valid entries; `time` lives across the call; no signal mask.
-        unsafe { libc::ppoll(polls.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
-        if polls[1].revents != 0 {
-            wake.clear();
-        }
+        wait_for(
+            &mut [self.fd.as_raw_fd(), wake.0.as_raw_fd()].map(readable),
+            due,
+            wake,
+        );
+    }
+
+    /// The same for a frame at one of two interfaces.
+    pub fn wait_either(both: [&Self; 2], due: Option<Nanos>, wake: &Wake) {
+        let [a, b] = both.map(|receiver| receiver.fd.as_raw_fd());
+        wait_for(&mut [a, b, wake.0.as_raw_fd()].map(readable), due, wake);
+    }
+}
+
+fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// Waits for one of the descriptors, of which the last is that of `wake`.
+fn wait_for(polls: &mut [libc::pollfd], due: Option<Nanos>, wake: &Wake) {
+    let now = clock::now();
+    let ns = due.map_or(100_000_000, |due| (due - now).0.clamp(0, 100_000_000));
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: ns,
+    };
+    let count = libc::nfds_t::try_from(polls.len()).unwrap_or(0);
+    // SAFETY: `count` valid entries; `time` lives across the call; no signal mask.
+    unsafe { libc::ppoll(polls.as_mut_ptr(), count, &raw const time, std::ptr::null()) };
+    if polls.last().is_some_and(|last| last.revents != 0) {
+        wake.clear();
     }
 }
 

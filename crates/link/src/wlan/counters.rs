@@ -4,7 +4,7 @@
 ///
 /// Always `offered = delivered + retry_dropped + queue_dropped + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct StationCounters {
     /// Frames offered
     pub offered: u64,
     /// Bytes of MSDUs offered

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::air::{Airtime, Log};
 use super::contender::Contender;
-use super::counters::Counters;
+use super::counters::StationCounters;
 use super::exchange::Exchange;
 use super::mac::{Category, Edca, MSDU_MAX_BYTES};
 use super::queue::{Flow, Receiver, Slab};
@@ -97,7 +97,7 @@ pub struct Medium {
 /// A station's own state.
 #[derive(Debug)]
 pub(super) struct Station {
-    pub counters: Counters,
+    pub counters: StationCounters,
     pub backoff: Random,
     pub errors: Random,
     first_contender: u32,
@@ -133,7 +133,7 @@ impl Medium {
     fn add_station(&mut self, station: StationId, seed: u64) {
         let setup = &self.setup;
         self.stations.push(Station {
-            counters: Counters::default(),
+            counters: StationCounters::default(),
             backoff: Random::stream(seed, &format!("wlan/{station}/backoff")),
             errors: Random::stream(seed, &format!("wlan/{station}/errors")),
             first_contender: index(self.contenders.len()),
@@ -265,7 +265,7 @@ impl Medium {
 
     /// Counters of a station; `None` if there is no such station.
     #[must_use]
-    pub fn counters(&self, station: StationId) -> Option<&Counters> {
+    pub fn counters(&self, station: StationId) -> Option<&StationCounters> {
         self.stations
             .get(usize::from(station))
             .map(|station| &station.counters)

@@ -31,7 +31,7 @@ pub use config::{
     EifsConfig, ErrorConfig, PhyConfig, ProtectionConfig, QosConfig, QueueConfig, RateConfig,
     RtsCounts, SecurityConfig,
 };
-pub use counters::Counters;
+pub use counters::StationCounters;
 pub use duplex::{Duplex, Way};
 pub use errors::ErrorModel;
 pub use mac::{Category, Edca, Security, Timing, MSDU_MAX_BYTES, SNAP_BYTES, TU_NS};
