@@ -1,6 +1,11 @@
 """The base of everything a study file can set: frozen, and strict about unknown keys."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
+
+from tunnelmark.model.quantity import UNIT_KEY
 
 
 class Params(BaseModel):
@@ -11,3 +16,33 @@ class Params(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
+
+    def columns(self) -> dict[str, object]:
+        """Return all values, defaults included, under their names with the unit of the number.
+
+        ``gap`` in nanoseconds is ``gap_ns``; a name that ends in its unit stays as it is. Tables
+        within are flattened with a dot. These are the typed columns of a result.
+        """
+        return _columns(self, "")
+
+
+def _columns(params: BaseModel, prefix: str) -> dict[str, object]:
+    properties: Mapping[str, Any] = type(params).model_json_schema()["properties"]
+    columns: dict[str, object] = {}
+    for name in type(params).model_fields:
+        value = getattr(params, name)
+        if isinstance(value, BaseModel):
+            columns |= _columns(value, f"{prefix}{name}.")
+            continue
+        unit = _unit(properties[name])
+        column = name if unit is None or name.endswith(f"_{unit}") else f"{name}_{unit}"
+        columns[prefix + column] = list(value) if isinstance(value, tuple) else value
+    return columns
+
+
+def _unit(schema: Mapping[str, Any]) -> str | None:
+    """Return the unit of a field that may also be null or a plain number."""
+    if UNIT_KEY in schema:
+        return str(schema[UNIT_KEY])
+    units = {_unit(part) for part in schema.get("anyOf", ())} - {None}
+    return units.pop() if len(units) == 1 else None

@@ -63,19 +63,24 @@ def _parser(
     return parse
 
 
-def _schema(units: Mapping[str, object], example: str) -> WithJsonSchema:
+UNIT_KEY: Final = "x-unit"
+"""Key of a JSON Schema that says in which unit the parsed number is: ``ns``, ``bit_s`` …."""
+
+
+def _schema(units: Mapping[str, object], example: str, unit: str) -> WithJsonSchema:
     alternatives = "|".join(re.escape(u) for u in units)
     return WithJsonSchema(
         {
             "type": "string",
             "pattern": rf"^\s*{_NUMBER}\s*({alternatives})\s*$",
             "examples": [example],
+            UNIT_KEY: unit,
         }
     )
 
 
 DurationNs = Annotated[
-    int, BeforeValidator(_parser(_TIME_NS, "5 ms", whole=True)), _schema(_TIME_NS, "5 ms")
+    int, BeforeValidator(_parser(_TIME_NS, "5 ms", whole=True)), _schema(_TIME_NS, "5 ms", "ns")
 ]
 """A duration in nanoseconds, written ``"5 ms"``."""
 
@@ -83,12 +88,12 @@ RateBitS = Annotated[
     int,
     BeforeValidator(_parser(_RATE_BIT_S, "8 Mbit/s", whole=True)),
     Field(gt=0),
-    _schema(_RATE_BIT_S, "8 Mbit/s"),
+    _schema(_RATE_BIT_S, "8 Mbit/s", "bit_s"),
 ]
 """A rate in bit/s, written ``"8 Mbit/s"``."""
 
 SizeBytes = Annotated[
-    int, BeforeValidator(_parser(_SIZE_BYTES, "64 KiB", whole=True)), _schema(_SIZE_BYTES, "64 KiB")
+    int, BeforeValidator(_parser(_SIZE_BYTES, "64 KiB", whole=True)), _schema(_SIZE_BYTES, "64 KiB", "bytes")
 ]
 """A size in bytes, written ``"64 KiB"``."""
 
@@ -101,7 +106,8 @@ Ratio = Annotated[
             "anyOf": [
                 {"type": "number", "minimum": 0, "maximum": 1},
                 {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*%?\s*$", "examples": ["2 %"]},
-            ]
+            ],
+            UNIT_KEY: "ratio",
         }
     ),
 ]

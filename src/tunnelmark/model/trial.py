@@ -19,6 +19,8 @@ class DriverSpec:
     """Name shown in reports, unique within the study."""
     params: Mapping[str, object]
     """Parameters as the study writes them, ready for ``Params.model_validate``."""
+    columns: Mapping[str, object] = field(default_factory=dict)
+    """The same, defaults included, parsed and named with their unit: ``{"gap_ns": 5000000}``."""
 
 
 @dataclass(frozen=True)

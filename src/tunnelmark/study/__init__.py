@@ -1,1 +1,35 @@
 """Text to Study to ordered trials; the built-in studies are TOML files beside it."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from tunnelmark.model.errors import StudyError
+from tunnelmark.study.parse import LARGEST_FILE_BYTES, parse_study
+from tunnelmark.study.study import Study
+
+__all__ = ["Study", "list_studies", "load_study", "parse_study"]
+
+
+def list_studies() -> tuple[str, ...]:
+    """Return the names of the built-in studies."""
+    folder = files(__package__).joinpath("builtin")
+    names = (entry.name for entry in folder.iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+
+
+def load_study(name_or_path: str) -> Study:
+    """Load a built-in study by name, or a file by path."""
+    if name_or_path in list_studies():
+        resource = files(__package__).joinpath("builtin", f"{name_or_path}.toml")
+        return parse_study(resource.read_text(encoding="utf-8"), f"{name_or_path}.toml")
+    path = Path(name_or_path)
+    if not path.is_file():
+        known = ", ".join(list_studies())
+        raise StudyError(f"{name_or_path}: is no file and no built-in study; built in are {known}")
+    if path.stat().st_size > LARGEST_FILE_BYTES:
+        raise StudyError(f"{path}: is longer than {LARGEST_FILE_BYTES} byte")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path}: cannot be read: {error}") from error
+    return parse_study(text, path.name)

@@ -81,6 +81,10 @@ class Workload(ABC):
         """Return why this workload cannot run on the host, with the mend, or None."""
         return self.need().missing(host)
 
+    def conflict(self, paths: int) -> str | None:  # noqa: ARG002 - for drivers that have one
+        """Return why these parameters cannot serve so many simultaneous tunnels, or None."""
+        return None
+
     @property
     @abstractmethod
     def expected_s(self) -> float:

@@ -1,0 +1,111 @@
+"""Configurations for ``tunnelmark-engine send`` and ``reflect`` (``docs/engine.md``)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+PROTOCOL: Final = 1
+SOCKET_BUFFER_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True)
+class Session:
+    """A flow's session and key, known to both ends."""
+
+    flow: int
+    session: int
+    key: str = field(repr=False)
+    """32 hexadecimal digits; never logged."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the engine's form."""
+        return {"flow": self.flow, "session": self.session, "key": self.key}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One flow of a sender."""
+
+    session: Session
+    target: str
+    source: str | None
+    interface: str | None
+    gap_ns: int
+    start_offset_ns: int
+    packets: int | None
+    duration_ns: int | None
+    payload_bytes: int
+    content: dict[str, object]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the engine's form."""
+        stop: dict[str, object] = (
+            {"type": "packets", "packets": self.packets}
+            if self.packets is not None
+            else {"type": "duration", "duration_ns": self.duration_ns}
+        )
+        return {
+            **self.session.to_json(),
+            "target": self.target,
+            "source": self.source,
+            "interface": self.interface,
+            "start_offset_ns": self.start_offset_ns,
+            "schedule": {"type": "fixed", "gap_ns": self.gap_ns},
+            "stop": stop,
+            "size": {"type": "fixed", "payload_bytes": self.payload_bytes},
+            "content": self.content,
+        }
+
+
+def send_config(
+    flows: Sequence[Flow],
+    *,
+    seed: int,
+    drain_ns: int,
+    late_ns: int,
+    records: str | None,
+    realtime_priority: int | None,
+    parent_pid: int | None,
+) -> dict[str, object]:
+    """Return the whole configuration of a sender."""
+    return {
+        "protocol": PROTOCOL,
+        "parent_pid": parent_pid,
+        "flows": [flow.to_json() for flow in flows],
+        "seed": seed,
+        "drain_ns": drain_ns,
+        "late_ns": late_ns,
+        "missed": "send",
+        "dont_fragment": False,
+        "records": records,
+        "realtime_priority": realtime_priority,
+        "send_cpu": None,
+        "receive_cpu": None,
+        "socket_buffer_bytes": SOCKET_BUFFER_BYTES,
+    }
+
+
+def reflect_config(
+    listen: Sequence[str],
+    sessions: Sequence[Session],
+    *,
+    records: str | None,
+    realtime_priority: int | None,
+    parent_pid: int | None,
+) -> dict[str, object]:
+    """Return the whole configuration of a reflector."""
+    return {
+        "protocol": PROTOCOL,
+        "parent_pid": parent_pid,
+        "listen": list(listen),
+        "sessions": [session.to_json() for session in sessions],
+        "records": records,
+        "realtime_priority": realtime_priority,
+        "cpu": None,
+        "socket_buffer_bytes": SOCKET_BUFFER_BYTES,
+    }
+
+
+def address(host: str, port: int) -> str:
+    """Return an address with port as the engine reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,138 @@
+"""Record files of the engine, and the join of both ends of a flow (``docs/engine.md``)."""
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tunnelmark.model.errors import ResultError
+
+MISSING_NS: Final = np.iinfo(np.int64).min
+"""A time that never was, in the files; ``None`` or not-a-number everywhere else."""
+
+NOT_SENT: Final = 1
+SEND_ERROR: Final = 2
+LATE: Final = 4
+REORDERED: Final = 8
+USER_TIME: Final = 16
+
+_MAGIC: Final = b"TMREC\0\0\0"
+_HEADER: Final = struct.Struct("<8sHHIQq32s")
+_LIMIT_BYTES: Final = 8 << 30
+_SEND: Final = np.dtype(
+    [
+        ("seq", "<u8"),
+        ("scheduled_ns", "<i8"),
+        ("sent_ns", "<i8"),
+        ("remote_rx_ns", "<i8"),
+        ("returned_ns", "<i8"),
+        ("size", "<u4"),
+        ("flow", "<u2"),
+        ("flags", "<u2"),
+        ("duplicates", "<u4"),
+        ("zero", "V12"),
+    ]
+)
+_REFLECT: Final = np.dtype(
+    [
+        ("seq", "<u8"),
+        ("received_ns", "<i8"),
+        ("answered_ns", "<i8"),
+        ("size", "<u4"),
+        ("flow", "<u2"),
+        ("flags", "<u2"),
+        ("duplicates", "<u4"),
+        ("zero", "V4"),
+    ]
+)
+
+Table = npt.NDArray[np.void]
+
+
+def read_send(data: bytes, place: str) -> Table:
+    """Parse a sender's file; ``ResultError`` names ``place`` and what is wrong."""
+    return _read(data, place, 1, _SEND)
+
+
+def read_reflect(data: bytes, place: str) -> Table:
+    """Parse a reflector's file."""
+    return _read(data, place, 2, _REFLECT)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What happened to every packet of one flow that was sent, in order of sequence numbers."""
+
+    sent_ns: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    arrived_ns: npt.NDArray[np.int64]
+    """Arrival at the reflector, ``MISSING_NS`` if it never came there."""
+    answered_ns: npt.NDArray[np.int64]
+    returned_ns: npt.NDArray[np.int64]
+    late: npt.NDArray[np.bool_]
+
+    @property
+    def arrived(self) -> npt.NDArray[np.bool_]:
+        """Which packets reached the reflector."""
+        return np.asarray(self.arrived_ns != MISSING_NS)
+
+    @property
+    def returned(self) -> npt.NDArray[np.bool_]:
+        """Which answers came back, late ones included."""
+        return np.asarray(self.returned_ns != MISSING_NS)
+
+    @property
+    def rtt_ns(self) -> npt.NDArray[np.int64]:
+        """Round trips of the answers that came back in time."""
+        seen = self.returned & ~self.late
+        return self.returned_ns[seen] - self.sent_ns[seen]
+
+
+def join(send: Table, reflect: Table, flow: int) -> Flow:
+    """Join both ends of a flow by sequence number; packets that never left are left out."""
+    sender = send[(send["flow"] == flow) & (send["sent_ns"] != MISSING_NS)]
+    sender = sender[np.argsort(sender["seq"], kind="stable")]
+    reflector = reflect[reflect["flow"] == flow]
+    reflector = reflector[np.argsort(reflector["seq"], kind="stable")]
+    at = np.searchsorted(reflector["seq"], sender["seq"])
+    inside = at < len(reflector)
+    hit = np.zeros(len(sender), dtype=np.bool_)
+    hit[inside] = reflector["seq"][at[inside]] == sender["seq"][inside]
+    arrived = np.full(len(sender), MISSING_NS, dtype=np.int64)
+    answered = arrived.copy()
+    arrived[hit] = reflector["received_ns"][at[hit]]
+    answered[hit] = reflector["answered_ns"][at[hit]]
+    # An answer proves the arrival even where the reflector was killed before it wrote its file.
+    told = (arrived == MISSING_NS) & (sender["remote_rx_ns"] != MISSING_NS)
+    arrived[told] = sender["remote_rx_ns"][told]
+    answered[told] = sender["remote_rx_ns"][told]
+    return Flow(
+        sent_ns=sender["sent_ns"].astype(np.int64),
+        size=sender["size"].astype(np.int64),
+        arrived_ns=arrived,
+        answered_ns=answered,
+        returned_ns=sender["returned_ns"].astype(np.int64),
+        late=(sender["flags"] & LATE) != 0,
+    )
+
+
+def _read(data: bytes, place: str, kind: int, layout: np.dtype[Any]) -> Table:
+    if len(data) < _HEADER.size or len(data) > _LIMIT_BYTES:
+        raise ResultError(
+            f"{place}: has {len(data)} byte, must be {_HEADER.size} to {_LIMIT_BYTES}"
+        )
+    magic, version, found, size, count, _start, _zero = _HEADER.unpack_from(data)
+    if magic != _MAGIC:
+        raise ResultError(f"{place}: is no record file of the engine")
+    if version != 1 or found != kind or size != layout.itemsize:
+        raise ResultError(
+            f"{place}: has version {version}, kind {found}, records of {size} byte; "
+            f"must be 1, {kind}, {layout.itemsize}"
+        )
+    whole = (len(data) - _HEADER.size) // size
+    # A file that was being written when its process was killed has no count: its size decides.
+    if count != 2**64 - 1 and count != whole:
+        raise ResultError(f"{place}: announces {count} records, holds {whole}")
+    return np.frombuffer(data, layout, whole, _HEADER.size)

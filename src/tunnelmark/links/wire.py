@@ -1,0 +1,99 @@
+"""What point-to-point links share: delay, queue, loss and variation, each direction on its own."""
+
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from tunnelmark.engine.link import DelayVariation, Direction, LinkSpec, Loss, Queue
+from tunnelmark.links.base import Link
+from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import DurationNs, Ratio, SizeBytes
+
+_MINUTE_NS: Final = 60 * 10**9
+
+Delay = Annotated[DurationNs, Field(ge=0, le=_MINUTE_NS)]
+
+
+class WireParams(Params):
+    """What every point-to-point link has; ``*_reverse`` is as forward where it is not given."""
+
+    delay: Delay = Field(0, description="propagation delay of each direction")
+    delay_reverse: Delay | None = Field(None, description="propagation delay to the client")
+    queue: Annotated[SizeBytes, Field(ge=1514, le=1 << 30)] = Field(
+        65536, description="drop-tail queue in front of each direction, in bytes on the link"
+    )
+    loss_forward: Ratio = Field(0.0, description="share of packets lost towards the server")
+    loss_reverse: Ratio = Field(0.0, description="share of packets lost towards the client")
+    loss_burst: Annotated[float, Field(ge=1, le=1000)] = Field(
+        1.0,
+        description="mean number of packets lost in a row: above 1 the loss is Gilbert-Elliott's",
+    )
+    delay_variation: Delay = Field(0, description="delay added to packets, by its distribution")
+    delay_distribution: Literal["uniform", "normal", "exponential"] = Field(
+        "uniform", description="of the added delay: spread, sigma or mean is delay_variation"
+    )
+    reorder: bool = Field(default=False, description="whether varied packets may overtake others")
+    mtu: Annotated[int, Field(ge=576, le=9000)] = Field(1500, description="MTU in bytes")
+
+
+class WireLink(Link):
+    """Turns parameters into the emulator's specification."""
+
+    frame_overhead_bytes: ClassVar[int]
+    frame_min_bytes: ClassVar[int]
+    params: WireParams
+
+    @property
+    def mtu_bytes(self) -> int:
+        """MTU at both ends."""
+        return self.params.mtu
+
+    @abstractmethod
+    def rates_bit_s(self) -> tuple[int, int]:
+        """Return the rates forward and reverse."""
+
+    def spec(self, seed: int) -> LinkSpec:
+        """Return what the emulator is to do."""
+        forward_rate, reverse_rate = self.rates_bit_s()
+        params = self.params
+        back = params.delay if params.delay_reverse is None else params.delay_reverse
+        return LinkSpec(
+            self._direction(forward_rate, params.delay, params.loss_forward),
+            self._direction(reverse_rate, back, params.loss_reverse),
+            seed,
+        )
+
+    def _direction(self, rate_bit_s: int, delay_ns: int, loss: float) -> Direction:
+        params = self.params
+        variation = (
+            DelayVariation(params.delay_distribution, params.delay_variation)
+            if params.delay_variation
+            else DelayVariation()
+        )
+        return Direction(
+            rate_bit_s=rate_bit_s,
+            delay_ns=delay_ns,
+            queue=Queue("bytes", params.queue),
+            frame_overhead_bytes=self.frame_overhead_bytes,
+            frame_min_bytes=self.frame_min_bytes,
+            loss=_loss(loss, params.loss_burst),
+            delay_variation=variation,
+            reorder=params.reorder,
+        )
+
+
+def _loss(ratio: float, burst: float) -> Loss:
+    if ratio == 0:
+        return Loss()
+    if burst <= 1:
+        return Loss("independent", probability=ratio)
+    # Gilbert's model with loss 1 in the bad state: mean burst 1/r, stationary loss p/(p+r).
+    back = 1 / burst
+    return Loss(
+        "gilbert_elliott",
+        good_to_bad=min(1.0, back * ratio / (1 - ratio)) if ratio < 1 else 1.0,
+        bad_to_good=back if ratio < 1 else 0.0,
+        loss_good=0.0,
+        loss_bad=1.0,
+    )

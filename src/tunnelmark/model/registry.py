@@ -1,0 +1,28 @@
+"""Finds drivers: one file, one class, no list to edit."""
+
+import importlib
+import inspect
+import pkgutil
+from types import ModuleType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def drivers(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
+    """Return the concrete subclasses of ``base`` in a package's modules, by their ``kind``."""
+    found: dict[str, type[T]] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        for value in vars(module).values():
+            if not (isinstance(value, type) and issubclass(value, base)):
+                continue
+            if inspect.isabstract(value) or value.__module__ != module.__name__:
+                continue
+            kind: str = value.kind  # type: ignore[attr-defined]
+            if kind in found:
+                raise RuntimeError(
+                    f"{value.__module__} and {found[kind].__module__} are both {kind}"
+                )
+            found[kind] = value
+    return found

@@ -1,0 +1,76 @@
+"""A study in frozen form, as the parser leaves it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import DurationNs, Ratio
+from tunnelmark.model.trial import DriverSpec
+
+
+class Precision(Params):
+    """When a point has been repeated often enough."""
+
+    metric: str = Field("goodput_bit_s", description="whose interval decides")
+    relative_half_width: Annotated[Ratio, Field(gt=0)] = Field(
+        0.05, description="half of the interval over the estimate"
+    )
+    confidence: Annotated[Ratio, Field(ge=0.5, le=0.999)] = Field(
+        0.95, description="of the interval"
+    )
+    min_repeats: int = Field(3, ge=1, le=1000)
+    max_repeats: int = Field(10, ge=1, le=1000)
+    max_invalid: int = Field(
+        3, ge=0, le=100, description="invalid attempts at one repeat before the point is given up"
+    )
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in METRICS:
+            raise ValueError(f"is no metric; known are {', '.join(METRICS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.max_repeats < self.min_repeats:
+            raise ValueError(
+                f"max_repeats is {self.max_repeats}, must be at least min_repeats, "
+                f"{self.min_repeats}"
+            )
+        return self
+
+
+class Limits(Params):
+    """Limits of validity that a study may set; docs/validity.md gives the reasons."""
+
+    steal: Ratio = Field(0.05, description="share of time taken by the hypervisor")
+    measuring_cpu: Ratio = Field(0.9, description="busy share of one core by a measuring program")
+    link_lateness: DurationNs = Field(
+        2_000_000, description="99th percentile of how late the link emulator handed packets on"
+    )
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is to be measured, and how well."""
+
+    name: str
+    title: str
+    description: str
+    seed: int
+    precision: Precision
+    limits: Limits
+    tunnels: tuple[DriverSpec, ...]
+    """Without the baseline, which is always added."""
+    links: tuple[DriverSpec, ...]
+    devices: tuple[DriverSpec, ...]
+    workloads: tuple[DriverSpec, ...]
+    """One for each combination of varied parameters, in the order of the file."""
+    text: str
+    """The file as it was read, kept in the manifest."""
+    source: str
+    """Where it came from, for messages."""
