@@ -7,9 +7,11 @@ use serde::Deserialize;
 use serde_json::{json, Value};
 use tm_io::process::{on_signal, Stop, SIGUSR1};
 use tm_io::relay::{run, RelayEvent, RelayPlan, Report};
+use tm_io::wireless::WirelessPlan;
 use tm_link::DirectionConfig;
 
 use crate::config;
+use crate::link_wlan::{self, MediumConfig};
 use crate::{events, Failure};
 
 #[derive(Deserialize)]
@@ -20,8 +22,13 @@ struct LinkConfig {
     parent_pid: Option<u32>,
     a: Side,
     b: Side,
-    a_to_b: DirectionConfig,
-    b_to_a: DirectionConfig,
+    #[serde(default)]
+    a_to_b: Option<DirectionConfig>,
+    #[serde(default)]
+    b_to_a: Option<DirectionConfig>,
+    /// In place of the two directions: what both share.
+    #[serde(default)]
+    medium: Option<MediumConfig>,
     seed: u64,
     realtime_priority: Option<u8>,
     cpu: Option<usize>,
@@ -37,18 +44,35 @@ struct Side {
 pub fn main(path: &str) -> Result<(), Failure> {
     let config: LinkConfig = config::read(path)?;
     config::protocol(config.protocol)?;
-    config.a_to_b.check("a_to_b").map_err(Failure::Config)?;
-    config.b_to_a.check("b_to_a").map_err(Failure::Config)?;
     for (place, side) in [("a.interface", &config.a), ("b.interface", &config.b)] {
         config::within(&format!("{place}: length"), side.interface.len(), 1, 15)?;
     }
+    let realtime_priority = config::priority(config.realtime_priority)?;
+    let (a_to_b, b_to_a) = match (config.a_to_b, config.b_to_a, config.medium) {
+        (Some(a_to_b), Some(b_to_a), None) => (a_to_b, b_to_a),
+        (None, None, Some(MediumConfig::Wlan(medium))) => {
+            let plan = WirelessPlan {
+                a: config.a.interface,
+                b: config.b.interface,
+                medium: *medium,
+                path: "medium".to_owned(),
+                seed: config.seed,
+                realtime_priority,
+                cpu: config.cpu,
+            };
+            return link_wlan::main(&plan, config.parent_pid);
+        }
+        _ => return config::wrong("a_to_b and b_to_a must both be set, or medium alone"),
+    };
+    a_to_b.check("a_to_b").map_err(Failure::Config)?;
+    b_to_a.check("b_to_a").map_err(Failure::Config)?;
     let plan = RelayPlan {
         a: config.a.interface,
         b: config.b.interface,
-        a_to_b: config.a_to_b,
-        b_to_a: config.b_to_a,
+        a_to_b,
+        b_to_a,
         seed: config.seed,
-        realtime_priority: config::priority(config.realtime_priority)?,
+        realtime_priority,
         cpu: config.cpu,
     };
     let stop = Stop::listen(config.parent_pid)?;
@@ -73,7 +97,8 @@ fn write(event: &str, forward: &Report, reverse: &Report) {
     }));
 }
 
-fn direction(report: &Report) -> Value {
+/// Counters of a direction, as events have them.
+pub fn direction(report: &Report) -> Value {
     let c = report.counters;
     json!({
         "offered": c.offered, "offered_bytes": c.offered_bytes, "delivered": c.delivered,

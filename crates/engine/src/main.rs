@@ -3,6 +3,7 @@
 mod config;
 mod events;
 mod link;
+mod link_wlan;
 mod reflect;
 mod send;
 
