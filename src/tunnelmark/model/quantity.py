@@ -93,7 +93,9 @@ RateBitS = Annotated[
 """A rate in bit/s, written ``"8 Mbit/s"``."""
 
 SizeBytes = Annotated[
-    int, BeforeValidator(_parser(_SIZE_BYTES, "64 KiB", whole=True)), _schema(_SIZE_BYTES, "64 KiB", "bytes")
+    int,
+    BeforeValidator(_parser(_SIZE_BYTES, "64 KiB", whole=True)),
+    _schema(_SIZE_BYTES, "64 KiB", "bytes"),
 ]
 """A size in bytes, written ``"64 KiB"``."""
 
