@@ -1,5 +1,6 @@
 """What the link emulator is told: the ``link`` part of ``docs/engine.md`` as frozen types."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -105,3 +106,31 @@ class LinkSpec:
             "realtime_priority": realtime_priority,
             "cpu": None,
         }
+
+
+@dataclass(frozen=True)
+class SharedLinkSpec:
+    """A medium that both directions share, such as a WLAN; ``a`` is the client's side."""
+
+    medium: Mapping[str, object]
+    """The engine's form of it."""
+    seed: int
+
+    def to_json(
+        self, *, a: str, b: str, parent_pid: int, realtime_priority: int | None
+    ) -> dict[str, object]:
+        """Return the whole configuration for ``tunnelmark-engine link``."""
+        return {
+            "protocol": 1,
+            "parent_pid": parent_pid,
+            "a": {"interface": a},
+            "b": {"interface": b},
+            "medium": dict(self.medium),
+            "seed": self.seed,
+            "realtime_priority": realtime_priority,
+            "cpu": None,
+        }
+
+
+AnyLinkSpec = LinkSpec | SharedLinkSpec
+"""What a link model may hand to the lab."""

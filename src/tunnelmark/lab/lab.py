@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tunnelmark.engine.events import Event, parse_event
-from tunnelmark.engine.link import LinkSpec
+from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import NetnsHost
 from tunnelmark.hosts.process import LocalProcess
@@ -71,7 +71,7 @@ class Lab:
         self,
         ledger: Ledger,
         topology: Topology,
-        link: LinkSpec | None,
+        link: AnyLinkSpec | None,
         *,
         engine: str,
         logs: Path | None = None,
@@ -196,7 +196,7 @@ class Lab:
                 check=address == peer.ipv4,
             )
 
-    def _start_emulator(self, link: LinkSpec, engine: str) -> None:
+    def _start_emulator(self, link: AnyLinkSpec, engine: str) -> None:
         config = link.to_json(
             a="a", b="b", parent_pid=os.getpid(), realtime_priority=_REALTIME_PRIORITY
         )

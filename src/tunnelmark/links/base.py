@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tunnelmark.engine.link import LinkSpec
+from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.params import Params
 
 
@@ -27,5 +27,5 @@ class Link(ABC):
         """MTU of the interfaces at both ends."""
 
     @abstractmethod
-    def spec(self, seed: int) -> LinkSpec:
+    def spec(self, seed: int) -> AnyLinkSpec:
         """Return what the engine's link emulator is to do; the seed feeds its named streams."""
