@@ -199,18 +199,23 @@ def test_a_whole_lab_fits_inside(machine: Machine, ledger: Ledger) -> None:
     assert a.run(["ip", "route", "show", "default"]).text() == ""
     as_host: Host = a
     assert as_host.unique == f"{ledger.run_id}-a"
+    for place in (a, b):
+        place.remove()
+        place.remove()
+    assert ledger.run_id not in machine_namespaces(machine, ledger)
+
+
+def machine_namespaces(machine: Machine, ledger: Ledger) -> str:
+    outside = VmHost(machine, name="all", unique=f"{ledger.run_id}-all", log_dir=ledger.work_dir)
+    return outside.run(["ip", "netns", "list"]).text()
 
 
 def test_cpu_of_programs_inside_is_read_in_one_go(host: VmHost, machine: Machine) -> None:
     burner = host.spawn(["sh", "-c", "while :; do :; done"], name="burn")
     try:
-        paths = [PurePosixPath(f"/proc/{burner.pid}/stat"), PurePosixPath("/proc/stat")]
 
         def ticks() -> int:
-            stat, machine_stat = machine.read_files(paths)
-            assert stat is not None
-            assert machine_stat is not None
-            return int(stat.rpartition(b")")[2].split()[11])
+            return machine.cpu().processes[burner.pid].user_ticks
 
         first = ticks()
         for _ in range(100):
@@ -218,6 +223,10 @@ def test_cpu_of_programs_inside_is_read_in_one_go(host: VmHost, machine: Machine
                 break
             host.run(["sleep", "0.1"])
         assert ticks() > first + 10
+        snapshot = machine.cpu()
+        # Ticks of 10 ms are sampled, the run time is exact.
+        assert snapshot.processes[burner.pid].run_ns > 50_000_000
+        assert all(usage.parent != 2 for usage in snapshot.processes.values())
     finally:
         burner.stop()
 

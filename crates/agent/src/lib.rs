@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod child;
+pub mod cpu;
 pub mod files;
 pub mod frame;
 mod init;

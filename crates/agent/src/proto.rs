@@ -79,6 +79,8 @@ pub enum Op {
         /// Absolute paths.
         paths: Vec<String>,
     },
+    /// CPU time of every process, and of the cores: the payload is JSON, see [`crate::cpu`].
+    Cpu {},
     /// Kind, size and mode of a file, or null.
     Stat {
         /// Absolute path.
@@ -190,7 +192,7 @@ pub fn parse(header: &[u8]) -> Result<Request, String> {
         }
         Op::Stat { path } => absolute("stat", path)?,
         Op::Which { program } => argument("which", program)?,
-        Op::Stdin { .. } | Op::PowerOff {} => {}
+        Op::Stdin { .. } | Op::Cpu {} | Op::PowerOff {} => {}
     }
     Ok(request)
 }

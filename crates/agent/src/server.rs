@@ -9,6 +9,7 @@ use rustix::process::{Signal, WaitOptions};
 use serde_json::{json, Value};
 
 use crate::child::Child;
+use crate::cpu;
 use crate::files;
 use crate::frame::{Decoder, Frame, PAYLOAD_MAX};
 use crate::proto::{self, Event, Op};
@@ -240,6 +241,7 @@ impl Server {
                 Ok((json!({"end": end}), data))
             }
             Op::ReadMany { paths } => files::read_many(&paths, PAYLOAD_MAX),
+            Op::Cpu {} => Ok((Value::Null, cpu::snapshot()?.to_string().into_bytes())),
             Op::Stat { path } => Ok(plain(files::stat(&path)?)),
             Op::Which { program } => {
                 let path = std::env::var("PATH").unwrap_or_default();

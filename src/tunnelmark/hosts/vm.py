@@ -147,6 +147,10 @@ class VmHost:
             if self.machine.alive():
                 process.stop(grace_s=1.0)
 
+    def remove(self) -> None:
+        """Undo what making this host made inside the machine: here nothing but its programs."""
+        self.stop_all()
+
     def _inside(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
 
@@ -214,6 +218,13 @@ class VmNetnsHost(VmHost):
     def namespace(self) -> str:
         """Name of the network namespace in the machine."""
         return self.unique
+
+    def remove(self) -> None:
+        """Remove the namespace, so that another of its name can be made; idempotent."""
+        super().remove()
+        if self._entered and self.machine.alive():
+            self._entered = ()
+            self.run(["ip", "netns", "delete", self.unique])
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
         return [*self._entered, *argv]

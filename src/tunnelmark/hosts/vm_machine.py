@@ -1,5 +1,6 @@
 """One running machine: its QEMU, its agent, its files; hosts are places inside it (vm.py)."""
 
+import json
 import os
 import re
 import socket
@@ -9,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from tunnelmark.hosts import vm_qemu
 from tunnelmark.hosts.vm_accel import Choice
@@ -160,6 +161,15 @@ class Machine:
             start += 0 if size is None else _integer(size)
         return contents
 
+    def cpu(self) -> "CpuSnapshot":
+        """Return what every process and core inside has used, read at one moment."""
+        raw = json.loads(self._ask("cpu", {})[1])
+        processes = {
+            _integer(pid): ProcessCpu(*map(_integer, figures))
+            for pid, *figures in _object(raw)["processes"]
+        }
+        return CpuSnapshot(stat=str(raw["stat"]), processes=processes)
+
     def which(self, program: str) -> str | None:
         """Return the path of a program, or None."""
         answer, _ = self._ask("which", {"program": program})
@@ -218,6 +228,27 @@ class MachineFacts:
         return f"machine with Linux {self.kernel}, {self.spec.cpus} cores, {cpu}"
 
 
+@dataclass(frozen=True)
+class ProcessCpu:
+    """What one process has used since its start."""
+
+    parent: int
+    run_ns: int
+    """Exact, of the threads that live."""
+    user_ticks: int
+    system_ticks: int
+
+
+@dataclass(frozen=True)
+class CpuSnapshot:
+    """What all of a machine has used since it booted, seen from inside."""
+
+    stat: str
+    """Text of the guest's ``/proc/stat``."""
+    processes: Mapping[int, ProcessCpu]
+    """By process id; threads of the kernel are left out."""
+
+
 class _LastWords:
     """Why a machine is gone, by its QEMU and its console."""
 
@@ -269,7 +300,7 @@ def _accept(listener: socket.socket, qemu: Process, limit_s: float) -> socket.so
     raise LabError(f"{vm_qemu.QEMU}: does not connect within {limit_s:g} s")
 
 
-def _object(value: object) -> Mapping[str, object]:
+def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else MappingProxyType({})
 
 

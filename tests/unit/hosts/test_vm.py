@@ -151,6 +151,15 @@ class TestHost:
         assert stat.startswith(b"cpu ")
         assert (none, again) == (None, b"tunnelmark-agent"[:15] + b"\n")
 
+    def test_cpu_of_all_processes_is_read_at_one_moment(
+        self, host: VmHost, machine: Machine
+    ) -> None:
+        process = host.spawn(["sleep", "1000"], name="sleeper")
+        snapshot = machine.cpu()
+        assert snapshot.stat.startswith("cpu ")
+        assert snapshot.processes[process.pid].parent == machine.facts.qemu_pid
+        assert snapshot.processes[os.getpid()].run_ns > 0
+
     def test_lines_are_read_while_the_program_runs(self, host: VmHost) -> None:
         argv = ["sh", "-c", "echo ready; read line; echo $line; read line"]
         process = host.spawn(argv, name="echo", lines=True, stdin=b"word\n")
