@@ -1,0 +1,113 @@
+"""``tunnelmark vm``: the system image of machines — build, status, remove."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import click
+
+from tunnelmark.hosts import vm_accel
+from tunnelmark.model.errors import LabError
+from tunnelmark.vmimage import build as builder
+from tunnelmark.vmimage import cache, programs
+from tunnelmark.vmimage.cache import Image
+from tunnelmark.vmimage.packages import Mirrors
+from tunnelmark.vmimage.recipe import RECIPE
+
+
+@click.group()
+def vm() -> None:
+    """Build, show or remove the system image of machines with a full kernel."""
+
+
+@vm.command()
+@click.option("--refresh", is_flag=True, help="build anew, with the newest packages")
+@click.option("--system", is_flag=True, help=f"for all users, into {cache.SYSTEM_CACHE}")
+@click.option("--mirror", default=Mirrors().main, show_default=True, help="of Debian")
+@click.option(
+    "--security-mirror", default=Mirrors().security, show_default=True, help="of Debian's fixes"
+)
+def build(refresh: bool, system: bool, mirror: str, security_mirror: str) -> None:
+    """Download Debian packages and make the image; needs neither root nor namespaces."""
+    image = builder.build(
+        clock=time.monotonic,
+        say=lambda step: click.echo(f"vm: {step}", err=True),
+        mirrors=Mirrors(mirror, security_mirror),
+        directory=cache.SYSTEM_CACHE if system else None,
+        refresh=refresh,
+    )
+    click.echo(_line(image))
+
+
+@vm.command()
+@click.option("--json", "as_json", is_flag=True, help="for programs")
+@click.option("--verify", is_flag=True, help="compare every byte with what was built")
+def status(as_json: bool, verify: bool) -> None:
+    """Say whether the image is there, what machines would run on, and what is missing."""
+    image = cache.find()
+    state: dict[str, object] = {
+        "recipe": RECIPE.digest(),
+        "image": None if image is None else str(image.directory),
+        "qemu": programs.find("qemu-system-x86_64"),
+        "cannot_build": builder.unavailable(),
+    }
+    lines = [
+        _line(image) if image else f"no image of recipe {RECIPE.digest()} (tunnelmark vm build)"
+    ]
+    if image is not None:
+        state |= {
+            "kernel": image.kernel_release,
+            "size_bytes": image.size_bytes,
+            "packages": len(image.packages),
+            "download_s": image.download_s,
+            "build_s": image.build_s,
+        }
+    try:
+        qemu = programs.need("qemu-system-x86_64")
+        lines.append(f"qemu: {qemu}")
+        if image is not None:
+            choice = vm_accel.choose(image)
+            state |= {"accelerator": choice.accelerator, "accelerator_reason": choice.reason}
+            what = "hardware virtualization" if choice.accelerator == "kvm" else "emulation"
+            lines.append(f"machines run by {what}: {choice.reason}")
+    except LabError as error:
+        lines.append(f"qemu: {error}")
+    if reason := builder.unavailable():
+        lines.append(f"an image cannot be built here: {reason}")
+    damaged = cache.verify(image) if verify and image is not None else None
+    if verify and image is not None:
+        state["damaged"] = damaged
+    click.echo(json.dumps(state, indent=1) if as_json else "\n".join(lines))
+    if damaged is not None:
+        raise LabError(f"{damaged} (tunnelmark vm build --refresh)")
+
+
+@vm.command()
+@click.option("--system", is_flag=True, help=f"that of all users, in {cache.SYSTEM_CACHE}")
+def remove(system: bool) -> None:
+    """Remove all images and what interrupted builds left; machines that run go on."""
+    directory = cache.SYSTEM_CACHE if system else cache.user_cache()
+    freed = cache.remove(directory)
+    if directory.is_dir():
+        shutil.rmtree(directory)
+    click.echo(f"{_mb(freed)} freed in {_home(directory)}")
+
+
+def _line(image: Image) -> str:
+    return (
+        f"image {image.recipe_digest}: Linux {image.kernel_release}, "
+        f"{len(image.packages)} packages, {_mb(image.size_bytes)}, downloaded in "
+        f"{image.download_s:.0f} s, built in {image.build_s:.0f} s, in {_home(image.directory)}"
+    )
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.0f} MB"
+
+
+def _home(path: Path) -> str:
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)

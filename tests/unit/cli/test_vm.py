@@ -1,0 +1,102 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tunnelmark.cli.vm import vm
+from tunnelmark.hosts import vm_accel
+from tunnelmark.hosts.vm_accel import Choice
+from tunnelmark.model.errors import LabError
+from tunnelmark.vmimage import build as builder
+from tunnelmark.vmimage import cache, programs
+from tunnelmark.vmimage.packages import Mirrors
+from tunnelmark.vmimage.recipe import RECIPE
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache, "SYSTEM_CACHE", tmp_path / "system")
+    monkeypatch.setattr(vm_accel, "choose", lambda _image: Choice("tcg", "no kvm in a test"))
+    monkeypatch.setattr(builder, "unavailable", lambda: None)
+    return cache.user_cache()
+
+
+def store(directory: Path) -> cache.Image:
+    building = directory / ".building"
+    building.mkdir(parents=True)
+    for name in cache.FILES:
+        (building / name).write_bytes(bytes(1_000_000))
+    return cache.store(
+        building,
+        RECIPE,
+        kernel_release="6.1",
+        packages={"a": "1"},
+        modules=(),
+        download_s=3.0,
+        build_s=9.0,
+    )
+
+
+def test_status_without_anything_names_the_mends(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not home.exists()
+    monkeypatch.setattr(programs, "_PATH", "/nonexistent")
+    reason = "sqfstar is not installed (apt-get install squashfs-tools)"
+    monkeypatch.setattr(builder, "unavailable", lambda: reason)
+    lines = CliRunner().invoke(vm, ["status"], catch_exceptions=False).stdout.splitlines()
+    assert lines == [
+        f"no image of recipe {RECIPE.digest()} (tunnelmark vm build)",
+        "qemu: qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)",
+        f"an image cannot be built here: {reason}",
+    ]
+
+
+def test_status_of_an_image(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = store(home)
+    monkeypatch.setattr(programs, "need", lambda _program: "/usr/bin/qemu-system-x86_64")
+    text = CliRunner().invoke(vm, ["status"], catch_exceptions=False).stdout
+    assert f"image {RECIPE.digest()}: Linux 6.1, 1 packages, 3 MB" in text
+    assert "machines run by emulation: no kvm in a test" in text
+    raw = CliRunner().invoke(vm, ["status", "--json", "--verify"], catch_exceptions=False).stdout
+    state = json.loads(raw)
+    assert (state["image"], state["accelerator"], state["damaged"]) == (
+        str(image.directory),
+        "tcg",
+        None,
+    )
+
+
+def test_a_damaged_image_is_an_error_with_its_mend(home: Path) -> None:
+    image = store(home)
+    image.vmlinux.write_bytes(b"x" * 1_000_000)
+    with pytest.raises(LabError, match=r"vmlinux: differs .* \(tunnelmark vm build --refresh\)"):
+        CliRunner().invoke(vm, ["status", "--verify"], catch_exceptions=False)
+
+
+def test_build_is_told_where_from_and_where_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def build(**arguments: object) -> cache.Image:
+        say = arguments["say"]
+        assert callable(say)
+        say("a step")
+        asked.append((arguments["mirrors"], arguments["directory"], arguments["refresh"]))
+        return store(home)
+
+    monkeypatch.setattr(builder, "build", build)
+    options = ["build", "--refresh", "--system", "--mirror", "http://m", "--security-mirror", "s"]
+    done = CliRunner().invoke(vm, options, catch_exceptions=False)
+    assert asked == [(Mirrors("http://m", "s"), cache.SYSTEM_CACHE, True)]
+    assert "built in 9 s" in done.stdout
+    assert done.stderr == "vm: a step\n"
+
+
+def test_remove_leaves_nothing(home: Path) -> None:
+    store(home)
+    done = CliRunner().invoke(vm, ["remove"], catch_exceptions=False)
+    assert done.stdout.startswith("3 MB freed in ")
+    assert not home.exists()
+    assert CliRunner().invoke(vm, ["remove"], catch_exceptions=False).stdout.startswith("0 MB")
