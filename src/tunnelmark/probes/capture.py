@@ -1,6 +1,7 @@
 """A bounded packet capture by tcpdump: started when it says so, read when it has ended."""
 
 import re
+import secrets
 import time
 from dataclasses import dataclass
 from types import TracebackType
@@ -48,11 +49,13 @@ class Capture:
     ) -> None:
         """Prepare to watch ``interface``; the file takes at most ``max_packets`` whole frames.
 
-        ``name`` is unique on the host; ``max_frame_bytes`` is the longest frame kept whole.
+        ``name`` is that of the file among the captures of the host; frames longer than
+        ``max_frame_bytes`` are cut off.
         """
         self._host = host
         self._interface = interface
-        self._name = f"capture-{name}"
+        # A log may be appended to: what an earlier capture wrote must never count as this one's.
+        self._name = f"capture-{name}-{secrets.token_hex(2)}"
         self._max_packets = max_packets
         self._snap_bytes = min(max_frame_bytes, MAX_PACKET_BYTES)
         self._path = host.work_dir / "captures" / f"{name}.pcap"

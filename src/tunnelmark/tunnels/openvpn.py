@@ -1,6 +1,6 @@
 """OpenVPN 2.6 in user space: TLS with certificates of the run, UDP, point to point."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -24,6 +24,7 @@ from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.openvpn_log import OpenVpnReport, last_words, read_log
 from tunnelmark.tunnels.support import (
     Watched,
+    daemon_name,
     first_packet,
     first_problem,
     inner_interface,
@@ -125,14 +126,16 @@ class OpenVpnTunnel(Tunnel):
         # A client whose first packet finds no server waits for seconds: servers first, and bound.
         servers = [self._start(site, "server", number) for number in range(count)]
         for end in servers:
-            self._wait_for(end, "bind its port", lambda r: r.bound, limit_s=_BIND_LIMIT_S)
+            self._wait_for([end], "bind its port", lambda r: r.bound, limit_s=_BIND_LIMIT_S)
         clients = [self._start(site, "client", number) for number in range(count)]
         paths, negotiated = [], []
         for client, server in zip(clients, servers, strict=True):
-            for end in (client, server):
-                self._wait_for(
-                    end, "agree on keys", lambda r: r.completed and bool(r.cipher), limit_s=limit_s
-                )
+            self._wait_for(
+                [client, server],
+                "agree on keys",
+                lambda r: r.completed and bool(r.cipher),
+                limit_s=limit_s,
+            )
             agreed = self._agreed(client, server)
             path = self._path(site, client, server, agreed)
             if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
@@ -261,37 +264,42 @@ class OpenVpnTunnel(Tunnel):
                 *("--remap-usr1", "SIGTERM", "--verb", "3"),
                 *self._arguments(side),
             ],
-            name=f"openvpn-{side}-{number}",
+            name=daemon_name(f"openvpn-{side}-{number}"),
         )
         end = _End(side, number, endpoint, interface, process)
         self._ends.append(end)
         return end
 
     def _wait_for(
-        self, end: _End, what: str, reached: Callable[[OpenVpnReport], bool], *, limit_s: float
-    ) -> OpenVpnReport:
-        def ready() -> OpenVpnReport | None:
-            # The status first: a process that ended after writing its log has written all of it.
-            status = end.process.poll()
-            log = end.log()
-            report = read_log(log)
-            if reached(report) and status is None:
-                return report
-            if status is not None:
-                raise TunnelError(
-                    f"{end.place} on {end.endpoint.host.name} ended with status {status} "
-                    f"before it could {what}: {last_words(log)}"
-                )
-            return None
+        self,
+        ends: Sequence[_End],
+        what: str,
+        reached: Callable[[OpenVpnReport], bool],
+        *,
+        limit_s: float,
+    ) -> None:
+        """Wait until all ends say so; the first of them that ends tells why it could not."""
 
-        return wait_until(
-            ready,
-            limit_s=limit_s,
-            late=lambda: (
+        def ready() -> bool | None:
+            # The status first: a process that ended after writing its log has written all of it.
+            states = [(end, end.process.poll(), end.log()) for end in ends]
+            for end, status, log in states:
+                if status is not None:
+                    raise TunnelError(
+                        f"{end.place} on {end.endpoint.host.name} ended with status {status} "
+                        f"before it could {what}: {last_words(log)}"
+                    )
+            return True if all(reached(read_log(log)) for _, _, log in states) else None
+
+        def late() -> str:
+            waiting = [end for end in ends if not reached(end.report())] or list(ends)
+            end = waiting[0]
+            return (
                 f"{end.place} on {end.endpoint.host.name} did not {what} within {limit_s:g} s: "
                 f"{last_words(end.log())}"
-            ),
-        )
+            )
+
+        wait_until(ready, limit_s=limit_s, late=late)
 
     def _agreed(self, client: _End, server: _End) -> Negotiated:
         reports = {"client": client.report(), "server": server.report()}

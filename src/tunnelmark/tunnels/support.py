@@ -1,6 +1,7 @@
 """What more than one driver needs: waiting with a limit, interfaces, a first packet through."""
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,15 @@ def inner_interface(site: Site, letter: str, number: int, side: Literal["client"
             f"interface name {name!r} is longer than {INTERFACE_NAME_LIMIT} characters"
         )
     return name
+
+
+def daemon_name(stem: str) -> str:
+    """Return a name for a daemon that no earlier one had, since a log may be appended to.
+
+    The log is evidence: what an earlier daemon of the same name wrote must never count as this
+    one's.
+    """
+    return f"{stem}-{secrets.token_hex(2)}"
 
 
 def interfaces(host: Host) -> dict[str, InterfaceState]:

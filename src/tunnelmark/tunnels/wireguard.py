@@ -23,6 +23,7 @@ from tunnelmark.model.tunnel import (
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import (
     Watched,
+    daemon_name,
     first_packet,
     first_problem,
     inner_interface,
@@ -48,8 +49,9 @@ _PACKAGE: Final[dict[Implementation, str]] = {
     "wireguard-go": "wireguard-go",
     "boringtun": "boringtun-cli",
 }
-# Both daemons make their control socket here, by interface name, for the whole machine.
-_SOCKET_DIR: Final = "/var/run/wireguard"
+# Both daemons make their control socket in /var/run/wireguard, for the whole machine. It need not
+# exist, /run does: a private one of the daemon leaves nothing behind on the machine.
+_SOCKET_DIR: Final = "/run"
 _START_LIMIT_S: Final = 15.0
 # A lost handshake packet is repeated after 5 s (WireGuard whitepaper section 6.1).
 _HANDSHAKE_LIMIT_S: Final = 20.0
@@ -238,7 +240,7 @@ class WireGuardTunnel(Tunnel):
         else:
             process = host.spawn(
                 _daemon(chosen, interface),
-                name=f"{chosen}-{side}-{number}",
+                name=daemon_name(f"{chosen}-{side}-{number}"),
                 # verbose names each handshake and its failure, never single packets.
                 env={"LOG_LEVEL": "verbose", "WG_LOG_LEVEL": "info"},
                 private_dirs=(_SOCKET_DIR,),

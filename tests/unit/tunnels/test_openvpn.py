@@ -48,7 +48,7 @@ class Machine:
             host.answer = lambda argv, _stdin, host=host: self.answer(host, argv)
 
     def start(self, process: Any) -> None:
-        self.order.append(process.name)
+        self.order.append(process.name.rpartition("-")[0])
         here = self.changed if process.name.startswith("openvpn-client") else {}
         process.log = log_of(process.argv, **here)
 
@@ -203,7 +203,7 @@ def test_a_problem_names_the_daemon_or_the_interface(hosts: Any, site: Site) -> 
     assert driver.problem() == "interface tmabcdeo0s on server is down"
     server.status, server.log = -9, "write to TUN/TAP : Input/output error (code=5)"
     assert driver.problem() == (
-        "openvpn-server-0 on server ended with status -9: "
+        f"{server.name} on server ended with status -9: "
         "write to TUN/TAP : Input/output error (code=5)"
     )
 

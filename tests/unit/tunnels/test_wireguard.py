@@ -85,7 +85,7 @@ def test_user_space_ends_have_a_socket_directory_of_their_own(hosts: Any, site: 
     Machine(hosts)
     up = tunnel(count=2).up(site)
     for host in hosts:
-        assert [p.private_dirs for p in host.spawned] == [("/var/run/wireguard",)] * 2
+        assert [p.private_dirs for p in host.spawned] == [("/run",)] * 2
         for process in host.spawned:
             inside = f"--mount=/proc/{process.pid}/ns/mnt"
             assert any(argv[:3] == ("nsenter", inside, "wg") for argv, _ in host.ran)
