@@ -35,7 +35,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 const CHUNKS: usize = 64;
 
 impl Records {
-    /// Makes the file, which must not exist; `None` gives a sink that keeps nothing.
+    /// Makes the file, in place of one that is there; `None` gives a sink that keeps nothing.
     pub fn create(
         path: Option<&Path>,
         kind: Kind,
@@ -52,8 +52,10 @@ impl Records {
         let place = || format!("records is {}", path.display());
         let mut file = OpenOptions::new()
             .write(true)
-            .create_new(true)
+            .create(true)
+            .truncate(true)
             .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
             .open(path)
             .map_err(|error| IoError::new(place(), error))?;
         let mut header = [0; HEADER_BYTES];

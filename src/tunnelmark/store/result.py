@@ -35,7 +35,7 @@ class Result:
         frames = [_read_frame(path) for path in sorted(self.directory.glob("trials/*.parquet"))]
         if not frames:
             return pl.DataFrame(schema={**SCHEMA, **METRIC_SCHEMA})
-        return pl.concat(frames, how="diagonal").sort("started_at", "path")
+        return pl.concat(frames, how="diagonal_relaxed").sort("started_at", "path")
 
     def samples(self, name: str) -> bytes:
         """Return a bulk record file by the name that a trial gives."""
@@ -84,7 +84,7 @@ class Writer:
         )
         path = self.directory / "trials" / f"{result.trial.block_id}.parquet"
         if path.exists():
-            rows = pl.concat([_read_frame(path), rows], how="diagonal")
+            rows = pl.concat([_read_frame(path), rows], how="diagonal_relaxed")
         buffer = io.BytesIO()
         rows.write_parquet(buffer)
         write_atomically(path, buffer.getvalue())

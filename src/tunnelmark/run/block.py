@@ -1,0 +1,266 @@
+"""One block: lab up, tunnel up, proof by wire, trials, down; brought up again after a death."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.lab import Lab
+from tunnelmark.links.base import Link
+from tunnelmark.links.registry import link_kinds
+from tunnelmark.model.block import BlockRecord, WireProof
+from tunnelmark.model.errors import LabError, TunnelError, TunnelmarkError
+from tunnelmark.model.host import Host
+from tunnelmark.model.topology import Topology
+from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
+from tunnelmark.model.tunnel import TunnelUp
+from tunnelmark.probes.prober import EngineProber
+from tunnelmark.probes.wire import Watch, prove
+from tunnelmark.run.events import BlockPhase
+from tunnelmark.run.progress import BlockProgress
+from tunnelmark.run.trial import run_trial
+from tunnelmark.study.seeds import stream
+from tunnelmark.study.study import Study
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.base import Progress, Workload
+from tunnelmark.workloads.registry import workload_kinds
+
+MOST_LIVES = 3
+"""A block is brought up at most so often; a tunnel that dies three times is given up."""
+
+
+@dataclass
+class BlockRunner:
+    """Runs the open trials of a block."""
+
+    study: Study
+    block: Block
+    progress: BlockProgress
+    ledger: Ledger
+    engine: str
+    directory: Path
+    keep_samples: bool
+    cancelled: Callable[[], bool]
+    tell: Callable[[BlockPhase], None]
+    trial_progress: Callable[[Trial, Progress], None]
+    finished: Callable[[TrialResult], None]
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    record: BlockRecord | None = None
+
+    def run(self) -> BlockRecord:
+        """Run until the stop rule is met, the block has died too often, or the run is cancelled.
+
+        A tunnel or lab that cannot be brought up ends in ``BlockRecord.error``.
+        """
+        error: str | None = None
+        for life in range(1, MOST_LIVES + 1):
+            try:
+                death = self._live()
+            except TunnelmarkError as failure:
+                error = str(failure)
+                break
+            if death is None or self.cancelled():
+                error = None
+                break
+            error = f"brought up {life} times, ended by: {death}"
+        self._phase("failed" if error else "done", error or "")
+        return self._record((), (), error)
+
+    def _live(self) -> str | None:
+        """Bring the block up, run trials, take it down; return what killed it, or None."""
+        link = _link(self.block.link)
+        tunnel = _tunnel(self.block.tunnel)
+        baseline = _tunnel(DriverSpec(BASELINE, BASELINE, {}))
+        self._phase("lab")
+        with self._timed("lab_up"):
+            lab = Lab(
+                self.ledger,
+                Topology(mtu_bytes=link.mtu_bytes),
+                link.spec(stream(self.study.seed, f"link/{self.block.block_id}")),
+                engine=self.engine,
+                logs=self.directory / "logs" / self.block.block_id,
+            )
+        try:
+            self._phase("tunnel")
+            with self._timed("tunnel_up"):
+                up = tunnel.up(lab.site)
+            alone = self.block.tunnel.kind == BASELINE
+            base = up if alone else baseline.up(lab.site)
+            self._phase("proof")
+            with self._timed("proof"):
+                proofs = self._prove(lab, up, ())
+                base_proofs = () if alone else self._prove(lab, base, (up,))
+            self._record((up, proofs), (base, base_proofs or proofs), None)
+            self._phase("trials")
+            with self._timed("trials"):
+                return self._trials(lab, tunnel, up, base, proofs, base_proofs or proofs)
+        finally:
+            self._phase("down")
+            with self._timed("down"):
+                tunnel.down()
+                baseline.down()
+                lab.down()
+
+    def _trials(  # noqa: PLR0917 - what is up
+        self,
+        lab: Lab,
+        tunnel: Tunnel,
+        up: TunnelUp,
+        base: TunnelUp,
+        proofs: tuple[WireProof, ...],
+        base_proofs: tuple[WireProof, ...],
+    ) -> str | None:
+        workloads: dict[str, Workload] = {}
+        while trials := self.progress.next_trials():
+            for trial in trials:
+                if self.cancelled():
+                    return None
+                if trial.point.point_id in self.progress.given_up:
+                    continue
+                own = trial.point.tunnel.kind == self.block.tunnel.kind
+                key = trial.point.workload.label
+                workload = workloads.setdefault(key, _workload(trial.point.workload))
+                attempt = self.progress.attempts[trial.trial_id] + 1
+                result = run_trial(
+                    trial,
+                    attempt,
+                    workload,
+                    up if own else base,
+                    lab,
+                    self.study.limits,
+                    tunnel_up=up,
+                    tunnel_problem=tunnel.problem,
+                    proofs=proofs if own else base_proofs,
+                    engine=self.engine,
+                    samples_dir=self.directory / "samples" if self.keep_samples else None,
+                    progress=lambda p, trial=trial: self.trial_progress(trial, p),  # type: ignore[misc]
+                    cancelled=self.cancelled,
+                )
+                measuring = result.details.get("measuring_s", 0.0)
+                self.seconds["measuring"] += measuring if isinstance(measuring, float) else 0.0
+                self.finished(result)
+                if death := tunnel.problem() or lab.problem():
+                    return death
+        return None
+
+    def _prove(self, lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]) -> tuple[WireProof, ...]:
+        sizes = {
+            size
+            for point in self.block.points
+            if isinstance(size := point.workload.params.get("payload_bytes"), int)
+        }
+        proofs = []
+        for path in up.paths:
+            name = f"proof/{self.block.block_id}/{path.name}"
+            others = [other.wire for other in beside]
+            proof = prove(
+                path,
+                up.wire,
+                prober=EngineProber(
+                    path,
+                    client=lab.client_host,
+                    server=lab.server_host,
+                    engine=self.engine,
+                    seed=stream(self.study.seed, name),
+                ),
+                watch=Watch(lab.link_host, "a", lab.client),
+                payload_sizes=sorted(sizes),
+                seed=stream(self.study.seed, name),
+                idle=others,
+                keep=self._keep_capture,
+            )
+            proofs.append(proof)
+            if not proof.ok:
+                self._record((up, tuple(proofs)), (None, ()), None)
+                raise TunnelError(
+                    f"{self.block.tunnel.label}: the proof by wire failed: {proof.message}"
+                )
+        return tuple(proofs)
+
+    def _keep_capture(self, name: str, pcap: bytes) -> None:
+        if self.keep_samples:
+            safe = "".join(c if c.isalnum() or c in "-." else "-" for c in name)
+            path = self.directory / "captures" / f"{self.block.block_id}-{safe}.pcap"
+            path.write_bytes(pcap)
+
+    def _record(
+        self,
+        own: tuple[()] | tuple[TunnelUp, tuple[WireProof, ...]],
+        base: tuple[()] | tuple[TunnelUp | None, tuple[WireProof, ...]],
+        error: str | None,
+    ) -> BlockRecord:
+        """Set the record anew; empty parts stay as they were."""
+        last = self.record
+        base_up = base[0] if base else None
+        self.record = BlockRecord(
+            block_id=self.block.block_id,
+            tunnel=self.block.tunnel.label,
+            link=self.block.link.label,
+            device=self.block.device.label,
+            placed_on="network namespaces of this machine, native CPU",
+            negotiated=own[0].negotiated if own else (last.negotiated if last else ()),
+            baseline_negotiated=base_up.negotiated
+            if base_up
+            else (last.baseline_negotiated if last else ()),
+            proofs=own[1] if own else (last.proofs if last else ()),
+            baseline_proofs=base[1] if base else (last.baseline_proofs if last else ()),
+            seconds=dict(self.seconds),
+            error=error,
+        )
+        return self.record
+
+    def _phase(self, phase: str, message: str = "") -> None:
+        labels = (self.block.tunnel.label, self.block.link.label, self.block.device.label)
+        self.tell(BlockPhase(self.block.block_id, *labels, phase, message))  # type: ignore[arg-type]
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] += time.monotonic() - start
+
+
+def _tunnel(spec: DriverSpec) -> Tunnel:
+    kind = tunnel_kinds()[spec.kind]
+    return kind(kind.params_type.model_validate(dict(spec.params)))
+
+
+def _link(spec: DriverSpec) -> Link:
+    kind = link_kinds()[spec.kind]
+    return kind(kind.params_type.model_validate(dict(spec.params)))
+
+
+def _workload(spec: DriverSpec) -> Workload:
+    kind = workload_kinds()[spec.kind]
+    return kind(kind.params_type.model_validate(dict(spec.params)))
+
+
+def check_drivers(study: Study, host: Host) -> tuple[dict[str, str], set[str]]:
+    """Ask every driver before anything is made.
+
+    Returns the tunnels that cannot run with the reason, and all programs that are needed. Raises
+    ``LabError`` if a workload cannot run, or no tunnel can.
+    """
+    programs: set[str] = set()
+    for spec in study.workloads:
+        workload = _workload(spec)
+        programs |= set(workload.need().programs)
+        if reason := workload.unavailable(host):
+            raise LabError(f"workload {spec.label}: {reason}")
+    skipped = {}
+    for spec in study.tunnels:
+        tunnel = _tunnel(spec)
+        if reason := tunnel.unavailable(host):
+            skipped[spec.label] = reason
+        else:
+            programs |= set(tunnel.need(host).programs)
+    if study.tunnels and len(skipped) == len(study.tunnels):
+        label, reason = next(iter(skipped.items()))
+        raise LabError(f"no tunnel of the study can run here; {label}: {reason}")
+    return skipped, programs

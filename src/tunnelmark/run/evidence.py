@@ -1,0 +1,140 @@
+"""What the run itself can say of a trial's validity: CPU, link, tunnel. Pure functions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunnelmark.lab.lab import LinkCounters
+from tunnelmark.model.validity import Check
+from tunnelmark.probes.cpu import CpuUsage
+from tunnelmark.study.study import Limits
+
+MEASURING = "measuring"
+"""Start of the names of the CPU groups of programs that measure."""
+
+_ETHERNET_HEADER_BYTES = 14
+
+
+def cpu_checks(usage: CpuUsage, limits: Limits) -> list[Check]:
+    """Judge stolen time and the CPU of each measuring program."""
+    steal = usage.steal_ratio or 0.0
+    checks = [
+        Check(
+            "steal",
+            ok=steal <= limits.steal,
+            message=f"the hypervisor took {steal:.1%} of the time; the limit is {limits.steal:.0%}",
+            value=steal,
+            limit=limits.steal,
+            unit="ratio",
+        )
+    ]
+    for name, group in usage.groups.items():
+        if not name.startswith(MEASURING):
+            continue
+        share = group.run_s / usage.wall_s if usage.wall_s > 0 else 0.0
+        checks.append(
+            Check(
+                name.replace(" ", "_"),
+                ok=share <= limits.measuring_cpu,
+                message=f"{name} used {share:.0%} of a core; "
+                f"the limit is {limits.measuring_cpu:.0%}",
+                value=share,
+                limit=limits.measuring_cpu,
+                unit="ratio",
+            )
+        )
+    return checks
+
+
+def link_checks(
+    before: LinkCounters | None, after: LinkCounters | None, problem: str | None, limits: Limits
+) -> list[Check]:
+    """Judge the emulator: alive, frames conserved, nothing missed, on time."""
+    if problem is not None or before is None or after is None:
+        message = problem or "the link emulator gave no counters"
+        return [Check("link_alive", ok=False, message=message)]
+    checks = [Check("link_alive", ok=True, message="the link emulator ran")]
+    pairs = (("forward", before.forward, after.forward), ("reverse", before.reverse, after.reverse))
+    for direction, then, now in pairs:
+        parts = ("delivered", "queue_dropped", "lost", "in_flight")
+        total = sum(int(now[part]) for part in parts)
+        checks.append(
+            Check(
+                f"link_conservation_{direction}",
+                ok=total == now["offered"],
+                message=f"link {direction}: offered {now['offered']} = "
+                + " + ".join(f"{part} {now[part]}" for part in parts),
+            )
+        )
+        missed = {
+            key: int(now[key]) - int(then[key])
+            for key in ("capture_dropped", "send_errors", "oversized", "checksum_missing")
+        }
+        checks.append(
+            Check(
+                f"link_missed_{direction}",
+                ok=not any(missed.values()),
+                message=f"link {direction}: "
+                + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in missed.items()),
+                value=float(sum(missed.values())),
+                limit=0.0,
+                unit="frame",
+            )
+        )
+        late = (now["lateness_ns"] or {}).get("p99", 0)
+        checks.append(
+            Check(
+                f"link_lateness_{direction}",
+                ok=late <= limits.link_lateness,
+                message=f"link {direction}: 1 % of the frames were handed on {late / 1e6:.3f} ms "
+                f"late or more; the limit is {limits.link_lateness / 1e6:.3f} ms",
+                value=float(late),
+                limit=float(limits.link_lateness),
+                unit="ns",
+            )
+        )
+    return checks
+
+
+def tunnel_check(problem: str | None) -> Check:
+    """Judge whether the tunnel was still up at the end."""
+    return Check("tunnel_up", ok=problem is None, message=problem or "the tunnel was up to the end")
+
+
+def run_metrics(
+    usage: CpuUsage,
+    before: LinkCounters | None,
+    after: LinkCounters | None,
+    *,
+    payload_bytes: int,
+    payload_packets: int,
+    measuring_s: float,
+) -> dict[str, float | None]:
+    """Return the metrics that are the same for every workload."""
+    tunnel_s = usage.groups["tunnel"].run_s
+    return {
+        "cpu_client_ratio": _per(usage.groups["client"].run_s, usage.wall_s),
+        "cpu_server_ratio": _per(usage.groups["server"].run_s, usage.wall_s),
+        "cpu_tunnel_ratio": _per(tunnel_s, usage.wall_s),
+        "cpu_machine_ratio": usage.machine_ratio,
+        "cpu_steal_ratio": usage.steal_ratio,
+        "cpu_cost_s_per_gib": _per(tunnel_s, payload_bytes / (1 << 30)),
+        "cpu_cost_s_per_mpkt": _per(tunnel_s, payload_packets / 1e6),
+        "wire_forward_bit_s": _wire(before, after, "forward", measuring_s),
+        "wire_reverse_bit_s": _wire(before, after, "reverse", measuring_s),
+    }
+
+
+def _wire(
+    before: LinkCounters | None, after: LinkCounters | None, direction: str, seconds: float
+) -> float | None:
+    if before is None or after is None or seconds <= 0:
+        return None
+    then: Mapping[str, Any] = getattr(before, direction)
+    now: Mapping[str, Any] = getattr(after, direction)
+    frames = now["offered"] - then["offered"]
+    octets = now["offered_bytes"] - then["offered_bytes"] - _ETHERNET_HEADER_BYTES * frames
+    return float(octets * 8 / seconds)
+
+
+def _per(value: float, whole: float) -> float | None:
+    return value / whole if whole > 0 else None

@@ -1,0 +1,297 @@
+"""A whole run: check, blocks, end; everything it makes is removed, whatever ends it."""
+
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.lab.clean import clean, find_leftovers
+from tunnelmark.model.errors import ResultError
+from tunnelmark.model.trial import Block, Trial, TrialResult
+from tunnelmark.run.block import BlockRunner, check_drivers
+from tunnelmark.run.environment import describe
+from tunnelmark.run.events import (
+    BlockPhase,
+    Listener,
+    RunEnded,
+    RunStarted,
+    TrialDone,
+    TrialProgress,
+)
+from tunnelmark.run.progress import BlockProgress
+from tunnelmark.store import Manifest, Writer, open_result
+from tunnelmark.store.layout import FORMAT
+from tunnelmark.study import Study, parse_study
+from tunnelmark.study.plan import blocks as plan_blocks
+from tunnelmark.study.plan import pair_id, repeat
+from tunnelmark.workloads.base import Progress
+from tunnelmark.workloads.registry import workload_kinds
+
+_BLOCK_OVERHEAD_S = 6.0
+"""First guess of what a block needs beside its trials; replaced by what is seen."""
+_TRIAL_OVERHEAD_S = 0.4
+
+
+def execute(
+    study: Study | None,
+    *,
+    results_dir: Path,
+    listener: Listener,
+    keep_samples: bool,
+    engine: str,
+    seed: int | None = None,
+    resume: Path | None = None,
+) -> RunEnded:
+    """Run a study, or go on with an interrupted one (``resume``; ``study`` is then None).
+
+    Raises ``StudyError``, ``LabError`` or ``ResultError`` for what makes the whole run impossible;
+    a block that fails is recorded and the run goes on.
+    """
+    clean(find_leftovers())
+    if resume is not None:
+        study = _study_of(resume)
+    if study is None:
+        raise ValueError("needs a study or a directory to resume")
+    if seed is not None and resume is None:
+        study = replace(study, seed=seed)
+    with _stop_signals() as stop, Ledger() as ledger:
+        return _Run(study, ledger, listener, engine, stop, keep_samples=keep_samples).run(
+            results_dir, resume
+        )
+
+
+class _Run:
+    def __init__(
+        self,
+        study: Study,
+        ledger: Ledger,
+        listener: Listener,
+        engine: str,
+        stop: threading.Event,
+        *,
+        keep_samples: bool,
+    ) -> None:
+        self._ledger = ledger
+        self._listener = listener
+        self._engine = engine
+        self._stop = stop
+        self._keep_samples = keep_samples
+        host = LocalHost(ledger)
+        self._skipped, programs = check_drivers(study, host)
+        runnable = tuple(t for t in study.tunnels if t.label not in self._skipped)
+        self._study = replace(study, tunnels=runnable)
+        self._environment = describe(engine, programs)
+        self._progress: dict[str, BlockProgress] = {}
+        self._counts = {"valid": 0, "invalid": 0}
+        self._spent: list[float] = []
+        self._measuring_s = 0.0
+        self._start = time.monotonic()
+
+    def run(self, results_dir: Path, resume: Path | None) -> RunEnded:
+        writer = Writer(resume) if resume else self._create(results_dir)
+        try:
+            return self._run(writer, plan_blocks(self._study), resumed=resume is not None)
+        finally:
+            writer.close()
+
+    def _run(self, writer: Writer, blocks: tuple[Block, ...], *, resumed: bool) -> RunEnded:
+        for block in blocks:
+            self._progress[block.block_id] = BlockProgress(self._study, block)
+        if resumed:
+            self._replay(writer.directory)
+        points = sum(len(block.points) for block in blocks)
+        precision = self._study.precision
+        self._listener(
+            RunStarted(
+                self._study.name,
+                writer.manifest.run_id,
+                str(writer.directory),
+                len(blocks),
+                points * precision.min_repeats,
+                points * precision.max_repeats,
+                self._left_s(),
+                tuple(self._skipped.items()),
+            )
+        )
+        errors = []
+        for block in blocks:
+            if self._stop.is_set():
+                break
+            if not self._progress[block.block_id].next_trials():
+                continue  # finished before the interruption
+            record = self._runner(writer, block).run()
+            self._measuring_s += record.seconds.get("measuring", 0.0)
+            writer.write_block(record)
+            if record.error:
+                errors.append(f"{record.tunnel} over {record.link}: {record.error}")
+        outcome = "interrupted" if self._stop.is_set() else "failed" if errors else "complete"
+        ended = RunEnded(
+            str(writer.directory),
+            outcome,  # type: ignore[arg-type]
+            "; ".join(errors) or self._unfinished(),
+            self._counts["valid"],
+            self._counts["invalid"],
+            time.monotonic() - self._start,
+            self._measuring_s,
+        )
+        writer.update(
+            ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            outcome=outcome,
+            wall_s=(writer.manifest.wall_s or 0.0) + ended.wall_s,
+            measuring_s=(writer.manifest.measuring_s or 0.0) + ended.measuring_s,
+        )
+        self._listener(ended)
+        return ended
+
+    def _runner(self, writer: Writer, block: Block) -> BlockRunner:
+        return BlockRunner(
+            study=self._study,
+            block=block,
+            progress=self._progress[block.block_id],
+            ledger=self._ledger,
+            engine=self._engine,
+            directory=writer.directory,
+            keep_samples=self._keep_samples,
+            cancelled=self._stop.is_set,
+            tell=self._tell,
+            trial_progress=self._trial_progress,
+            finished=lambda result: self._finished(writer, result),
+        )
+
+    def _tell(self, event: BlockPhase) -> None:
+        self._listener(event)
+
+    def _trial_progress(self, trial: Trial, progress: Progress) -> None:
+        self._listener(TrialProgress(trial.trial_id, progress.done_ratio, progress.figures))
+
+    def _finished(self, writer: Writer, result: TrialResult) -> None:
+        trial = result.trial
+        writer.append(result, pair_id=pair_id(trial.point))
+        figures = dict(result.measurements[0].metrics) if result.measurements else {}
+        valid = result.validity.valid
+        self._progress[trial.block_id].record(
+            trial, valid=valid, value=figures.get(self._study.precision.metric)
+        )
+        self._counts["valid" if valid else "invalid"] += 1
+        self._spent.append(result.duration_s)
+        self._listener(
+            TrialDone(
+                trial_id=trial.trial_id,
+                tunnel=trial.point.tunnel.label,
+                point=trial.point.workload.params,
+                repeat=trial.repeat,
+                attempt=result.attempt,
+                valid=valid,
+                reasons=result.validity.reasons,
+                figures=figures,
+                trials_done=sum(len(p.done) for p in self._progress.values()),
+                trials_expected=sum(p.expected_trials for p in self._progress.values()),
+                time_left_s=self._left_s(),
+            )
+        )
+
+    def _left_s(self) -> float:
+        """Time left: the open trials by what their workloads say, corrected by what was seen."""
+        left = 0.0
+        for progress in self._progress.values():
+            trials = progress.next_trials()
+            if trials and not progress.done:
+                left += _BLOCK_OVERHEAD_S
+            for trial in trials:
+                spec = trial.point.workload
+                kind = workload_kinds()[spec.kind]
+                params = kind.params_type.model_validate(dict(spec.params))
+                left += kind(params).expected_s + _TRIAL_OVERHEAD_S
+        return left
+
+    def _unfinished(self) -> str:
+        given_up = sum(len(progress.given_up) for progress in self._progress.values())
+        return f"{given_up} points were given up after invalid trials" if given_up else ""
+
+    def _create(self, results_dir: Path) -> Writer:
+        study, now = self._study, datetime.now(UTC)
+        run_id = self._ledger.run_id
+        directory = results_dir / f"{study.name}-{now:%Y%m%dT%H%M%SZ}-{run_id}"
+        return Writer.create(
+            directory,
+            Manifest(
+                format=FORMAT,
+                study=study.name,
+                title=study.title,
+                description=study.description,
+                study_text=study.text,
+                study_source=study.source,
+                study_sha256=hashlib.sha256(study.text.encode()).hexdigest(),
+                run_id=run_id,
+                seed=study.seed,
+                confidence=study.precision.confidence,
+                precision_metric=study.precision.metric,
+                started_at=now.isoformat(timespec="seconds"),
+                environment=self._environment,
+                skipped=self._skipped,
+            ),
+        )
+
+    def _replay(self, directory: Path) -> None:
+        """Enter what an interrupted run has on disk, so that nothing valid is measured again."""
+        trials = open_result(directory).trials().filter(pl.col("path") == "total")
+        known = {
+            trial.trial_id: trial
+            for progress in self._progress.values()
+            for number in range(1, self._study.precision.max_repeats + 1)
+            for trial in repeat(self._study, progress.block, progress.block.points, number)
+        }
+        metric = self._study.precision.metric
+        for row in trials.iter_rows(named=True):
+            trial = known.get(row["trial_id"])
+            # An attempt that the interruption spoiled does not count against its point.
+            if trial is None or (not row["valid"] and _interrupted(row)):
+                continue
+            progress = self._progress[trial.block_id]
+            progress.record(trial, valid=row["valid"], value=row[metric])
+            self._counts["valid" if row["valid"] else "invalid"] += 1
+
+
+def _interrupted(row: Mapping[str, Any]) -> bool:
+    return "the run was interrupted" in row["reasons"]
+
+
+def _study_of(directory: Path) -> Study:
+    manifest = open_result(directory).manifest
+    if hashlib.sha256(manifest.study_text.encode()).hexdigest() != manifest.study_sha256:
+        raise ResultError(f"{directory}: the study in the manifest was changed")
+    study = parse_study(manifest.study_text, manifest.study_source)
+    return replace(study, seed=manifest.seed)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into a request to end in order; a second one is taken as usual."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def ask(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in numbers:
+        signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,158 @@
+"""One trial: probes start, workload, probes stop, verdict."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tunnelmark.lab.lab import Lab
+from tunnelmark.model.block import WireProof
+from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.model.trial import Measurement, Trial, TrialResult
+from tunnelmark.model.tunnel import TunnelUp
+from tunnelmark.model.validity import Check, Validity
+from tunnelmark.probes.cpu import CpuProbe
+from tunnelmark.run import evidence
+from tunnelmark.study.study import Limits
+from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
+
+_SAMPLE_S = 0.1
+_HOSTS = ("client", "server")
+
+
+def run_trial(  # noqa: PLR0917 - all of it is what a trial is
+    trial: Trial,
+    attempt: int,
+    workload: Workload,
+    up: TunnelUp,
+    lab: Lab,
+    limits: Limits,
+    *,
+    tunnel_up: TunnelUp,
+    tunnel_problem: Callable[[], str | None],
+    proofs: tuple[WireProof, ...],
+    engine: str,
+    samples_dir: Path | None,
+    progress: Callable[[Progress], None],
+    cancelled: Callable[[], bool],
+) -> TrialResult:
+    """Run one trial over ``up`` (the tunnel, or none) while ``tunnel_up`` is there beside it.
+
+    Never raises for a failure of the system under test or of the measurement: the result is invalid
+    and says why.
+    """
+    measuring: dict[str, set[int]] = {}
+    context = TrialContext(
+        client=lab.client_host,
+        server=lab.server_host,
+        paths=up.paths,
+        engine=engine,
+        seed=trial.seed,
+        samples_dir=samples_dir,
+        sample_stem=f"{trial.trial_id}-{attempt}",
+        progress=progress,
+        cancelled=cancelled,
+        measuring_processes=lambda host, pid: measuring.setdefault(host, set()).add(pid),
+    )
+    cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring))
+    before = lab.counters()
+    started = datetime.now(UTC)
+    start_ns = time.monotonic_ns()
+    cpu.start(start_ns)
+    with _Sampling(cpu):
+        outcome = _outcome(workload, context)
+    end_ns = time.monotonic_ns()
+    usage = cpu.stop(end_ns)
+    after = lab.counters()
+    checks = [
+        *outcome.checks,
+        *evidence.cpu_checks(usage, limits),
+        *evidence.link_checks(before, after, lab.problem(), limits),
+        evidence.tunnel_check(tunnel_problem()),
+    ]
+    if cancelled():
+        checks.append(Check("not_interrupted", ok=False, message="the run was interrupted"))
+    common = evidence.run_metrics(
+        usage,
+        before,
+        after,
+        payload_bytes=outcome.payload_bytes,
+        payload_packets=outcome.payload_packets,
+        measuring_s=outcome.measuring_s,
+    )
+    return TrialResult(
+        trial=trial,
+        attempt=attempt,
+        started_at=started,
+        duration_s=(end_ns - start_ns) / 1e9,
+        measurements=_with_common(outcome, common, proofs, trial),
+        validity=Validity(tuple(checks)),
+        details={
+            **outcome.details,
+            "measuring_s": outcome.measuring_s,
+            "cpu_s": {name: vars(group) for name, group in usage.groups.items()},
+            "cores": [vars(core) for core in usage.cores],
+        },
+        samples=outcome.samples,
+    )
+
+
+class _Sampling:
+    """Samples the CPU while a trial runs, so that what processes used before their end is seen."""
+
+    def __init__(self, probe: CpuProbe) -> None:
+        self._probe = probe
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cpu samples", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.wait(_SAMPLE_S):
+            self._probe.sample()
+
+
+def _outcome(workload: Workload, context: TrialContext) -> Outcome:
+    try:
+        return workload.run(context)
+    except TunnelmarkError as error:
+        return Outcome((), (Check("workload", ok=False, message=str(error)),), 0, 0, 0.0)
+
+
+def _groups(lab: Lab, tunnel: TunnelUp, measuring: Mapping[str, set[int]]) -> dict[str, set[int]]:
+    hosts = {"client": lab.client_host, "server": lab.server_host}
+    groups = {name: {p.pid for p in hosts[name].spawned} for name in _HOSTS}
+    groups["tunnel"] = {process.pid for _, process in tunnel.processes}
+    for name in _HOSTS:
+        groups[f"{evidence.MEASURING} {name}"] = set(measuring.get(name, ()))
+    if lab.emulator is not None:
+        groups["link"] = {lab.emulator.pid}
+    return groups
+
+
+def _with_common(
+    outcome: Outcome,
+    common: Mapping[str, float | None],
+    proofs: tuple[WireProof, ...],
+    trial: Trial,
+) -> tuple[Measurement, ...]:
+    """Add the run's own metrics to the total, and the overhead seen on the wire."""
+    payload = trial.point.workload.params.get("payload_bytes")
+    wire: dict[str, float | None] = {}
+    for sample in proofs[0].samples if proofs else ():
+        if sample.payload_bytes == payload:
+            wire = {
+                "overhead_bytes": float(sample.overhead_bytes),
+                "outer_packets": float(sample.fragments),
+            }
+    return tuple(
+        replace(m, metrics={**m.metrics, **common, **wire}) if m.path == "total" else m
+        for m in outcome.measurements
+    )
