@@ -185,7 +185,7 @@ impl Medium {
         let mut index = self.flows[part.flow as usize].head;
         let mut covered = 0;
         let mut total = 0;
-        let limit = aggregation.map_or(0, |a| self.ampdu_limit(&a, part, budget_ns));
+        let limit = aggregation.map_or(0, |a| self.ampdu_limit(&a, part, index, budget_ns));
         while index != NONE && covered < BLOCK_ACK_WINDOW {
             let leader = index;
             let joins = aggregation.filter(|a| a.amsdu_bytes > 0 && !self.slab[leader].tried);
@@ -242,7 +242,7 @@ impl Medium {
     }
 
     /// Largest A-MPDU of a part.
-    fn ampdu_limit(&self, a: &Aggregation, part: &Part, budget_ns: Option<u64>) -> u32 {
+    fn ampdu_limit(&self, a: &Aggregation, part: &Part, first: u32, budget_ns: Option<u64>) -> u32 {
         let contender = &self.contenders[part.contender as usize];
         let txop_ns = match (budget_ns, contender.parameters.txop_limit_ns) {
             (Some(budget_ns), _) => budget_ns,
@@ -251,18 +251,31 @@ impl Medium {
         };
         let mode = &self.setup.modes[part.mode_index];
         let answer_ns = self.setup.timing.sifs_ns + mode.response.mode.airtime_ns(BLOCK_ACK_BYTES);
-        let reserve_ns = if part.continues || self.setup.protection == Protection::None {
-            0
-        } else {
-            let sifs_ns = self.setup.timing.sifs_ns;
+        let sifs_ns = self.setup.timing.sifs_ns;
+        let reserve_ns = if !part.continues && self.may_reserve(first) {
             mode.reservation.mode.airtime_ns(RTS_BYTES)
                 + mode.reservation.mode.airtime_ns(CTS_BYTES)
                 + 2 * sifs_ns
+        } else {
+            0
         };
         let ppdu_ns = txop_ns
             .saturating_sub(answer_ns + reserve_ns)
             .min(PPDU_MAX_NS);
         a.ampdu_bytes.min(part.mode.psdu_within_ns(ppdu_ns))
+    }
+
+    /// Whether an A-MPDU that begins with this frame may need RTS and CTS.
+    fn may_reserve(&self, first: u32) -> bool {
+        let mpdu_bytes = self.setup.mpdu_extra_bytes + self.slab[first].body_bytes;
+        self.setup.protection != Protection::None
+            || if self.setup.rts_by_mpdu {
+                mpdu_bytes > self.setup.rts_threshold_bytes
+            } else {
+                self.setup
+                    .aggregation
+                    .is_some_and(|a| a.ampdu_bytes > self.setup.rts_threshold_bytes)
+            }
     }
 
     /// Length of the last gathered subframe without padding.

@@ -166,6 +166,7 @@ impl Medium {
                 + rated.mode.rx_start_delay_ns
                 + 2 * slot_ns;
             self.hold_all(rts_end_ns + reset_ns);
+            self.busy_until_ns = rts_end_ns + reset_ns;
             self.hold_station(to, rts_end_ns + self.setup.eifs_extra_ns(&rated.mode));
             self.hold_station(sender, self.timeout_ns(part, rts_end_ns));
             return Err(Failure::Reservation);
@@ -176,7 +177,9 @@ impl Medium {
             // the others have heard the CTS and keep their NAV to the end that was announced
             let data_ns = part.mode.airtime_ns(part.psdu_bytes);
             let answer_ns = self.answer_ns(part);
-            self.hold_all(cts_end_ns + sifs_ns + data_ns + sifs_ns + answer_ns);
+            let nav_ns = cts_end_ns + sifs_ns + data_ns + sifs_ns + answer_ns;
+            self.hold_all(nav_ns);
+            self.busy_until_ns = nav_ns;
             self.hold_station(sender, cts_end_ns + self.setup.eifs_extra_ns(&rated.mode));
             return Err(Failure::Reservation);
         }
