@@ -23,6 +23,16 @@ class Finding:
     message: str
 
 
+STEMS: Final = (
+    "pptp-vs-ssl-2011.throughput",
+    "pptp-vs-ssl-2011.summary",
+    "dymora-2014.tcp-throughput",
+    "dymora-2014.file-transfer",
+    "caldas-calle-2017.rtt",
+)
+"""Tables that are looked at."""
+
+
 def audit(tables: Mapping[str, Sequence[Row]], claims: Mapping[str, Row]) -> tuple[Finding, ...]:
     """Return every finding, by file and place.
 

@@ -1,0 +1,30 @@
+"""``tunnelmark audit``."""
+
+import dataclasses
+import json
+from collections import Counter
+
+import click
+
+
+@click.command(epilog="example: tunnelmark audit --study dymora-2014")
+@click.option("--study", help="Only findings of this publication.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def audit(*, study: str | None, as_json: bool) -> None:
+    """Check the published figures against themselves and list what does not fit."""
+    from tunnelmark.analysis.audit import STEMS  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.analysis.audit import audit as check  # noqa: PLC0415 - likewise
+    from tunnelmark.published import table  # noqa: PLC0415 - likewise
+
+    tables = {stem: table(stem) for stem in STEMS}
+    found = check(tables, {row["id"]: row for row in table("claims")})
+    if study is not None:
+        found = tuple(finding for finding in found if finding.study == study)
+    for finding in found:
+        if as_json:
+            click.echo(json.dumps(dataclasses.asdict(finding)))
+        else:
+            click.echo(f"{finding.study}, {finding.place}: {finding.message}")
+    if not as_json:
+        kinds = Counter(finding.kind for finding in found)
+        click.echo(f"{len(found)} findings: " + ", ".join(f"{n} {k}" for k, n in kinds.items()))

@@ -1,0 +1,96 @@
+"""The command ``tunnelmark``: arguments in, exit status out; no traceback reaches a user."""
+
+import sys
+import tempfile
+import traceback
+
+import click
+
+from tunnelmark import __version__
+from tunnelmark.cli.lazy import LazyGroup
+from tunnelmark.model.errors import TunnelmarkError
+
+UNEXPECTED = 1
+USAGE = 2
+INTERRUPTED = 130
+
+_EPILOG = """
+\b
+examples:
+  tunnelmark doctor                   what this machine can run
+  tunnelmark run quickstart           measure the built-in study
+  tunnelmark run my-study.toml        measure your own
+  tunnelmark report results/NAME      the report of a run, again
+
+\b
+exit status:
+  0  done
+  1  unexpected error (where its details were saved is printed)
+  2  the command line or the study is wrong
+  3  the machine cannot do it: a program, privilege or feature is missing
+  4  a tunnel failed
+  5  a result directory cannot be read
+  6  the run ended, but some points have no valid trial
+  130  interrupted; go on with: tunnelmark run --resume DIR
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_in={
+        "run": "tunnelmark.cli.run:run",
+        "report": "tunnelmark.cli.report:report",
+        "studies": "tunnelmark.cli.studies:studies",
+        "doctor": "tunnelmark.cli.doctor:doctor",
+        "clean": "tunnelmark.cli.clean:clean",
+        "overhead": "tunnelmark.cli.overhead:overhead",
+        "audit": "tunnelmark.cli.audit:audit",
+        "vm": "tunnelmark.cli.vm:vm",
+        "version": "tunnelmark.cli.version:version",
+    },
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+@click.version_option(__version__, prog_name="tunnelmark")
+def tunnelmark() -> None:
+    """Measure what a VPN tunnel does to traffic, on a link, on a device."""
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(arguments: list[str]) -> int:
+    """Run one command line and return its exit status."""
+    try:
+        result = tunnelmark.main(arguments, prog_name="tunnelmark", standalone_mode=False)
+    except TunnelmarkError as error:
+        return _fail(str(error), error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last place where anything can be caught
+        return _fail(f"unexpected {type(error).__name__}: {error}{_saved()}", UNEXPECTED)
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, status: int) -> int:
+    click.echo(f"tunnelmark: error: {message}", err=True)
+    return status
+
+
+def _saved() -> str:
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tunnelmark-error-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(traceback.format_exc())
+    except OSError:
+        return ""
+    return f" (details in {file.name})"

@@ -1,0 +1,173 @@
+"""What a run shows while it runs: a live table, plain lines, JSON, or nothing."""
+
+import dataclasses
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tunnelmark.run.events import (
+    BlockPhase,
+    Event,
+    Listener,
+    RunEnded,
+    RunStarted,
+    TrialDone,
+    TrialProgress,
+)
+
+
+@contextmanager
+def display(*, as_json: bool, quiet: bool) -> Iterator[Listener]:
+    """Give the listener that suits where the output goes."""
+    if quiet:
+        yield lambda _event: None
+    elif as_json:
+        yield _print_json
+    elif sys.stdout.isatty():
+        screen = _Screen()
+        with Live(
+            screen, console=Console(), refresh_per_second=4, transient=True, redirect_stderr=False
+        ):
+            yield screen.take
+    else:
+        yield _print_line
+
+
+def _print_json(event: Event) -> None:
+    name = re.sub(r"(?<!^)([A-Z])", r"_\1", type(event).__name__).lower()
+    document = {"event": name, **dataclasses.asdict(event)}
+    click.echo(json.dumps(document, default=str))
+
+
+def _print_line(event: Event) -> None:
+    line = describe(event)
+    if line:
+        click.echo(line)
+
+
+def describe(event: Event) -> str | None:
+    """Return one line about an event, None for those that are only worth a live display."""
+    match event:
+        case RunStarted():
+            skipped = "".join(f"\nskipped {label}: {why}" for label, why in event.skipped)
+            return (
+                f"{event.study}: {event.blocks} blocks, {event.trials_min} to {event.trials_max} "
+                f"trials, about {_duration(event.expected_s)}, into {event.directory}{skipped}"
+            )
+        case BlockPhase():
+            why = f": {event.message}" if event.message else ""
+            return f"{event.tunnel}, {event.link}: {event.phase}{why}"
+        case TrialDone():
+            verdict = "" if event.valid else f" INVALID: {'; '.join(event.reasons)}"
+            return (
+                f"  {event.trials_done}/{event.trials_expected} {event.tunnel} "
+                f"{_point(event.point)} #{event.repeat}: {_figures(event.figures)}{verdict} "
+                f"({_duration(event.time_left_s)} left)"
+            )
+        case RunEnded():
+            share = event.measuring_s / event.wall_s if event.wall_s else 0
+            return (
+                f"{event.outcome}: {event.valid_trials} valid and {event.invalid_trials} invalid "
+                f"trials in {_duration(event.wall_s)}, {share:.0%} of it measuring"
+            )
+        case _:
+            return None
+
+
+class _Screen:
+    """The live display; rich asks for it several times a second."""
+
+    def __init__(self) -> None:
+        self._started: RunStarted | None = None
+        self._phase: BlockPhase | None = None
+        self._last: TrialDone | None = None
+        self._progress: TrialProgress | None = None
+        self._valid = 0
+        self._invalid = 0
+        self._recent: list[str] = []
+        self._told_at = time.monotonic()
+
+    def take(self, event: Event) -> None:
+        """Take an event in."""
+        match event:
+            case RunStarted():
+                self._started = event
+            case BlockPhase():
+                self._phase = event
+                if event.phase == "failed":
+                    self._recent.append(f"✗ {event.tunnel}: {event.message}")
+            case TrialProgress():
+                self._progress = event
+            case TrialDone():
+                self._last = event
+                self._progress = None
+                self._told_at = time.monotonic()
+                self._valid += event.valid
+                self._invalid += not event.valid
+                mark = "✓" if event.valid else "✗"
+                what = _figures(event.figures) if event.valid else "; ".join(event.reasons)
+                self._recent.append(f"{mark} {event.tunnel} {_point(event.point)}: {what}")
+            case RunEnded():
+                pass
+        self._recent = self._recent[-6:]
+
+    def __rich__(self) -> Group:
+        """Draw it."""
+        if self._started is None:
+            return Group(Text("checking every driver …"))
+        done = self._last.trials_done if self._last else 0
+        expected = self._last.trials_expected if self._last else self._started.trials_min
+        left = self._last.time_left_s if self._last else self._started.expected_s
+        left = max(0.0, left - (time.monotonic() - self._told_at))
+        within = self._progress.done_ratio if self._progress else 0.0
+        head = Table.grid(padding=(0, 1))
+        head.add_row(
+            Text(self._started.study, style="bold"),
+            ProgressBar(total=max(expected, 1), completed=done + within, width=24),
+            f"trial {min(done + 1, expected)} of {expected}",
+            f"{_duration(left)} left",
+            Text(f"{self._invalid} invalid", style="red") if self._invalid else "",
+        )
+        phase = self._phase
+        state = f"{phase.tunnel}, {phase.link}: {phase.phase}" if phase else ""
+        lines = [Text(line, overflow="ellipsis", no_wrap=True) for line in self._recent]
+        return Group(head, Text(state, style="cyan"), *lines)
+
+
+_SHOWN = (
+    ("goodput_bit_s", 1e-6, "{:.3f} Mbit/s"),
+    ("rtt_p50_ns", 1e-6, "RTT {:.2f} ms"),
+    ("loss_forward_ratio", 100.0, "loss {:.1f} %"),
+)
+
+
+def _figures(figures: Mapping[str, float | None]) -> str:
+    parts = [
+        form.format(value * factor)
+        for name, factor, form in _SHOWN
+        if (value := figures.get(name)) is not None
+    ]
+    return ", ".join(parts)
+
+
+def _point(point: Mapping[str, object]) -> str:
+    size = point.get("payload_bytes")
+    return f"{size} byte" if size is not None else ""
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

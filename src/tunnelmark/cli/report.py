@@ -1,0 +1,86 @@
+"""``tunnelmark report``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from tunnelmark.report.summary import Summary
+
+_EPILOG = """
+\b
+examples:
+  tunnelmark report results/quickstart-20261121T055442Z-tma0b1c
+  tunnelmark report DIR --format csv > figures.csv
+  tunnelmark report DIR --format html -o report.html
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "html", "markdown", "csv"]),
+    default="terminal",
+    show_default=True,
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="File instead of standard output."
+)
+def report(*, directory: Path, form: str, output: Path | None) -> None:
+    """Report on the run in DIRECTORY."""
+    from tunnelmark.report.html import to_html  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.report.summary import summarise  # noqa: PLC0415 - likewise
+    from tunnelmark.report.tables import to_csv, to_markdown  # noqa: PLC0415 - likewise
+    from tunnelmark.store import open_result  # noqa: PLC0415 - likewise
+
+    result = open_result(directory)
+    summary = summarise(result)
+    if form == "terminal":
+        _print(summary, output)
+        return
+    text = {
+        "html": lambda: to_html(summary, result),
+        "markdown": lambda: to_markdown(summary),
+        "csv": lambda: to_csv(summary),
+    }[form]()
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def write_reports(directory: Path, *, terminal: bool) -> "Summary":
+    """Write all reports of a run into its directory; print the table and where the rest is."""
+    from tunnelmark.report.html import to_html  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.report.summary import summarise  # noqa: PLC0415 - likewise
+    from tunnelmark.report.tables import to_csv, to_markdown  # noqa: PLC0415 - likewise
+    from tunnelmark.store import open_result  # noqa: PLC0415 - likewise
+
+    result = open_result(directory)
+    summary = summarise(result)
+    folder = directory / "report"
+    page = folder / "report.html"
+    page.write_text(to_html(summary, result), encoding="utf-8")
+    (folder / "report.md").write_text(to_markdown(summary), encoding="utf-8")
+    (folder / "report.csv").write_text(to_csv(summary), encoding="utf-8")
+    if terminal:
+        _print(summary, None)
+        click.echo(f"\nHTML report: {page}")
+    return summary
+
+
+def _print(summary: "Summary", output: Path | None) -> None:
+    from rich.console import Console  # noqa: PLC0415 - keeps --help quick
+
+    from tunnelmark.report.terminal import print_report  # noqa: PLC0415 - likewise
+
+    if output is not None:
+        with output.open("w", encoding="utf-8") as file:
+            print_report(summary, Console(file=file, width=80, no_color=True))
+        return
+    console = Console()
+    # A pipe has no width; 80 columns is what a reader of the file will have.
+    print_report(summary, console if console.is_terminal else Console(width=80))

@@ -1,0 +1,87 @@
+"""``tunnelmark run``."""
+
+from pathlib import Path
+
+import click
+
+_EPILOG = """
+\b
+examples:
+  tunnelmark run quickstart
+  tunnelmark run my-study.toml --results /srv/results
+  tunnelmark run quickstart --json > events.jsonl
+  tunnelmark run --resume results/quickstart-20261121T055442Z-tma0b1c
+
+Ctrl-C ends the run in order: what was measured is kept, everything that was
+made is removed. The exit status then is 130; 6 if some points have no valid
+trial; 4 if a tunnel failed.
+"""
+
+_NO_VALID_TRIAL = 6
+_TUNNEL_FAILED = 4
+_INTERRUPTED = 130
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("study", required=False)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
+    help="Folder in which the result directory is made.",
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Go on with an interrupted run; nothing valid is measured again.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Instead of the study's seed.")
+@click.option("--no-samples", is_flag=True, help="Keep no per-packet records and captures.")
+@click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
+@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+def run(
+    *,
+    study: str | None,
+    results: Path,
+    resume: Path | None,
+    seed: int | None,
+    no_samples: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Run STUDY: the name of a built-in study, or a file."""
+    if (study is None) == (resume is None):
+        raise click.UsageError("give either STUDY or --resume DIR")
+    if resume is not None and seed is not None:
+        raise click.UsageError("--seed cannot be changed with --resume")
+    from tunnelmark.cli.progress import display  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.cli.report import write_reports  # noqa: PLC0415 - likewise
+    from tunnelmark.engine.binary import find_engine  # noqa: PLC0415 - likewise
+    from tunnelmark.lab.rootless import ensure_privileges  # noqa: PLC0415 - likewise
+    from tunnelmark.report.summary import unfinished  # noqa: PLC0415 - likewise
+    from tunnelmark.run import execute  # noqa: PLC0415 - likewise
+    from tunnelmark.study import load_study  # noqa: PLC0415 - likewise
+
+    loaded = load_study(study) if study is not None else None
+    engine = find_engine()
+    ensure_privileges()
+    with display(as_json=as_json, quiet=quiet) as listener:
+        ended = execute(
+            loaded,
+            results_dir=results,
+            listener=listener,
+            keep_samples=not no_samples,
+            engine=engine,
+            seed=seed,
+            resume=resume,
+        )
+    summary = write_reports(Path(ended.directory), terminal=not as_json)
+    if ended.outcome == "interrupted":
+        if not as_json:
+            click.echo(f"interrupted; go on with: tunnelmark run --resume {ended.directory}")
+        return _INTERRUPTED
+    if ended.outcome == "failed":
+        click.echo(f"tunnelmark: error: {ended.message}", err=True)
+        return _TUNNEL_FAILED
+    return _NO_VALID_TRIAL if unfinished(summary.points) else 0

@@ -1,0 +1,73 @@
+"""What this machine can do for a lab, and what brings what is missing."""
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunnelmark.engine.binary import find_engine
+from tunnelmark.hosts.features import has_kernel
+from tunnelmark.lab.rootless import cannot_run_rootless
+from tunnelmark.model.errors import LabError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    message: str
+    mend: str = ""
+    """Command that brings what is missing."""
+
+
+def examine() -> list[Finding]:
+    """Look at everything; nothing is changed."""
+    return [
+        Finding("kernel", ok=True, message=f"Linux {platform.release()}, {os.cpu_count()} cores"),
+        _privileges(),
+        _engine(),
+        _feature("veth", "the link between hosts"),
+        _feature("tun", "userspace tunnels"),
+        _clock(),
+        _realtime(),
+    ]
+
+
+def _privileges() -> Finding:
+    if os.geteuid() == 0:
+        return Finding("privileges", ok=True, message="root")
+    if reason := cannot_run_rootless():
+        return Finding("privileges", ok=False, message=f"not root, {reason}", mend="run with sudo")
+    return Finding("privileges", ok=True, message="not root, user namespaces serve instead")
+
+
+def _engine() -> Finding:
+    try:
+        return Finding("engine", ok=True, message=find_engine())
+    except LabError as error:
+        return Finding("engine", ok=False, message=str(error), mend="make setup")
+
+
+def _feature(name: str, why: str) -> Finding:
+    ok = has_kernel(name)
+    message = f"{why}: {'there' if ok else f'the kernel has no {name}'}"
+    return Finding(name, ok=ok, message=message, mend="" if ok else f"modprobe {name}")
+
+
+def _clock() -> Finding:
+    path = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    source = path.read_text(encoding="ascii").strip() if path.exists() else "unknown"
+    slow = source in {"hpet", "acpi_pm"}
+    message = f"clock source {source}" + (": reading it takes microseconds" if slow else "")
+    return Finding("clock", ok=not slow, message=message)
+
+
+def _realtime() -> Finding:
+    done = subprocess.run(["chrt", "--fifo", "1", "true"], capture_output=True, check=False)
+    if done.returncode == 0:
+        return Finding("real time", ok=True, message="SCHED_FIFO is allowed")
+    message = "SCHED_FIFO is not allowed: packets may leave late on a busy machine"
+    return Finding("real time", ok=False, message=message, mend="run as root")

@@ -1,0 +1,54 @@
+"""Without root: the same command again inside a user namespace of its own."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tunnelmark.model.errors import LabError
+
+_INSIDE = "TUNNELMARK_INSIDE_USER_NAMESPACE"
+_UNSHARE = (
+    *("unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork"),
+    *("--kill-child", "--mount-proc", "--propagation", "private"),
+)
+# A /run of its own lets `ip netns add` work; the words behind are the command, untouched.
+_PREPARE = 'mount -t tmpfs -o mode=755 tmpfs /run && mkdir -p /run/netns && exec "$@"'
+
+
+def ensure_privileges() -> None:
+    """Return if this process may make namespaces; else run the same command where it may.
+
+    Raises ``LabError`` with the mend where user namespaces are not allowed either.
+    """
+    if os.geteuid() == 0:
+        return
+    if os.environ.get(_INSIDE):
+        raise LabError("the user namespace gave no root inside; run as root")
+    if reason := cannot_run_rootless():
+        raise LabError(f"needs root or user namespaces: {reason}; run it with sudo")
+    # The ledger is named after the real user: inside, everyone is root.
+    runtime = Path(tempfile.gettempdir()) / f"tunnelmark-{os.getuid()}"
+    environment = {**os.environ, _INSIDE: "1", "TUNNELMARK_RUNTIME": str(runtime)}
+    argv = [*_UNSHARE, "sh", "-c", _PREPARE, "prepare", sys.executable, "-m", "tunnelmark.cli"]
+    sys.stdout.flush()
+    os.execvpe(argv[0], [*argv, *sys.argv[1:]], environment)  # noqa: S606 - an argument list
+
+
+def cannot_run_rootless() -> str | None:
+    """Return why this user cannot make the namespaces that a lab needs, or None."""
+    try:
+        done = subprocess.run(
+            [*_UNSHARE, "sh", "-c", _PREPARE, "prepare", "ip", "netns", "add", "tmtrial"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"unshare ended with status {done.returncode}"
