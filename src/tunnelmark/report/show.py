@@ -35,11 +35,12 @@ def unit(metric: str) -> Unit:
 
 
 def digits(value: float, half_width: float | None) -> int:
-    """Return decimals such that the interval has two significant digits, at most five."""
-    scale = half_width or abs(value) / 100
+    """Return decimals such that the interval has two significant digits, at most four."""
+    # An interval far below a thousandth of the value says nothing more by further digits.
+    scale = max(half_width or abs(value) / 100, abs(value) / 10_000)
     if not scale or not math.isfinite(scale):
-        return 2
-    return max(0, min(5, 1 - math.floor(math.log10(scale))))
+        return 0
+    return max(0, min(_MOST_DECIMALS, 1 - math.floor(math.log10(scale))))
 
 
 def figure(estimate: Estimate | None) -> str:

@@ -41,8 +41,7 @@ def _figures(points: list[PointEstimates], link: str, device: str) -> Table:
     table = Table(
         title=where, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
     )
-    table.add_column("tunnel", no_wrap=True, overflow="ellipsis", max_width=19)
-    table.add_column("byte", justify="right", no_wrap=True)
+    table.add_column("tunnel\n  byte", no_wrap=True)
     for metric, title in _COLUMNS:
         table.add_column(f"{title}\n{unit(metric).name}", justify="right", no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
@@ -51,7 +50,9 @@ def _figures(points: list[PointEstimates], link: str, device: str) -> Table:
         count = f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else "")
         size = "" if point.payload_bytes is None else str(point.payload_bytes)
         figures = [figure(point.estimates.get(m)).replace(" ", "") for m, _ in _COLUMNS]
-        table.add_row("" if point.tunnel == last else point.tunnel, size, *figures, count)
+        if point.tunnel != last:
+            table.add_row(Text(point.tunnel, style="bold"))
+        table.add_row(f"  {size}", *figures, count)
         last = point.tunnel
     return table
 
@@ -67,16 +68,16 @@ def _differences(points: list[PointEstimates]) -> RenderableType:
         box=None,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("tunnel", no_wrap=True, overflow="ellipsis", max_width=19)
-    table.add_column("byte", justify="right", no_wrap=True)
+    table.add_column("tunnel\n  byte", no_wrap=True)
     table.add_column("goodput", justify="right")
     table.add_column("RTT median", justify="right")
     last = ""
     for point in rows:
         size = "" if point.payload_bytes is None else str(point.payload_bytes)
+        if point.tunnel != last:
+            table.add_row(Text(point.tunnel, style="bold"))
         table.add_row(
-            "" if point.tunnel == last else point.tunnel,
-            size,
+            f"  {size}",
             change(point.differences.get("goodput_bit_s")),
             change(point.differences.get("rtt_p50_ns")),
         )
