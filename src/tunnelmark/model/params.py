@@ -1,6 +1,7 @@
 """The base of everything a study file can set: frozen, and strict about unknown keys."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -26,15 +27,20 @@ class Params(BaseModel):
         return _columns(self, "")
 
 
+@cache
+def units(kind: type[BaseModel]) -> Mapping[str, str | None]:
+    """Return the unit of each field's number as the end of a name: ``ns``, ``bit_s``; or None."""
+    properties: Mapping[str, Any] = kind.model_json_schema().get("properties", {})
+    return {name: _unit(schema) for name, schema in properties.items()}
+
+
 def _columns(params: BaseModel, prefix: str) -> dict[str, object]:
-    properties: Mapping[str, Any] = type(params).model_json_schema()["properties"]
     columns: dict[str, object] = {}
-    for name in type(params).model_fields:
+    for name, unit in units(type(params)).items():
         value = getattr(params, name)
         if isinstance(value, BaseModel):
             columns |= _columns(value, f"{prefix}{name}.")
             continue
-        unit = _unit(properties[name])
         column = name if unit is None or name.endswith(f"_{unit}") else f"{name}_{unit}"
         columns[prefix + column] = list(value) if isinstance(value, tuple) else value
     return columns
@@ -44,5 +50,5 @@ def _unit(schema: Mapping[str, Any]) -> str | None:
     """Return the unit of a field that may also be null or a plain number."""
     if UNIT_KEY in schema:
         return str(schema[UNIT_KEY])
-    units = {_unit(part) for part in schema.get("anyOf", ())} - {None}
-    return units.pop() if len(units) == 1 else None
+    found = {_unit(part) for part in schema.get("anyOf", ())} - {None}
+    return found.pop() if len(found) == 1 else None

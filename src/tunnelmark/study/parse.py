@@ -1,31 +1,34 @@
 """Text to Study: strict, bounded, and every error names file, line, key, value and limit."""
 
-import difflib
-import itertools
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar, get_args, get_origin
-
-from pydantic import ValidationError
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from tunnelmark.devices.registry import DEVICES, DeviceParams
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import StudyError
+from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
 from tunnelmark.model.trial import BASELINE, DriverSpec
+from tunnelmark.study.drivers import MOST_POINTS, Section, checked_table
 from tunnelmark.study.lines import Path, line_index, line_of
+from tunnelmark.study.messages import nearest, shown
 from tunnelmark.study.study import Limits, Precision, Study
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
 FORMAT: Final = 1
 LARGEST_FILE_BYTES: Final = 1 << 20
-MOST_POINTS: Final = 10_000
-_MOST_DEPTH: Final = 8
-_NAME: Final = re.compile(r"^[a-z0-9][a-z0-9-]{0,63}$")
-_LABEL: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9 ._+/()-]{0,63}$")
-_TOP: Final = (
+NAME_PATTERN: Final = "^[a-z0-9][a-z0-9-]{0,63}$"
+MOST_TEXT_CHARACTERS: Final = 10_000
+"""A page of text, for title and description."""
+MOST_DEPTH: Final = 8
+RUN_METRICS: Final = frozenset(
+    name for name in METRICS if name.startswith(("cpu_", "wire_", "overhead_", "outer_"))
+)
+"""Metrics that the run itself gives, whatever the workload."""
+TOP_KEYS: Final = (
     *("format", "name", "title", "description", "seed", "precision", "validity"),
     *("tunnel", "link", "device", "workload"),
 )
@@ -33,255 +36,178 @@ _P = TypeVar("_P", bound=Params)
 
 
 def parse_study(text: str, source: str) -> Study:
-    """Parse a study; ``source`` is its name in messages, such as ``voip.toml``."""
-    if len(text.encode()) > LARGEST_FILE_BYTES:
-        raise StudyError(f"{source}: is longer than {LARGEST_FILE_BYTES} byte")
+    """Parse a study; ``source`` is its name in messages, such as ``voip.toml``.
+
+    Raises ``StudyError`` with one line: file, line, key, value and limit.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LARGEST_FILE_BYTES:
+        raise StudyError(f"{source}: has {size} byte, must be at most {LARGEST_FILE_BYTES}")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        what = re.sub(r" \(at .*\)$", "", str(error))
-        raise StudyError(f"{source}:{line.group(1) if line else 1}: {_lower(what)}") from error
+        raise StudyError(_syntax(source, text, str(error))) from error
     except RecursionError as error:
-        raise StudyError(f"{source}: is nested too deeply") from error
-    return _Parser(source, line_index(text)).study(document, text)
+        raise StudyError(f"{source}: is nested more than {MOST_DEPTH} deep") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise StudyError(f"{source}: has a number that is too long") from error
+    if _depth(document) > MOST_DEPTH:
+        raise StudyError(f"{source}: is nested more than {MOST_DEPTH} deep")
+    return _Parser(source, line_index(text), document).study(text)
 
 
 class _Parser:
-    def __init__(self, source: str, lines: Mapping[Path, int]) -> None:
+    def __init__(self, source: str, lines: Mapping[Path, int], document: Mapping[str, Any]) -> None:
         self._source = source
         self._lines = lines
+        self._document = document
 
-    def study(self, document: Mapping[str, Any], text: str) -> Study:
-        self._bounded(document)
-        self._only(document, _TOP, ())
-        if document.get("format") != FORMAT:
-            raise self._error(
-                ("format",), f"format is {document.get('format')!r}, must be {FORMAT}"
-            )
-        tunnels = self._drivers(
-            document, "tunnel", {k: c.params_type for k, c in tunnel_kinds().items()}
+    def study(self, text: str) -> Study:
+        self._format()
+        for key in self._document:
+            if key not in TOP_KEYS:
+                raise self._error((key,), f"{key} is no key of a study{nearest(key, TOP_KEYS)}")
+        tunnels = self._section("tunnel", {k: c.params_type for k, c in tunnel_kinds().items()})
+        links = self._section(
+            "link",
+            {k: c.params_type for k, c in link_kinds().items()},
+            {
+                name: {"kind": kind, **table}
+                for kind, link in link_kinds().items()
+                for name, table in link.presets.items()
+            },
+            needed=True,
         )
-        links = self._drivers(
-            document, "link", {k: c.params_type for k, c in link_kinds().items()}, need=True
+        devices = self._section("device", dict.fromkeys(DEVICES, DeviceParams))
+        workloads = self._section(
+            "workload", {k: c.params_type for k, c in workload_kinds().items()}, needed=True
         )
-        workloads = self._drivers(
-            document, "workload", {k: c.params_type for k, c in workload_kinds().items()}, need=True
-        )
-        devices = self._drivers(document, "device", dict.fromkeys(DEVICES, DeviceParams))
-        devices = devices or (DriverSpec("host", "host", {}),)
-        points = (len(tunnels) + 1) * len(links) * len(devices) * len(workloads)
-        if points > MOST_POINTS:
-            raise self._error(
-                (), f"the study has {points} points, at most {MOST_POINTS} are allowed"
-            )
-        return Study(
-            name=self._text(document, "name", _NAME, "a name such as branch-office"),
-            title=self._text(document, "title"),
-            description=self._text(document, "description", default=""),
-            seed=self._seed(document),
-            precision=self._table(document, "precision", Precision),
-            limits=self._table(document, "validity", Limits),
-            tunnels=tuple(t for t in tunnels if t.kind != BASELINE),
+        study = Study(
+            name=self._text("name", pattern=NAME_PATTERN),
+            title=self._text("title"),
+            description=self._text("description", default=""),
+            seed=self._seed(),
+            precision=self._table("precision", Precision),
+            limits=self._table("validity", Limits),
+            tunnels=tuple(spec for spec in tunnels if spec.kind != BASELINE),
             links=links,
-            devices=devices,
+            devices=devices or (DriverSpec("host", "host", {}),),
             workloads=workloads,
             text=text,
             source=self._source,
         )
+        self._bounded(study)
+        self._fits_together(study)
+        return study
 
-    def _drivers(
+    def _format(self) -> None:
+        """Ask for the format first: keys of another one would only mislead."""
+        found = self._document.get("format")
+        if found is None:
+            raise self._error((), f"format is missing, must be {FORMAT}")
+        if isinstance(found, bool) or found != FORMAT:
+            raise self._error(("format",), f"format is {shown(found)}, must be {FORMAT}")
+
+    def _section(
         self,
-        document: Mapping[str, Any],
-        section: str,
+        name: str,
         kinds: Mapping[str, type[Params]],
+        presets: Mapping[str, Mapping[str, object]] | None = None,
         *,
-        need: bool = False,
+        needed: bool = False,
     ) -> tuple[DriverSpec, ...]:
-        tables = document.get(section, [])
-        if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-            raise self._error((section,), f"{section} must be written as [[{section}]]")
-        if need and not tables:
-            raise self._error((), f"the study has no [[{section}]]")
-        found = [
-            spec
-            for position, table in enumerate(tables)
-            for spec in self._driver(section, position, table, kinds)
-        ]
-        labels: dict[str, int] = {}
-        for spec in found:
-            labels[spec.label] = labels.get(spec.label, 0) + 1
-        if doubled := [label for label, count in labels.items() if count > 1]:
-            raise self._error(
-                (section,), f"two [[{section}]] are both labelled {doubled[0]!r}; give them a label"
-            )
-        return tuple(found)
+        tables = self._document.get(name, [])
+        if needed and tables == []:
+            raise self._error((), f"the study has no [[{name}]]")
+        return Section(name, kinds, presets or {}, self._error).drivers(tables)
 
-    def _driver(
-        self,
-        section: str,
-        position: int,
-        table: Mapping[str, Any],
-        kinds: Mapping[str, type[Params]],
-    ) -> Iterator[DriverSpec]:
-        place: Path = (section, position)
-        values = dict(table)
-        label = values.pop("label", None)
-        if label is not None and (not isinstance(label, str) or not _LABEL.match(label)):
+    def _bounded(self, study: Study) -> None:
+        tunnels = max(1, len(study.tunnels))
+        blocks = tunnels * len(study.links) * len(study.devices)
+        points = blocks * len(study.workloads) * (2 if study.tunnels else 1)
+        if points > MOST_POINTS:
             raise self._error(
-                (*place, "label"), f"{section}.label is {label!r}, must be 1 to 64 plain characters"
+                (),
+                f"the study has {points} points in {blocks} blocks, "
+                f"at most {MOST_POINTS} points are allowed",
             )
-        if section == "link" and "preset" in values:
-            values = self._preset(place, values)
-        kind = values.pop("kind", None)
-        if kind not in kinds:
-            near = difflib.get_close_matches(str(kind), kinds, 1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise self._error(
-                (*place, "kind"),
-                f"{section}.kind is {kind!r}, must be one of {', '.join(sorted(kinds))}{hint}",
-            )
-        params_type = kinds[kind]
-        varied = [key for key, value in values.items() if isinstance(value, list)]
-        for key in varied:
-            if not values[key] or _takes_list(params_type, key):
+
+    def _fits_together(self, study: Study) -> None:
+        """Refuse what no trial could do, before anything is made."""
+        metric = study.precision.metric
+        counts = {int(str(spec.columns.get("count", 1))) for spec in study.tunnels} | {1}
+        for spec in study.workloads:
+            kind = workload_kinds()[spec.kind]
+            place = self._workload_place(spec.kind)
+            if metric not in kind.metrics and metric not in RUN_METRICS:
                 raise self._error(
-                    (*place, key), f"{section}.{key} is an empty list, must have a value"
+                    ("precision", "metric"),
+                    f"precision.metric is {shown(metric)}, which {spec.kind} does not give; "
+                    f"it gives {', '.join(kind.metrics)}",
                 )
-        choices = itertools.product(*(values[key] for key in varied))
-        for number, choice in enumerate(choices):
-            if number >= MOST_POINTS:
-                raise self._error(place, f"{section} varies over more than {MOST_POINTS} points")
-            params = {**values, **dict(zip(varied, choice, strict=True))}
-            self._validated(params_type, params, place, section)
-            yield DriverSpec(
-                kind, self._label(section, kind, label, params, varied, params_type), params
-            )
+            workload = kind(kind.params_type.model_validate(dict(spec.params)))
+            for count in sorted(counts):
+                if reason := workload.conflict(count):
+                    raise self._error(place, f"workload {spec.label}: {reason}")
 
-    def _label(  # noqa: PLR0917 - all of one kind
-        self,
-        section: str,
-        kind: str,
-        label: str | None,
-        params: Mapping[str, Any],
-        varied: Sequence[str],
-        params_type: type[Params],
-    ) -> str:
-        shown = [key for key in params_type.model_fields if key in params]
-        if section == "workload" or label is not None:
-            shown = list(varied)
-        parts = [str(params[key]).lower().replace(" ", "") for key in shown]
-        return (
-            " ".join([label or kind, *parts])
-            if section == "workload"
-            else "-".join([label or kind, *parts])
+    def _workload_place(self, kind: str) -> Path:
+        tables = self._document["workload"]
+        return ("workload", next(i for i, table in enumerate(tables) if table.get("kind") == kind))
+
+    def _table(self, name: str, kind: type[_P]) -> _P:
+        table = self._document.get(name, {})
+        if not isinstance(table, dict):
+            raise self._error((name,), f"{name} must be written as [{name}]")
+        return checked_table(
+            table, kind, name, lambda within, message: self._error((name, *within), message)
         )
 
-    def _preset(self, place: Path, values: dict[str, Any]) -> dict[str, Any]:
-        name = values.pop("preset")
-        presets = {
-            preset: {"kind": kind, **table}
-            for kind, link in link_kinds().items()
-            for preset, table in link.presets.items()
-        }
-        if name not in presets:
+    def _text(self, key: str, *, pattern: str = "", default: str | None = None) -> str:
+        value = self._document.get(key, default)
+        if value is None:
+            raise self._error((), f"{key} is missing")
+        if not isinstance(value, str) or len(value) > MOST_TEXT_CHARACTERS:
             raise self._error(
-                (*place, "preset"),
-                f"link.preset is {name!r}, must be one of {', '.join(sorted(presets))}",
+                (key,),
+                f"{key} is {shown(value)}, must be a text of at most {MOST_TEXT_CHARACTERS} "
+                "characters",
             )
-        if "kind" in values:
+        if not re.search(pattern, value) or (value.endswith("\n") and pattern):
             raise self._error(
-                (*place, "kind"), "link has both preset and kind, a preset has its own kind"
+                (key,),
+                f"{key} is {shown(value)}, must be 1 to 64 lower-case letters, digits and hyphens",
             )
-        return {**presets[name], **values}
-
-    def _table(self, document: Mapping[str, Any], section: str, kind: type[_P]) -> _P:
-        table = document.get(section, {})
-        if not isinstance(table, dict):
-            raise self._error((section,), f"{section} must be written as [{section}]")
-        return self._validated(kind, table, (section,), section)
-
-    def _validated(
-        self, kind: type[_P], values: Mapping[str, Any], place: Path, section: str
-    ) -> _P:
-        try:
-            return kind.model_validate(dict(values))
-        except ValidationError as error:
-            # A key that is not known is the cause where another is missing.
-            found = error.errors(include_url=False)
-            first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
-            key = str(first["loc"][0]) if first["loc"] else ""
-            raise self._error(
-                (*place, key) if key else place, _sentence(first, section, key, kind, values)
-            ) from error
-
-    def _text(
-        self,
-        document: Mapping[str, Any],
-        key: str,
-        pattern: re.Pattern[str] | None = None,
-        what: str = "a text",
-        default: str | None = None,
-    ) -> str:
-        value = document.get(key, default)
-        if not isinstance(value, str) or len(value) > 10_000:  # noqa: PLR2004 - a page of text
-            raise self._error((key,), f"{key} is {value!r}, must be {what}")
-        if pattern is not None and not pattern.match(value):
-            raise self._error((key,), f"{key} is {value!r}, must be {what}")
         return value
 
-    def _seed(self, document: Mapping[str, Any]) -> int:
-        seed = document.get("seed", 1)
+    def _seed(self) -> int:
+        seed = self._document.get("seed", 1)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
-            raise self._error(("seed",), f"seed is {seed!r}, must be 0 to 2^63 - 1")
+            raise self._error(("seed",), f"seed is {shown(seed)}, must be 0 to {(1 << 63) - 1}")
         return seed
-
-    def _only(self, table: Mapping[str, Any], known: Sequence[str], place: Path) -> None:
-        for key in table:
-            if key not in known:
-                raise self._error((*place, key), f"{key} is no key of a study{_near(key, known)}")
-
-    def _bounded(self, value: object, depth: int = 0) -> None:
-        if depth > _MOST_DEPTH:
-            raise StudyError(f"{self._source}: is nested more than {_MOST_DEPTH} deep")
-        if isinstance(value, dict):
-            for inner in value.values():
-                self._bounded(inner, depth + 1)
-        elif isinstance(value, list):
-            for inner in value:
-                self._bounded(inner, depth + 1)
 
     def _error(self, place: Path, message: str) -> StudyError:
         return StudyError(f"{self._source}:{line_of(self._lines, place)}: {message}")
 
 
-def _sentence(
-    first: Any, section: str, key: str, kind: type[Params], values: Mapping[str, Any]
-) -> str:
-    if first["type"] == "extra_forbidden":
-        return f"{section}.{key} is no key of this {section}{_near(key, list(kind.model_fields))}"
-    if first["type"] == "missing":
-        return f"{section}.{key} is missing"
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if not key:
-        return f"{section} {message}"
-    message = message.replace("Input should be", "must be")
-    joint = ", which " if message.startswith(("is ", "has ")) else ", "
-    return f"{section}.{key} is {values.get(key)!r}{joint}{_lower(message)}"
+def _syntax(source: str, text: str, message: str) -> str:
+    """Return tomllib's complaint as ours: the line in front, lower case."""
+    found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
+    line = int(found[1]) if found and found[1] else len(text.splitlines()) or 1
+    words = message[: found.start()] if found else message
+    return f"{source}:{line}: {words[:1].lower()}{words[1:].rstrip('.')}"
 
 
-def _near(key: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(key, known, 1)
-    return f" (did you mean {near[0]!r}?)" if near else f"; known are {', '.join(known)}"
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:].rstrip(".")
-
-
-def _takes_list(kind: type[Params], key: str) -> bool:
-    field = kind.model_fields.get(key)
-    if field is None:
-        return False
-    kinds = (field.annotation, *get_args(field.annotation))
-    return any(get_origin(k) in (list, tuple) or k in (list, tuple) for k in kinds)
+def _depth(value: object) -> int:
+    """Return how deep lists and tables are nested; no deeper than one past the limit is looked."""
+    level: Sequence[object] = [value]
+    for depth in range(MOST_DEPTH + 2):
+        below: list[object] = []
+        for part in level:
+            if isinstance(part, dict):
+                below += part.values()
+            elif isinstance(part, list):
+                below += part
+        if not below:
+            return depth
+        level = below
+    return MOST_DEPTH + 1

@@ -1,5 +1,6 @@
 """A study in frozen form, as the parser leaves it."""
 
+import difflib
 from dataclasses import dataclass
 from typing import Annotated, Self
 
@@ -31,7 +32,9 @@ class Precision(Params):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in METRICS:
-            raise ValueError(f"is no metric; known are {', '.join(METRICS)}")
+            near = difflib.get_close_matches(value, METRICS, 1)
+            hint = f", did you mean {near[0]}?" if near else f"; known are {', '.join(METRICS)}"
+            raise ValueError(f"is no metric{hint}")
         return value
 
     @model_validator(mode="after")

@@ -103,6 +103,15 @@ class UdpEcho(Workload):
         """Return nothing: the engine is all it needs."""
         return Need()
 
+    def conflict(self, paths: int) -> str | None:
+        """Each of the tunnels needs a packet of its own."""
+        if self.params.load == "spread" and self.params.packet_count < paths:
+            return (
+                f"packets is {self.params.packet_count}, must be at least the {paths} tunnels "
+                "over which they are spread"
+            )
+        return None
+
     @property
     def expected_s(self) -> float:
         """Sending, and a round trip of a slow link."""

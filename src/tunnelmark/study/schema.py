@@ -1,0 +1,173 @@
+"""The JSON Schema of study files, for editors: one document, every driver by its ``kind``."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from tunnelmark.devices.registry import DEVICES, DeviceParams
+from tunnelmark.links.registry import link_kinds
+from tunnelmark.model.params import Params
+from tunnelmark.study.drivers import LABEL
+from tunnelmark.study.parse import FORMAT, MOST_TEXT_CHARACTERS, NAME_PATTERN, RUN_METRICS
+from tunnelmark.study.study import Limits, Precision
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.registry import workload_kinds
+
+Schema = dict[str, Any]
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def study_schema() -> Schema:
+    """Return the schema: what it refuses the parser refuses too.
+
+    The parser refuses more: what no schema can say, such as the number of points.
+    """
+    definitions: Schema = {}
+    text = {"type": "string", "maxLength": MOST_TEXT_CHARACTERS}
+    tunnels = {kind: driver.params_type for kind, driver in tunnel_kinds().items()}
+    workloads = {kind: driver.params_type for kind, driver in workload_kinds().items()}
+    titles = {
+        **{kind: driver.title for kind, driver in tunnel_kinds().items()},
+        **{kind: driver.title for kind, driver in workload_kinds().items()},
+        **{kind: driver.title for kind, driver in link_kinds().items()},
+        **{device.kind: device.title for device in DEVICES.values()},
+    }
+    links = [_table(kind, link.params_type, titles, definitions) for kind, link in _links()]
+    presets = [
+        _preset_table(kind, link.params_type, list(link.presets), definitions)
+        for kind, link in _links()
+        if link.presets
+    ]
+    precision = _model(Precision, definitions)
+    precision["properties"]["metric"] |= {"enum": sorted(_metrics())}
+    return {
+        "$schema": DIALECT,
+        "title": "Tunnelmark study",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["format", "name", "title", "link", "workload"],
+        "properties": {
+            "format": {"const": FORMAT, "description": "version of this file's format"},
+            "name": {
+                "type": "string",
+                "pattern": NAME_PATTERN,
+                "description": "start of the name of the result directory",
+            },
+            "title": text,
+            "description": text,
+            "seed": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": (1 << 63) - 1,
+                "description": "decides every random choice: order, loss, payload",
+            },
+            "precision": precision,
+            "validity": _model(Limits, definitions),
+            "tunnel": _tables(
+                [_table(kind, params, titles, definitions) for kind, params in tunnels.items()],
+                "what is compared with no tunnel, which is always measured too",
+            ),
+            "link": _tables([*links, *presets], "between client and server", least=1),
+            "device": _tables(
+                [_table(kind, DeviceParams, titles, definitions) for kind in DEVICES],
+                "CPU of the endpoints",
+            ),
+            "workload": _tables(
+                [_table(kind, params, titles, definitions) for kind, params in workloads.items()],
+                "the traffic",
+                least=1,
+            ),
+        },
+        "$defs": definitions,
+    }
+
+
+def _links() -> list[tuple[str, Any]]:
+    return list(link_kinds().items())
+
+
+def _metrics() -> set[str]:
+    return {name for kind in workload_kinds().values() for name in kind.metrics} | RUN_METRICS
+
+
+def _tables(alternatives: list[Schema], description: str, *, least: int = 0) -> Schema:
+    return {
+        "type": "array",
+        "minItems": least,
+        "description": description,
+        # One alternative matches by its kind, so an editor shows the complaints of that one.
+        "items": {"type": "object", "oneOf": alternatives},
+    }
+
+
+def _table(
+    kind: str, params: type[Params], titles: Mapping[str, str], definitions: Schema
+) -> Schema:
+    table = _varied(params, definitions)
+    table["title"] = titles.get(kind, kind)
+    table["properties"] = {"kind": {"const": kind}, "label": _label(), **table["properties"]}
+    table["required"] = ["kind", *table.get("required", [])]
+    return table
+
+
+def _preset_table(
+    kind: str, params: type[Params], presets: list[str], definitions: Schema
+) -> Schema:
+    table = _varied(params, definitions)
+    table["title"] = f"preset of {kind}"
+    table["properties"] = {"preset": {"enum": presets}, "label": _label(), **table["properties"]}
+    # Everything that is needed comes from the preset.
+    table["required"] = ["preset"]
+    return table
+
+
+def _label() -> Schema:
+    return {
+        "type": "string",
+        "pattern": LABEL.pattern,
+        "description": "name in reports, unique in the study",
+    }
+
+
+def _varied(params: type[Params], definitions: Schema) -> Schema:
+    """Return the table of a driver, in which a list of values varies a parameter."""
+    schema = _model(params, definitions)
+    for name in params.model_fields:
+        one = schema["properties"][name]
+        outside = {key: one.pop(key) for key in ("title", "description", "default") if key in one}
+        listed = {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}
+        # One value of a list parameter is itself a list: a list of such lists varies it.
+        schema["properties"][name] = {**outside, "anyOf": [one, listed]}
+    schema.setdefault("properties", {})
+    return schema
+
+
+def _model(model: type[BaseModel], definitions: Schema) -> Schema:
+    """Return a model's schema; models within it go to the shared definitions."""
+    schema = copy.deepcopy(model.model_json_schema(ref_template="#/$defs/{model}"))
+    for name, inner in schema.pop("$defs", {}).items():
+        if definitions.setdefault(name, inner) != inner:
+            raise TypeError(f"two different parameter types are both called {name}")
+    schema.setdefault("properties", {})
+    _without_null(schema)
+    return schema
+
+
+def _without_null(schema: Any) -> None:
+    """Take ``null`` out of alternatives and defaults: TOML has none, a key is left out instead."""
+    if isinstance(schema, list):
+        for part in schema:
+            _without_null(part)
+    if not isinstance(schema, dict):
+        return
+    for part in schema.values():
+        _without_null(part)
+    if "anyOf" in schema:
+        schema["anyOf"] = [part for part in schema["anyOf"] if part != {"type": "null"}]
+        if len(schema["anyOf"]) == 1:
+            schema |= schema.pop("anyOf")[0]
+    if "default" in schema and schema["default"] is None:
+        del schema["default"]
