@@ -27,7 +27,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class SendFlow:
-    """What the sender counted of one flow."""
+    """What the sender counted of one flow. PDV is not here: it comes from the records."""
 
     flow: int
     due: int
@@ -48,7 +48,6 @@ class SendFlow:
     owd_forward_ns: Histogram | None
     owd_reverse_ns: Histogram | None
     ipdv_ns: Histogram | None
-    pdv_ns: Histogram | None
     lateness_ns: Histogram | None
 
 
@@ -165,7 +164,6 @@ _SEND_HISTOGRAMS: Final = (
     "owd_forward_ns",
     "owd_reverse_ns",
     "ipdv_ns",
-    "pdv_ns",
     "lateness_ns",
 )
 _REFLECT_COUNTERS: Final = (
