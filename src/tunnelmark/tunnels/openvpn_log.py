@@ -63,10 +63,9 @@ def last_words(text: str) -> str:
     """Return the line of a log that says best why OpenVPN ended, for an error message."""
     lines = [_TIME_STAMP.sub("", line.strip()) for line in text.splitlines()]
     lines = [line for line in lines if line and not _NOISE.match(line)]
-    for line in reversed(lines):
-        if _COMPLAINT.search(line):
-            return line
-    return lines[-1] if lines else "nothing in its log"
+    complaints = [line for line in lines if _COMPLAINT.search(line)]
+    reasons = [line for line in complaints if not _CONSEQUENCE.match(line)]
+    return (reasons or complaints or lines or ["nothing in its log"])[-1]
 
 
 _TIME_STAMP: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
@@ -83,6 +82,10 @@ _WARNING: Final = re.compile(r"^(?:WARNING|DEPRECATED OPTION): (.{1,500})$")
 _NOISE: Final = re.compile(
     r"^(?:SIG[A-Z0-9]+\[|Exiting due to|Use --help|Closing TUN|event_wait|net_(?:addr|iface|route)_"
     r"|WARNING: (?:Compression|INSECURE|this configuration may cache))"
+)
+# What follows from every failure of TLS; the reason stands before it.
+_CONSEQUENCE: Final = re.compile(
+    r"^(?:TLS Error: TLS (?:handshake failed|object -> )|TLS_ERROR: BIO read)"
 )
 _COMPLAINT: Final = re.compile(
     r"error|fail|cannot|can't|unsupported|not (?:found|supported|permitted|allowed)|refused|invalid"

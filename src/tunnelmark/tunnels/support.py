@@ -1,5 +1,6 @@
 """What more than one driver needs: waiting with a limit, interfaces, a first packet through."""
 
+import contextlib
 import json
 import secrets
 import time
@@ -125,20 +126,33 @@ def first_packet(client: Host, path: TrafficPath, *, limit_s: float) -> str | No
 
 def first_problem(ends: Sequence[Watched]) -> str | None:
     """Return what is wrong with tunnels that were up, or None: daemons alive, interfaces up."""
-    seen: dict[str, dict[str, InterfaceState]] = {}
     for end in ends:
-        if end.process is not None and (status := end.process.poll()) is not None:
-            words = end.words(end.process)
-            return f"{end.process.name} on {end.host.name} ended with status {status}: {words}"
+        if problem := _ended(end):
+            return problem
+    seen: dict[str, dict[str, InterfaceState]] = {}
     for end in ends:
         if end.host.unique not in seen:
             seen[end.host.unique] = interfaces(end.host)
         state = seen[end.host.unique].get(end.interface)
-        if state is None:
-            return f"interface {end.interface} on {end.host.name} vanished"
-        if not state.up:
-            return f"interface {end.interface} on {end.host.name} is down"
+        if state is not None and state.up:
+            continue
+        # The interface of a dying daemon goes first; the daemon's end is the better reason.
+        if end.process is not None:
+            with contextlib.suppress(TimeoutError):
+                end.process.wait(_DYING_LIMIT_S)
+        how = "vanished" if state is None else "is down"
+        return _ended(end) or f"interface {end.interface} on {end.host.name} {how}"
     return None
+
+
+_DYING_LIMIT_S: Final = 1.0
+
+
+def _ended(end: Watched) -> str | None:
+    if end.process is None or (status := end.process.poll()) is None:
+        return None
+    words = end.words(end.process)
+    return f"{end.process.name} on {end.host.name} ended with status {status}: {words}"
 
 
 def _interface(entry: Any) -> InterfaceState | None:

@@ -51,7 +51,7 @@ _PACKAGE: Final[dict[Implementation, str]] = {
 }
 # Both daemons make their control socket in /var/run/wireguard, for the whole machine. It need not
 # exist, /run does: a private one of the daemon leaves nothing behind on the machine.
-_SOCKET_DIR: Final = "/run"
+_PRIVATE_DIR: Final = "/run"
 _START_LIMIT_S: Final = 15.0
 # A lost handshake packet is repeated after 5 s (WireGuard whitepaper section 6.1).
 _HANDSHAKE_LIMIT_S: Final = 20.0
@@ -95,6 +95,12 @@ class _End:
     def place(self) -> str:
         return f"wireguard {self.side} of tunnel {self.number} on {self.endpoint.host.name}"
 
+    def last_words(self) -> str:
+        """Return what the daemon says itself; the kernel says nothing."""
+        if self.process is None:
+            return "none, it is the kernel"
+        return _last_words(self.process.log_tail(_LOG_LINES))
+
     def wg(self, *arguments: str, stdin: bytes | None = None) -> list[str] | str:
         """Run wg where the control socket of the daemon is; return its lines, or its last words."""
         argv = ["wg", *arguments]
@@ -127,7 +133,7 @@ class WireGuardTunnel(Tunnel):
         programs = {"wg": "wireguard-tools", "ip": "iproute2", "ping": "iputils-ping"}
         if chosen == "kernel":
             return Need(programs=programs, kernel=("wireguard",))
-        programs["nsenter"] = "util-linux"
+        programs |= {"nsenter": "util-linux", "ss": "iproute2"}
         programs[_PROGRAM[chosen]] = _PACKAGE[chosen]
         return Need(programs=programs, kernel=("tun",))
 
@@ -149,8 +155,8 @@ class WireGuardTunnel(Tunnel):
             self._configure(site, client, server)
             path = self._path(site, client, server)
             words = first_packet(site.client.host, path, limit_s=_HANDSHAKE_LIMIT_S)
-            for end in (client, server):
-                self._check_handshake(end, words)
+            self._check_handshake(client, server, words)
+            self._check_handshake(server, client, words)
             if words:
                 raise TunnelError(
                     f"no echo through wireguard tunnel {number} within "
@@ -243,7 +249,7 @@ class WireGuardTunnel(Tunnel):
                 name=daemon_name(f"{chosen}-{side}-{number}"),
                 # verbose names each handshake and its failure, never single packets.
                 env={"LOG_LEVEL": "verbose", "WG_LOG_LEVEL": "info"},
-                private_dirs=(_SOCKET_DIR,),
+                private_dirs=(_PRIVATE_DIR,),
             )
         keys = self._keys(side)
         end = _End(side, number, endpoint, interface, chosen, process, keys)
@@ -260,7 +266,12 @@ class WireGuardTunnel(Tunnel):
                     f"{end.place}: {_PROGRAM[end.implementation]} ended with status {status} at "
                     f"its start: {_last_words(process.log_tail(_LOG_LINES))}"
                 )
-            return True if isinstance(end.wg("show", end.interface, "dump"), list) else None
+            # Not by asking wg: it takes a socket that is bound and does not listen yet for a dead
+            # one, and removes it.
+            listening = end.endpoint.host.run(["ss", "-xlnH"]).text().splitlines()
+            ours = f"/{end.interface}.sock"
+            words = (word for line in listening for word in line.split())
+            return True if any(word.endswith(ours) for word in words) else None
 
         wait_until(
             ready,
@@ -268,7 +279,7 @@ class WireGuardTunnel(Tunnel):
             poll_s=0.03,
             late=lambda: (
                 f"{end.place}: {_PROGRAM[end.implementation]} did not open its control socket "
-                f"within {_START_LIMIT_S:g} s: {end.wg('show', end.interface, 'dump')}"
+                f"within {_START_LIMIT_S:g} s: {end.last_words()}"
             ),
         )
 
@@ -299,7 +310,7 @@ class WireGuardTunnel(Tunnel):
                 f"{end.place}: interface {end.interface} is {state}, wanted up with MTU {mtu_bytes}"
             )
 
-    def _check_handshake(self, end: _End, words: str | None) -> None:
+    def _check_handshake(self, end: _End, peer: _End, words: str | None) -> None:
         """Raise unless wg shows a handshake; ``words`` are ping's when nothing came through."""
 
         def shown() -> bool | None:
@@ -307,11 +318,9 @@ class WireGuardTunnel(Tunnel):
             return True if isinstance(said, list) and any(map(_handshake_s, said)) else None
 
         def late() -> str:
-            process = end.process
-            log = _last_words(process.log_tail(_LOG_LINES)) if process else "the kernel has none"
             return (
-                f"{end.place}: wg shows no handshake (ping: {words or 'answered'}); "
-                f"the daemon's last words: {log}"
+                f"{end.place}: wg shows no handshake (ping: {words or 'answered'}); last words of "
+                f"the {end.side}: {end.last_words()}; of the {peer.side}: {peer.last_words()}"
             )
 
         # boringtun shows the seconds since the handshake instead of its time: 0 in the first one.

@@ -82,10 +82,13 @@ def test_last_words_are_the_reason_and_not_the_farewell() -> None:
     log = (
         SERVER
         + "2026-11-21 05:00:05 VERIFY ERROR: depth=0, error=unable to get issuer: CN=x, serial=1\n"
+        + "2026-11-21 05:00:05 TLS_ERROR: BIO read tls_read_plaintext error\n"
+        + "2026-11-21 05:00:05 TLS Error: TLS handshake failed\n"
         + "2026-11-21 05:00:05 Closing TUN/TAP interface\n"
         + "2026-11-21 05:00:05 SIGTERM[soft,tls-error] received, process exiting\n"
     )
     assert last_words(log) == "VERIFY ERROR: depth=0, error=unable to get issuer: CN=x, serial=1"
+    assert last_words("TLS Error: TLS handshake failed") == "TLS Error: TLS handshake failed"
     refused = "Options error: --cipher X not found\nUse --help for more information.\n"
     assert last_words(refused) == "Options error: --cipher X not found"
     assert last_words("TLS: Initial packet from x") == "TLS: Initial packet from x"

@@ -38,12 +38,25 @@ class Machine:
             self.mtu[argv[4]] = int(argv[6])
         if argv[:2] == ("wg", "setconf") and self.refuse:
             return 1, self.refuse
+        if argv[0] == "ss":
+            return 0, self.sockets(host)
         if argv[-1] == "latest-handshakes":
             return 0, f"{PEER}\t{self.handshake[host.name]}\n"
         if argv == ("ip", "-j", "link", "show"):
             links = [{"ifname": name, "mtu": n, "flags": ["UP"]} for name, n in self.mtu.items()]
             return 0, json.dumps(links)
         return self.ping if argv[0] == "ping" else (0, VERSIONS.get(argv[0], ""))
+
+    def sockets(self, host: Any) -> str:
+        # Whoever asks for the sockets has not let wg touch the new one before.
+        asked = [
+            argv for argv, _ in host.ran if f"--mount=/proc/{host.spawned[-1].pid}/ns/mnt" in argv
+        ]
+        assert asked == []
+        return "\n".join(
+            f"u_str LISTEN 0 4096 /var/run/wireguard/{p.argv[-1]}.sock 123 * 0"
+            for p in host.spawned
+        )
 
 
 def tunnel(**params: object) -> WireGuardTunnel:
@@ -69,7 +82,7 @@ def test_auto_takes_the_kernel_then_wireguard_go_then_boringtun(
 
 def test_what_is_missing_comes_with_its_mend(hosts: Any) -> None:
     host = hosts[0]
-    host.programs, host.kernel = {"wg", "ip", "ping", "nsenter"}, {"tun"}
+    host.programs, host.kernel = {"wg", "ip", "ping", "nsenter", "ss"}, {"tun"}
     assert tunnel().unavailable(host) == (
         "wireguard-go is not installed (apt-get install wireguard-go)"
     )
@@ -157,10 +170,12 @@ def test_a_handshake_must_be_seen_on_both_ends(hosts: Any, site: Site, end: str)
         )
     with pytest.raises(TunnelError) as caught:
         tunnel().up(site)
+    other = "server" if end == "client" else "client"
+    invalid = "ERROR: (tm) Received invalid initiation message"
     assert str(caught.value) == (
         f"wireguard {end} of tunnel 0 on {end}: wg shows no handshake (ping: "
-        "9 packets transmitted, 0 received, 100% packet loss, time 9000ms); the daemon's last "
-        "words: ERROR: (tm) Received invalid initiation message"
+        "9 packets transmitted, 0 received, 100% packet loss, time 9000ms); "
+        f"last words of the {end}: {invalid}; of the {other}: {invalid}"
     )
 
 

@@ -1,0 +1,382 @@
+"""Every tunnel driver that the registry finds, held to ``tunnels/base.py``."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import ValidationError
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.lab import Lab
+from tunnelmark.model.errors import LabError, TunnelError
+from tunnelmark.model.host import Host, Process
+from tunnelmark.model.overhead import datagram, fragmentation_point
+from tunnelmark.model.topology import Topology
+from tunnelmark.model.tunnel import Site, TunnelUp
+from tunnelmark.tunnels import wireguard
+from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.openvpn import OpenVpnTunnel
+from tunnelmark.tunnels.pki import RunAuthority
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.tunnels.wireguard import WireGuardTunnel
+
+KINDS = tunnel_kinds()
+NO_PARAMS: dict[str, object] = {}
+TWO: dict[str, object] = {"count": 2}
+VARIANTS: list[tuple[str, dict[str, object]]] = [
+    *[(kind, NO_PARAMS) for kind in KINDS],
+    *[(kind, TWO) for kind in KINDS],
+    ("openvpn", {"cipher": "BF-CBC", "compression": "lzo", "mtu_bytes": 1400}),
+    ("wireguard", {"implementation": "wireguard-go"}),
+    ("wireguard", {"implementation": "boringtun"}),
+    ("wireguard", {"implementation": "kernel"}),
+]
+
+
+def name_of(variant: tuple[str, dict[str, object]]) -> str:
+    kind, params = variant
+    return " ".join([kind, *(f"{key}={value}" for key, value in params.items())])
+
+
+each_kind = pytest.mark.parametrize("kind", list(KINDS))
+each_variant = pytest.mark.parametrize("variant", VARIANTS, ids=name_of)
+
+
+def make(kind: str, params: dict[str, object], driver: type[Tunnel] | None = None) -> Tunnel:
+    chosen = driver or KINDS[kind]
+    return chosen(chosen.params_type.model_validate(params))
+
+
+class Bare:
+    """A host that has nothing but what a test says; enough for the checks before a run."""
+
+    def __init__(self, programs: set[str], kernel: set[str]) -> None:
+        self.name = "bare"
+        self.programs = programs
+        self.kernel = kernel
+
+    def has(self, program: str) -> str | None:
+        return program if program in self.programs else None
+
+    def has_kernel(self, feature: str) -> bool:
+        return feature in self.kernel
+
+
+class Limping:
+    """A real host whose n-th start of a program, counted from 0, fails."""
+
+    def __init__(self, host: Host, fails_at: int) -> None:
+        self.host = host
+        self.left = fails_at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.host, name)
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise LabError("the test lets this program fail")
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self._count()
+        return self.host.run(*args, **kwargs)
+
+    def spawn(self, *args: Any, **kwargs: Any) -> Process:
+        self._count()
+        return self.host.spawn(*args, **kwargs)
+
+
+@each_kind
+def test_parameters_are_a_closed_schema_with_descriptions(kind: str) -> None:
+    params_type = KINDS[kind].params_type
+    schema = params_type.model_json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["additionalProperties"] is False
+    assert all(field.get("description") for field in schema["properties"].values())
+    assert params_type.model_validate({}).count == 1
+    with pytest.raises(ValidationError):
+        params_type.model_validate({"no_such_key": 1})
+    with pytest.raises(ValidationError):
+        params_type.model_validate({"count": 0})
+
+
+@each_kind
+def test_a_driver_that_was_never_up_has_no_problem_and_goes_down(kind: str) -> None:
+    tunnel = make(kind, {})
+    assert tunnel.problem() is None
+    tunnel.down()
+    tunnel.down()
+
+
+@each_kind
+def test_everything_a_driver_needs_is_named_with_its_mend(kind: str) -> None:
+    tunnel = make(kind, {})
+    empty: Any = Bare(set(), set())
+    need = tunnel.need(empty)
+    assert need.programs
+    programs, kernel = set(need.programs), set(need.kernel)
+    complete: Any = Bare(programs, kernel)
+    assert tunnel.unavailable(complete) is None
+    for program in programs:
+        host: Any = Bare(programs - {program}, kernel)
+        reason = tunnel.unavailable(host)
+        assert reason is not None
+        assert reason.startswith(f"{program} is not installed (")
+    for feature in kernel:
+        lacking: Any = Bare(programs, kernel - {feature})
+        assert tunnel.unavailable(lacking) == f"the kernel has no {feature}"
+
+
+def test_the_parameters_of_another_driver_are_refused() -> None:
+    for kind in ("openvpn", "wireguard"):
+        with pytest.raises(TypeError, match=kind):
+            KINDS[kind](TunnelParams(count=1))
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make network namespaces")
+    with Ledger() as ledger, Lab(ledger, Topology(), None, engine="") as lab:
+        yield lab
+
+
+def prepared(lab: Lab, variant: tuple[str, dict[str, object]]) -> Tunnel:
+    tunnel = make(*variant)
+    for end in (lab.client, lab.server):
+        if reason := tunnel.unavailable(end.host):
+            pytest.skip(reason)
+    return tunnel
+
+
+def interfaces(lab: Lab) -> set[str]:
+    return {
+        line.split(":")[1].split("@")[0].strip()
+        for host in (lab.client_host, lab.server_host)
+        for line in host.run(["ip", "-o", "link", "show"]).text().splitlines()
+    }
+
+
+def nothing_stays(lab: Lab) -> None:
+    assert interfaces(lab) == {"lo", "eth0"}
+    for host in (lab.client_host, lab.server_host):
+        assert [process.name for process in host.spawned if process.poll() is None] == []
+
+
+def ping(lab: Lab, up: TunnelUp, number: int = 0) -> bool:
+    path = up.paths[number]
+    done = lab.client_host.run(
+        ["ping", "-n", "-c", "1", "-W", "5", "-I", path.client_address, path.server_address],
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def eventually(tunnel: Tunnel) -> str | None:
+    """Return the problem once there is one; a killed process takes a moment to be gone."""
+    for _ in range(100):
+        if problem := tunnel.problem():
+            return problem
+        time.sleep(0.05)
+    return None
+
+
+@pytest.mark.lab
+@each_variant
+def test_up_carries_traffic_and_down_leaves_nothing(
+    lab: Lab, variant: tuple[str, dict[str, object]]
+) -> None:
+    tunnel = prepared(lab, variant)
+    try:
+        up = tunnel.up(lab.site)
+        count = tunnel.params.count
+        assert [path.name for path in up.paths] == [str(number) for number in range(count)]
+        assert len(up.negotiated) == count
+        assert all(ping(lab, up, number) for number in range(count))
+        assert tunnel.problem() is None
+        for path, agreed in zip(up.paths, up.negotiated, strict=True):
+            assert path.mtu_bytes == agreed.mtu_bytes
+            assert agreed.version
+            for name in (path.client_interface, path.server_interface):
+                assert len(name) <= 15
+                assert name == "eth0" or name.startswith(lab.run_id)
+            for host, name in (
+                (lab.client_host, path.client_interface),
+                (lab.server_host, path.server_interface),
+            ):
+                assert _mtu(host, name) == agreed.mtu_bytes
+            encapsulation = tunnel.encapsulation(agreed)
+            assert fragmentation_point(link_mtu_bytes=1500, encapsulation=encapsulation)
+            wire = datagram(1000, link_mtu_bytes=1500, encapsulation=encapsulation)
+            assert sum(layer.bytes for layer in wire.layers) == wire.overhead_bytes
+        assert {host for host, _ in up.processes} <= {"client", "server"}
+        assert all(process.poll() is None for _, process in up.processes)
+    finally:
+        tunnel.down()
+    nothing_stays(lab)
+    tunnel.down()
+
+
+def _mtu(host: Host, interface: str) -> int:
+    words = host.run(["ip", "-o", "link", "show", "dev", interface]).text().split()
+    return int(words[words.index("mtu") + 1])
+
+
+@pytest.mark.lab
+@each_variant
+def test_each_daemon_that_dies_and_each_interface_that_vanishes_is_a_problem(
+    lab: Lab, variant: tuple[str, dict[str, object]]
+) -> None:
+    tunnel = prepared(lab, variant)
+    try:
+        up = tunnel.up(lab.site)
+        if up.processes:
+            _, victim = up.processes[-1]
+            victim.kill()
+            problem = eventually(tunnel)
+            assert problem is not None
+            assert victim.name in problem
+            assert "ended with status -9" in problem
+        else:
+            interface = up.paths[-1].server_interface
+            lab.server_host.run(["ip", "link", "set", "dev", interface, "down"])
+            assert eventually(tunnel) == f"interface {interface} on server is down"
+    finally:
+        tunnel.down()
+        tunnel.down()
+    if variant[0] != "none":
+        nothing_stays(lab)
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "none"])
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_a_start_that_fails_half_way_leaves_nothing(lab: Lab, kind: str, side: str) -> None:
+    prepared(lab, (kind, {}))
+    succeeded = 0
+    for fails_at in range(40):
+        site = lab.site
+        limping: Any = Limping(getattr(site, side).host, fails_at)
+        end = type(site.client)(limping, *_addresses(getattr(site, side)))
+        ends = {"client": site.client, "server": site.server, side: end}
+        broken = Site(
+            **ends, prefix=site.prefix, inner_ipv4=site.inner_ipv4, inner_ipv6=site.inner_ipv6
+        )
+        tunnel = make(kind, {})
+        try:
+            tunnel.up(broken)
+        except (LabError, TunnelError) as error:
+            assert "the test lets this program fail" in str(error)  # noqa: PT017 - either may be
+        else:
+            succeeded += 1
+        finally:
+            limping.left = 1000
+            tunnel.down()
+        nothing_stays(lab)
+        if succeeded:
+            break
+    assert succeeded == 1
+    assert fails_at > 1
+
+
+def _addresses(end: Any) -> tuple[Any, ...]:
+    return end.ipv4, end.ipv6, end.interface, end.mtu_bytes
+
+
+class OtherAuthority(OpenVpnTunnel):
+    """The client holds a certificate of another run."""
+
+    def _put_identities(self, site: Site) -> None:
+        super()._put_identities(site)
+        host = site.client.host
+        folder = host.work_dir / "openvpn"
+        stranger = RunAuthority("stranger", datetime.now(UTC)).issue("stranger", "client")
+        host.put(folder / "client.crt", stranger.certificate)
+        host.put(folder / "client.key", stranger.key)
+
+
+class RefusedCipher(OpenVpnTunnel):
+    """The two ends insist on different ciphers."""
+
+    def _arguments(self, side: Any) -> list[str]:
+        words = super()._arguments(side)
+        return (
+            [w.replace("AES-256-GCM", "AES-128-GCM") for w in words] if side == "client" else words
+        )
+
+
+class NoSuchProgram(OpenVpnTunnel):
+    """OpenVPN is not there any more when it is started."""
+
+    def _start(self, site: Site, side: Any, number: int) -> Any:
+        host: Any = getattr(site, side).host
+        original: Callable[..., Process] = host.spawn
+        host.spawn = lambda argv, **more: original(["tm-no-such-openvpn", *argv[1:]], **more)
+        try:
+            return super()._start(site, side, number)
+        finally:
+            host.spawn = original
+
+
+class WrongKey(WireGuardTunnel):
+    """The server has the key of somebody else."""
+
+    def _configure(self, site: Site, end: Any, peer: Any) -> None:
+        if end.side == "client":
+            peer = type(peer)(**{**vars(peer), "keys": self._keys("server")})
+        super()._configure(site, end, peer)
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("driver", "words"),
+    [
+        (
+            OtherAuthority,
+            (
+                r"openvpn (client|server) of tunnel 0 on \w+ ended with status \d+ before it "
+                r"could agree on keys: (VERIFY ERROR|OpenSSL: error).*"
+            ),
+        ),
+        (
+            RefusedCipher,
+            (
+                r"openvpn (client|server) of tunnel 0 on \w+ runs with cipher 'AES-128-GCM', "
+                r"the study asks for 'AES-256-GCM'"
+            ),
+        ),
+        (
+            NoSuchProgram,
+            (
+                r"openvpn server of tunnel 0 on server ended with status \d+ before it could "
+                r"bind its port: .*tm-no-such-openvpn: No such file or directory"
+            ),
+        ),
+        (
+            WrongKey,
+            (
+                r"wireguard client of tunnel 0 on client: wg shows no handshake \(ping: \d+ "
+                r"packets transmitted, 0 received.*\); last words of the client: .*; of the server: "
+                r".+"
+            ),
+        ),
+    ],
+)
+def test_what_goes_wrong_is_told_in_the_program_s_own_words(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, driver: type[Tunnel], words: str
+) -> None:
+    prepared(lab, (driver.kind, {}))
+    monkeypatch.setattr(wireguard, "_HANDSHAKE_LIMIT_S", 3.0)
+    tunnel = make(driver.kind, {}, driver)
+    try:
+        with pytest.raises((TunnelError, LabError)) as caught:
+            tunnel.up(lab.site)
+    finally:
+        tunnel.down()
+    assert re.fullmatch(words, str(caught.value)), caught.value
+    nothing_stays(lab)
