@@ -12,7 +12,7 @@ from tunnelmark.hosts.vm_features import has_feature
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_process import KILL, VmProcess
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.host import Completed, Process
+from tunnelmark.model.host import Completed
 
 _ROOT: Final = PurePosixPath("/tunnelmark")
 _OUTPUT_MAX: Final = 256 << 20
@@ -51,8 +51,12 @@ class VmHost:
         unique: str,
         log_dir: Path,
         root: PurePosixPath = _ROOT,
+        pid_base: int = 0,
     ) -> None:
-        """``log_dir`` is the run's log directory here, ``root`` where it works in the machine."""
+        """``log_dir`` is the run's log directory here, ``root`` where it works in the machine.
+
+        ``pid_base`` is added to process ids, so that those of several machines differ.
+        """
         if not _UNIQUE.fullmatch(unique):
             raise LabError(f"machine {name}: {unique!r} is no name that starts with tm")
         if not _NAME.fullmatch(name):
@@ -61,6 +65,7 @@ class VmHost:
         self._name = name
         self._unique = unique
         self._log_dir = log_dir
+        self._pid_base = pid_base
         self._work_dir = root / unique
         self._processes: list[VmProcess] = []
         self._call(["mkdir", "-p", "-m", "700", str(self._work_dir)], 10.0, None, _NO_ENV)
@@ -79,6 +84,11 @@ class VmHost:
     def work_dir(self) -> PurePosixPath:
         """Directory of this run inside the machine; gone with it."""
         return self._work_dir
+
+    @property
+    def spawned(self) -> tuple[VmProcess, ...]:
+        """Processes started so far, oldest first."""
+        return tuple(self._processes)
 
     def run(
         self,
@@ -104,7 +114,7 @@ class VmHost:
         env: Mapping[str, str] = _NO_ENV,
         private_dirs: Sequence[str] = (),
         lines: bool = False,
-    ) -> Process:
+    ) -> VmProcess:
         """Start a program that runs until it is stopped, or the machine ends."""
         if not _NAME.fullmatch(name):
             raise LabError(f"{self._name}: {name!r} is no name of a log")
@@ -113,7 +123,7 @@ class VmHost:
         process = VmProcess(
             tuple(argv),
             name=name,
-            pid=pid,
+            pid=self._pid_base + pid,
             log=self._log_dir / self._name / f"{name}.log",
             lines=lines,
             signal=lambda signal, group: self.machine.signal(number, signal, group=group),
@@ -142,9 +152,8 @@ class VmHost:
 
     def stop_all(self) -> None:
         """End every program that was started through this host, newest first; the machine stays."""
-        while self._processes:
-            process = self._processes.pop()
-            if self.machine.alive():
+        if self.machine.alive():
+            for process in reversed(self._processes):
                 process.stop(grace_s=1.0)
 
     def remove(self) -> None:

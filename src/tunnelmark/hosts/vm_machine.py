@@ -22,7 +22,7 @@ from tunnelmark.model.host import Host, Process
 from tunnelmark.vmimage import programs
 from tunnelmark.vmimage.cache import Image
 
-_BOOT_LIMIT_S: Final = 60.0
+BOOT_LIMIT_S: Final = 60.0
 """Boots take 3 s here; a machine whose CPUs are shared by many may take much longer."""
 _ASK_S: Final = 30.0
 _PART: Final = 512 * 1024
@@ -53,60 +53,13 @@ class Machine:
         payload: Payload,
         choice: Choice,
         spec: MachineSpec = MachineSpec(),  # noqa: B008  # frozen
-        limit_s: float = _BOOT_LIMIT_S,
+        limit_s: float = BOOT_LIMIT_S,
     ) -> "Machine":
-        """Start a machine on ``base`` and return when its agent answers.
-
-        ``base`` is on this computer (its work directory is ours); TAP devices of ``spec`` must
-        exist where it runs programs. Raises ``LabError`` with the last words of the console if the
-        machine does not boot, or QEMU's own if it does not start.
-        """
-        work = Path(base.work_dir) / f"machine-{name}"
-        work.mkdir(mode=0o700, parents=True)
-        console, initrd, path = work / "console", work / "initrd", work / "agent"
-        if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
-            raise LabError(f"{path}: a path of over {_SOCKET_PATH_MAX} bytes cannot be a socket")
-        initrd.write_bytes(image.initramfs.read_bytes() + payload.archive())
-        argv = vm_qemu.command(
-            spec,
-            Boot(image.vmlinux, initrd, image.system),
-            choice.accelerator,
-            console=console,
-            agent_socket=path,
+        """Start a machine on ``base`` and return when its agent answers; see ``Booting``."""
+        booting = Booting(
+            base, name=name, image=image, payload=payload, choice=choice, spec=spec, limit_s=limit_s
         )
-        argv[0] = programs.need(argv[0])
-        started = time.monotonic()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(str(path))
-            listener.listen(1)
-            qemu = base.spawn(argv, name=f"machine-{name}")
-            try:
-                connection = _accept(listener, qemu, limit_s)
-            except BaseException:
-                qemu.stop()
-                raise
-        path.unlink()
-        lost = _LastWords(qemu, console)
-        channel = Channel(connection, name=f"machine {name}", lost=lost)
-        try:
-            ready = channel.ready(limit_s)
-        except BaseException as error:
-            channel.close()
-            qemu.stop()
-            if isinstance(error, LabError) and lost.tail() and lost.tail() not in str(error):
-                raise LabError(f"{error}; its console ends with: {lost.tail()}") from error
-            raise
-        initrd.unlink()  # the kernel has unpacked it
-        facts = MachineFacts(
-            name=name,
-            image=image,
-            choice=choice,
-            spec=spec,
-            kernel=ready.kernel,
-            boot_s=time.monotonic() - started,
-            qemu_pid=qemu.pid,
-        )
-        return cls(qemu, channel, console, facts)
+        return booting.machine()
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], *, stdin: bool) -> tuple[int, int]:
         """Start a program and return its number for the agent and its process id."""
@@ -202,6 +155,88 @@ class Machine:
         self, op: str, arguments: Mapping[str, object], payload: bytes = b""
     ) -> tuple[object, bytes]:
         return self._channel.ask(op, arguments, payload, timeout_s=_ASK_S)
+
+
+class Booting:
+    """A machine that was started and is on its way; several can be at a time."""
+
+    def __init__(
+        self,
+        base: Host,
+        *,
+        name: str,
+        image: Image,
+        payload: Payload,
+        choice: Choice,
+        spec: MachineSpec = MachineSpec(),  # noqa: B008  # frozen
+        limit_s: float = BOOT_LIMIT_S,
+    ) -> None:
+        """Start QEMU on ``base``, whose machine dies with the thread that calls this.
+
+        ``base`` is on this computer (its work directory is ours); TAP devices of ``spec`` must
+        exist where it runs programs. Raises ``LabError`` with QEMU's words if it does not start.
+        """
+        work = Path(base.work_dir) / f"machine-{name}"
+        work.mkdir(mode=0o700, parents=True)
+        self._console, self._initrd = work / "console", work / "initrd"
+        path = work / "agent"
+        if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
+            raise LabError(f"{path}: a path of over {_SOCKET_PATH_MAX} bytes cannot be a socket")
+        self._initrd.write_bytes(image.initramfs.read_bytes() + payload.archive())
+        argv = vm_qemu.command(
+            spec,
+            Boot(image.vmlinux, self._initrd, image.system),
+            choice.accelerator,
+            console=self._console,
+            agent_socket=path,
+        )
+        argv[0] = programs.need(argv[0])
+        self._name, self._image, self._choice, self._spec = name, image, choice, spec
+        self._limit_s = limit_s
+        self._started = time.monotonic()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(path))
+            listener.listen(1)
+            self._qemu = base.spawn(argv, name=f"machine-{name}")
+            try:
+                connection = _accept(listener, self._qemu, limit_s)
+            except BaseException:
+                self._qemu.stop()
+                raise
+        path.unlink()
+        self._last_words = _LastWords(self._qemu, self._console)
+        self._channel = Channel(connection, name=f"machine {name}", lost=self._last_words)
+
+    def machine(self) -> Machine:
+        """Wait for the agent.
+
+        Raises ``LabError`` with the last words of the console if the machine does not boot; it is
+        ended then.
+        """
+        try:
+            ready = self._channel.ready(self._limit_s)
+        except BaseException as error:
+            self.cancel()
+            tail = self._last_words.tail()
+            if isinstance(error, LabError) and tail and tail not in str(error):
+                raise LabError(f"{error}; its console ends with: {tail}") from error
+            raise
+        self._initrd.unlink()  # the kernel has unpacked it
+        facts = MachineFacts(
+            name=self._name,
+            image=self._image,
+            choice=self._choice,
+            spec=self._spec,
+            kernel=ready.kernel,
+            boot_s=time.monotonic() - self._started,
+            qemu_pid=self._qemu.pid,
+        )
+        return Machine(self._qemu, self._channel, self._console, facts)
+
+    def cancel(self) -> None:
+        """End it before it has booted."""
+        self._channel.close()
+        self._qemu.stop()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ are permanent and address detection is off. There is no route to anything else.
 
 import contextlib
 import json
-import os
 import signal
 import threading
 from collections.abc import Mapping
@@ -18,14 +17,14 @@ from typing import Any, Final, Self
 from tunnelmark.engine.events import Event, parse_event
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.hosts.local import NetnsHost
-from tunnelmark.hosts.process import LocalProcess
+from tunnelmark.lab.place import LabProcess, LocalPlace, Place
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.topology import (
     CLIENT_IPV4,
     CLIENT_IPV6,
     LINK_PREFIX_IPV4,
     LINK_PREFIX_IPV6,
+    MACS,
     SERVER_IPV4,
     SERVER_IPV6,
     Topology,
@@ -34,24 +33,22 @@ from tunnelmark.model.topology import (
 )
 from tunnelmark.model.tunnel import Endpoint, Site
 
-_MACS: Final = {"client": "02:00:00:00:00:01", "server": "02:00:00:00:00:02"}
-_OFFLOADS: Final = ("tso", "gso", "gro", "lro", "tx", "rx", "sg", "rxvlan", "txvlan")
 _SYSCTLS: Final = (
     "net.ipv4.conf.all.rp_filter=0",
     "net.ipv4.conf.default.rp_filter=0",
     "net.ipv4.ip_forward=0",
+    # "default" is for interfaces to come (the tunnels'), "eth0" was there before.
+    *(
+        f"net.ipv6.conf.{interface}.{setting}"
+        for interface in ("default", "eth0")
+        for setting in ("accept_dad=0", "accept_ra=0", "router_solicitations=0", "addr_gen_mode=1")
+    ),
     "net.ipv6.conf.all.accept_dad=0",
-    "net.ipv6.conf.default.accept_dad=0",
     "net.ipv6.conf.all.accept_ra=0",
-    "net.ipv6.conf.default.accept_ra=0",
-    "net.ipv6.conf.default.router_solicitations=0",
-    "net.ipv6.conf.default.addr_gen_mode=1",
     # Bursts of fragments of a saturated link are not to be thrown away at their destination.
     "net.ipv4.ipfrag_high_thresh=67108864",
     "net.ipv6.ip6frag_high_thresh=67108864",
 )
-_ETHTOOL_SOME_FIXED: Final = 1
-"""Exit status of ethtool when a feature cannot be changed; veth has no lro, for one."""
 _READY_LIMIT_S: Final = 10.0
 _REALTIME_PRIORITY: Final = 20
 
@@ -75,31 +72,37 @@ class Lab:
         *,
         engine: str,
         logs: Path | None = None,
+        place: Place | None = None,
     ) -> None:
         """Bring it up; without a ``link`` the two hosts are joined directly.
 
-        Raises ``LabError`` with the last words of what failed; what was made until then is removed
-        with the ledger.
+        ``place`` is where it stands, namespaces of this computer if none is given; ``engine`` and
+        ``logs`` are for that. Raises ``LabError`` with the last words of what failed; what was made
+        until then is removed.
         """
+        self.place: Place = place or LocalPlace(ledger, engine=engine, logs=logs)
         self._topology = topology
-        self._emulator: LocalProcess | None = None
+        self._emulator: LabProcess | None = None
         self._events = _EventPump()
-        self.client_host = NetnsHost(ledger, "client", logs=logs)
-        self.server_host = NetnsHost(ledger, "server", logs=logs)
-        self.link_host = NetnsHost(ledger, "link", logs=logs)
+        joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=link is not None)
+        self.client_host, self.server_host = joined.client, joined.server
+        self.link_host = joined.link
         self.run_id = ledger.run_id
         self._hosts = (self.client_host, self.server_host, self.link_host)
-        self._join(link is not None)
         self.client = Endpoint(
             self.client_host, CLIENT_IPV4, CLIENT_IPV6, "eth0", topology.mtu_bytes
         )
         self.server = Endpoint(
             self.server_host, SERVER_IPV4, SERVER_IPV6, "eth0", topology.mtu_bytes
         )
-        self._address(self.client, self.server, "client")
-        self._address(self.server, self.client, "server")
-        if link is not None:
-            self._start_emulator(link, engine)
+        try:
+            self._address(self.client, self.server, "client")
+            self._address(self.server, self.client, "server")
+            if link is not None:
+                self._start_emulator(link)
+        except BaseException:
+            self.down()
+            raise
 
     def __enter__(self) -> Self:
         """Return the lab."""
@@ -115,7 +118,7 @@ class Lab:
         return Site(self.client, self.server, self.run_id, inner_ipv4, inner_ipv6)
 
     @property
-    def emulator(self) -> LocalProcess | None:
+    def emulator(self) -> LabProcess | None:
         """The link emulator, None where the hosts are joined directly."""
         return self._emulator
 
@@ -144,42 +147,12 @@ class Lab:
         for host in self._hosts:
             host.remove()
 
-    def _join(self, through_emulator: bool) -> None:
-        client, server, link = (host.namespace for host in self._hosts)
-        if through_emulator:
-            self._veth((client, "eth0"), (link, "a"))
-            self._veth((server, "eth0"), (link, "b"))
-            for interface in ("a", "b"):
-                self.link_host.run(["ip", "link", "set", "dev", interface, "up"])
-        else:
-            self._veth((client, "eth0"), (server, "eth0"))
-
-    def _veth(self, one: tuple[str, str], other: tuple[str, str]) -> None:
-        """Make a pair directly inside its namespaces: nothing appears outside."""
-        mtu = str(self._topology.mtu_bytes)
-        by_namespace = {host.namespace: host for host in self._hosts}
-        by_namespace[one[0]].run(
-            [
-                *("ip", "link", "add", "name", one[1], "mtu", mtu, "type", "veth", "peer"),
-                *("name", other[1], "mtu", mtu, "netns", other[0]),
-            ]
-        )
-        for namespace, interface in (one, other):
-            host = by_namespace[namespace]
-            if host is self.link_host:
-                # Its interfaces only carry frames: they have no addresses of their own.
-                host.run(["sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1"])
-            words = [word for offload in _OFFLOADS for word in (offload, "off")]
-            done = host.run(["ethtool", "-K", interface, *words], check=False)
-            if done.returncode not in (0, _ETHTOOL_SOME_FIXED):
-                raise LabError(f"{host.name}: ethtool -K {interface}: {done.last_words()}")
-
     def _address(self, own: Endpoint, peer: Endpoint, role: str) -> None:
         other = "server" if role == "client" else "client"
         host, interface = own.host, own.interface
         # A kernel without IPv6 has no IPv6 settings, and needs none (-e).
         host.run(["sysctl", "-eqw", *_SYSCTLS], check=False)
-        host.run(["ip", "link", "set", interface, "address", _MACS[role]])
+        host.run(["ip", "link", "set", interface, "address", MACS[role]])
         host.run(["ip", "link", "set", interface, "arp", "on", "multicast", "off"])
         host.run(["ip", "address", "add", f"{own.ipv4}/{LINK_PREFIX_IPV4}", "dev", interface])
         host.run(
@@ -190,18 +163,18 @@ class Lab:
         for address in (peer.ipv4, peer.ipv6):
             host.run(
                 [
-                    *("ip", "neighbour", "replace", address, "lladdr", _MACS[other]),
+                    *("ip", "neighbour", "replace", address, "lladdr", MACS[other]),
                     *("dev", interface, "nud", "permanent"),
                 ],
                 check=address == peer.ipv4,
             )
 
-    def _start_emulator(self, link: AnyLinkSpec, engine: str) -> None:
+    def _start_emulator(self, link: AnyLinkSpec) -> None:
         config = link.to_json(
-            a="a", b="b", parent_pid=os.getpid(), realtime_priority=_REALTIME_PRIORITY
+            a="a", b="b", parent_pid=self.place.link_owner_pid, realtime_priority=_REALTIME_PRIORITY
         )
         self._emulator = self.link_host.spawn(
-            [engine, "link", "-"],
+            [self.place.link_engine, "link", "-"],
             name="link-emulator",
             stdin=json.dumps(config).encode(),
             lines=True,
@@ -222,10 +195,10 @@ class _EventPump:
         self._count = 0
         self._last: Event | None = None
 
-    def start(self, process: LocalProcess) -> None:
+    def start(self, process: LabProcess) -> None:
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
 
-    def ask(self, process: LocalProcess) -> Event | None:
+    def ask(self, process: LabProcess) -> Event | None:
         """Ask for a report and return the next one."""
         with self._fresh:
             before = self._count
@@ -233,7 +206,7 @@ class _EventPump:
             self._fresh.wait_for(lambda: self._count > before, timeout=2.0)
             return self._last if self._count > before else None
 
-    def _read(self, process: LocalProcess) -> None:
+    def _read(self, process: LabProcess) -> None:
         while True:
             try:
                 line = process.read_line(3600.0)

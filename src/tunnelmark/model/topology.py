@@ -19,6 +19,9 @@ CLIENT_IPV6: Final = "fd00:7472::1"
 SERVER_IPV6: Final = "fd00:7472::2"
 LINK_PREFIX_IPV6: Final = 64
 
+MACS: Final = {"client": "02:00:00:00:00:01", "server": "02:00:00:00:00:02"}
+"""Addresses of the endpoints' interfaces on the link; locally administered."""
+
 
 def inner_ipv4(number: int) -> tuple[str, str]:
     """Return (client, server) inside tunnel ``number``: a /30 of 198.19.0.0/16 (RFC 2544)."""

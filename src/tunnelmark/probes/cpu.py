@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -70,39 +70,90 @@ class CpuUsage:
         return sum(core.steal for core in self.cores) / total if total else None
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What one process has used since its start."""
+
+    run_ns: int
+    user: int
+    """Clock ticks."""
+    system: int
+    """Clock ticks."""
+
+
+@dataclass(frozen=True)
+class CpuView:
+    """What is seen at one moment."""
+
+    stat: str
+    """Text of ``/proc/stat``."""
+    children: Mapping[int, list[int]]
+    """Process id to those of its children."""
+    reading: Callable[[int], Reading | None]
+    """Process id to what it has used; None if it is gone."""
+
+
+class CpuSource(Protocol):
+    """Where the CPU time of processes is read: this machine, or one that runs on it."""
+
+    def look(self) -> CpuView:
+        """Read now."""
+
+
+class ProcCpu:
+    """The ``/proc`` of this machine."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        """Read below ``proc``."""
+        self._proc = proc
+
+    def look(self) -> CpuView:
+        """Read the tree of processes now, each process when it is asked for."""
+        stat = (self._proc / "stat").read_text(encoding="ascii")
+        children = _children(self._proc)
+        return CpuView(stat, children, lambda pid: _read_process(self._proc / str(pid)))
+
+
 class CpuProbe:
     """Reads before and after; ``sample`` in between keeps what threads that end had used."""
 
     def __init__(
-        self, groups: Callable[[], Mapping[str, Iterable[int]]], *, proc: Path = Path("/proc")
+        self,
+        groups: Callable[[], Mapping[str, Iterable[int]]],
+        source: CpuSource | None = None,
     ) -> None:
-        """Watch groups of process ids (each with its descendants); asked anew at each reading."""
+        """Watch groups of process ids (each with its descendants); asked anew at each reading.
+
+        ``source`` is this machine's ``/proc`` unless the processes run elsewhere.
+        """
         self._groups = groups
-        self._proc = proc
-        self._first: dict[tuple[str, int], _Reading] = {}
-        self._last: dict[tuple[str, int], _Reading] = {}
+        self._source = source or ProcCpu()
+        self._first: dict[tuple[str, int], Reading] = {}
+        self._last: dict[tuple[str, int], Reading] = {}
         self._cores: tuple[CoreTicks, ...] = ()
         self._start_ns = 0
 
     def start(self, now_ns: int) -> None:
         """Begin at ``now_ns`` (monotonic)."""
         self._start_ns = now_ns
-        self._cores = parse_cores((self._proc / "stat").read_text(encoding="ascii"))
-        self._first = self._read()
+        view = self._source.look()
+        self._cores = parse_cores(view.stat)
+        self._first = self._read(view)
         self._last = dict(self._first)
 
     def sample(self) -> None:
         """Read in between."""
-        self._last.update(self._read())
+        self._last.update(self._read(self._source.look()))
 
     def stop(self, now_ns: int) -> CpuUsage:
         """Return what was used since the start."""
-        self.sample()
-        cores = parse_cores((self._proc / "stat").read_text(encoding="ascii"))
+        view = self._source.look()
+        self._last.update(self._read(view))
+        cores = parse_cores(view.stat)
         used = tuple(now.minus(then) for now, then in zip(cores, self._cores, strict=False))
         sums: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in self._groups()}
         for (group, pid), last in self._last.items():
-            first = self._first.get((group, pid), _Reading(0, 0, 0))
+            first = self._first.get((group, pid), Reading(0, 0, 0))
             entry = sums.setdefault(group, [0.0, 0.0, 0.0])
             entry[0] += (last.run_ns - first.run_ns) / 1e9
             entry[1] += (last.user - first.user) / _TICKS_PER_S
@@ -110,24 +161,16 @@ class CpuProbe:
         usage = {name: GroupUsage(*values) for name, values in sums.items()}
         return CpuUsage((now_ns - self._start_ns) / 1e9, usage, used)
 
-    def _read(self) -> dict[tuple[str, int], "_Reading"]:
-        children = _children(self._proc)
+    def _read(self, view: CpuView) -> dict[tuple[str, int], Reading]:
         found = {}
         for group, roots in self._groups().items():
-            for pid in _with_descendants(roots, children):
-                if (reading := _read_process(self._proc / str(pid))) is not None:
+            for pid in _with_descendants(roots, view.children):
+                if (reading := view.reading(pid)) is not None:
                     # A thread that ended takes its time with it: a sum never goes back.
                     before = self._last.get((group, pid))
                     run = max(reading.run_ns, before.run_ns if before else 0)
-                    found[group, pid] = _Reading(run, reading.user, reading.system)
+                    found[group, pid] = Reading(run, reading.user, reading.system)
         return found
-
-
-@dataclass(frozen=True)
-class _Reading:
-    run_ns: int
-    user: int
-    system: int
 
 
 def parse_cores(text: str) -> tuple[CoreTicks, ...]:
@@ -148,7 +191,7 @@ def parse_process(text: str) -> tuple[int, int, int]:
     return int(fields[1]), int(fields[11]), int(fields[12])
 
 
-def _read_process(directory: Path) -> _Reading | None:
+def _read_process(directory: Path) -> Reading | None:
     try:
         _, user, system = parse_process((directory / "stat").read_text(errors="replace"))
         run = 0
@@ -159,7 +202,7 @@ def _read_process(directory: Path) -> _Reading | None:
                 continue
     except (FileNotFoundError, ProcessLookupError, IndexError):
         return None
-    return _Reading(run, user, system)
+    return Reading(run, user, system)
 
 
 def _children(proc: Path) -> dict[int, list[int]]:

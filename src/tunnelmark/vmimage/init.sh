@@ -18,10 +18,13 @@ case " $($b cat /proc/cmdline) " in
   *' tm.probe '*) echo 'tunnelmark-init: probe done'; $b poweroff -f ;;
 esac
 
+# Said so that the console tells how far a machine came that hangs.
+echo 'tunnelmark-init: loading modules'
 while read -r module; do
   $b insmod "/modules/$module" || fail "module $module cannot be loaded"
 done </modules.order
 
+echo 'tunnelmark-init: mounting the system'
 tries=0
 until [ -b /dev/vda ]; do
   tries=$((tries + 1))
@@ -59,6 +62,7 @@ $b ln -s /proc/self/fd/2 /mnt/dev/stderr
 $b hostname tunnelmark
 $b ifconfig lo up
 
+echo 'tunnelmark-init: starting the agent'
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 # pppd, pptpd and xl2tpd close every descriptor up to the limit before they start.
 ulimit -n 1024

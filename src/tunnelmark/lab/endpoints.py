@@ -1,0 +1,138 @@
+"""Each endpoint in a machine of its own, joined by the link through TAP."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Final
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import NetnsHost
+from tunnelmark.hosts.vm import VmHost
+from tunnelmark.hosts.vm_accel import Choice
+from tunnelmark.hosts.vm_machine import Booting, Machine
+from tunnelmark.hosts.vm_payload import ENGINE, PROGRAMS_DIR, Payload
+from tunnelmark.hosts.vm_qemu import MachineSpec, Nic
+from tunnelmark.lab.machine_cpu import CpuOfAll, MachineCpu
+from tunnelmark.lab.place import INIT_PID, Joined, carry_only, quieten
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.topology import MACS
+from tunnelmark.probes.cpu import CpuSource, ProcCpu
+from tunnelmark.vmimage.cache import Image
+
+_SIDES: Final = {"client": "a", "server": "b"}
+_PID_BASES: Final = {"client": 1 << 24, "server": 2 << 24}
+"""Above any process id of Linux, which has at most 1 << 22."""
+_NO_SPECS: Final[Mapping[str, MachineSpec]] = MappingProxyType({})
+_DEFAULT_SPEC: Final = MachineSpec(cpus=1, memory_mib=768)
+
+
+class EndpointHost(VmHost):
+    """A machine that is one endpoint; removing the host ends it."""
+
+    def remove(self) -> None:
+        """End the machine; tolerates being called twice."""
+        self.machine.close()
+
+
+class EndpointMachinesPlace:
+    """One machine per endpoint; the link is a network namespace of this computer.
+
+    Each endpoint has a CPU of its own, as in a real test bed. The clocks of two machines are two
+    clocks: one-way delays between them mean nothing.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        engine: str,
+        image: Image,
+        payload: Payload,
+        choice: Choice,
+        specs: Mapping[str, MachineSpec] = _NO_SPECS,
+        logs: Path | None = None,
+    ) -> None:
+        """``engine`` is this computer's, for the link; ``specs`` is by role (client, server)."""
+        self.engine = str(PROGRAMS_DIR / ENGINE)
+        self.owner_pid = INIT_PID
+        self.link_engine = engine
+        self.link_owner_pid = os.getpid()
+        self.emulated = choice.accelerator == "tcg"
+        cpu = "emulated" if self.emulated else "virtualized"
+        self.placed_on = f"one machine per endpoint with Linux {image.kernel_release}, {cpu} CPU"
+        self._ledger, self._image, self._payload, self._choice = ledger, image, payload, choice
+        self._specs = specs
+        self._logs = logs
+        self._machines: dict[str, Machine] = {}
+
+    @property
+    def machines(self) -> Mapping[str, Machine]:
+        """Machines of the lab that was made last, by role."""
+        return MappingProxyType(self._machines)
+
+    @property
+    def cpu(self) -> CpuSource:
+        """The cores of both machines, and the processes of the link beside theirs."""
+        inside = [MachineCpu(m, pid_base=_PID_BASES[role]) for role, m in self._machines.items()]
+        return CpuOfAll(inside, unseen=[ProcCpu()])
+
+    def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
+        """Boot both machines at a time and join them."""
+        link = NetnsHost(self._ledger, "link", logs=self._logs)
+        for side in _SIDES.values():
+            link.run(["ip", "tuntap", "add", "dev", side, "mode", "tap"])
+            link.run(["ip", "link", "set", "dev", side, "mtu", str(mtu_bytes)])
+            carry_only(link, side)
+        if not through_link:
+            _bridge(link)
+        booting: dict[str, Booting] = {}
+        self._machines = {}
+        try:
+            for role in _SIDES:
+                booting[role] = self._begin(link, role)
+            for role in _SIDES:
+                self._machines[role] = booting[role].machine()
+            hosts = {role: self._host(role, mtu_bytes) for role in _SIDES}
+        except BaseException:
+            for role, begun in booting.items():
+                if role in self._machines:
+                    self._machines[role].close()
+                else:
+                    begun.cancel()
+            raise
+        return Joined(hosts["client"], hosts["server"], link)
+
+    def _begin(self, link: NetnsHost, role: str) -> Booting:
+        spec = self._specs.get(role, _DEFAULT_SPEC)
+        return Booting(
+            link,
+            name=role,
+            image=self._image,
+            payload=self._payload,
+            choice=self._choice,
+            spec=replace(spec, nics=(Nic(_SIDES[role], MACS[role]),)),
+        )
+
+    def _host(self, role: str, mtu_bytes: int) -> EndpointHost:
+        host = EndpointHost(
+            self._machines[role],
+            name=role,
+            unique=f"{self._ledger.run_id}-{role}",
+            log_dir=self._logs or Path(PurePosixPath(self._ledger.work_dir) / "machine-logs"),
+            pid_base=_PID_BASES[role],
+        )
+        host.run(["ip", "link", "set", "dev", "eth0", "mtu", str(mtu_bytes)])
+        quieten(host, "eth0")
+        return host
+
+
+def _bridge(link: NetnsHost) -> None:
+    """Join both sides without an emulator between them."""
+    made = link.run(["ip", "link", "add", "dev", "br", "type", "bridge"], check=False)
+    if made.returncode != 0:
+        raise LabError(f"machines without a link between them need a bridge: {made.last_words()}")
+    for side in _SIDES.values():
+        link.run(["ip", "link", "set", "dev", side, "master", "br"])
+    carry_only(link, "br")

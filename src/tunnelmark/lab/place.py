@@ -1,0 +1,211 @@
+"""Where a lab stands: what makes its three hosts and joins them.
+
+The same lab stands in network namespaces of this computer, in namespaces inside one machine, or
+(endpoints.py) with each endpoint in a machine of its own. A place is asked once for each lab.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import NetnsHost
+from tunnelmark.hosts.vm import VmNetnsHost
+from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.vm_payload import ENGINE, PROGRAMS_DIR
+from tunnelmark.lab.machine_cpu import MachineCpu
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host, Process
+from tunnelmark.probes.cpu import CpuSource, ProcCpu
+
+_OFFLOADS: Final = ("tso", "gso", "gro", "lro", "tx", "rx", "sg", "rxvlan", "txvlan")
+_ETHTOOL_SOME_FIXED: Final = 1
+"""Exit status of ethtool when a feature cannot be changed; veth has no lro, for one."""
+INIT_PID: Final = 1
+"""The agent of a machine: whatever watches it ends with the machine."""
+
+
+class LabProcess(Process, Protocol):
+    """A process that can be sent a signal without its children."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process alone."""
+
+
+class LabHost(Host, Protocol):
+    """A host that the lab made and removes."""
+
+    @property
+    def spawned(self) -> Sequence[Process]:
+        """Processes started so far, oldest first."""
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        name: str,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] = ...,
+        private_dirs: Sequence[str] = (),
+        lines: bool = False,
+    ) -> LabProcess:
+        """Start a program that runs until it is stopped."""
+
+    def stop_all(self) -> None:
+        """End every process that was started here, newest first."""
+
+    def remove(self) -> None:
+        """Remove the host with all that making it made; tolerates being called twice."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Three hosts, joined: ``eth0`` of each endpoint is at the other's end, or at the link.
+
+    With a link, its interfaces are ``a`` (the client's side) and ``b``, up, without offloads.
+    """
+
+    client: LabHost
+    server: LabHost
+    link: LabHost
+
+
+class Place(Protocol):
+    """Makes the hosts of a lab."""
+
+    @property
+    def engine(self) -> str:
+        """Path of ``tunnelmark-engine`` on both endpoints."""
+
+    @property
+    def owner_pid(self) -> int:
+        """Process, as the endpoints see it, with whose end everything there ends."""
+
+    @property
+    def link_engine(self) -> str:
+        """Path of ``tunnelmark-engine`` on the link's host."""
+
+    @property
+    def link_owner_pid(self) -> int:
+        """Process, as the link's host sees it, with whose end everything there ends."""
+
+    @property
+    def placed_on(self) -> str:
+        """One phrase for the report: where, and on what kind of CPU."""
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the CPU is software: its figures never stand beside native ones unmarked."""
+
+    @property
+    def cpu(self) -> CpuSource:
+        """Where the CPU time of the hosts' processes is read."""
+
+    def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
+        """Make the hosts and join them; what was made is removed if it cannot be finished."""
+
+
+class LocalPlace:
+    """Network namespaces of this computer."""
+
+    emulated = False
+    placed_on = "network namespaces of this machine, native CPU"
+
+    def __init__(self, ledger: Ledger, *, engine: str, logs: Path | None = None) -> None:
+        """Namespaces are named after the ledger's run and stand in it."""
+        self.engine = self.link_engine = engine
+        self.owner_pid = self.link_owner_pid = os.getpid()
+        self.cpu: CpuSource = ProcCpu()
+        self._ledger = ledger
+        self._logs = logs
+
+    def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
+        """Make three namespaces; if it fails, the ledger removes them."""
+        client, server, link = (
+            NetnsHost(self._ledger, name, logs=self._logs) for name in ("client", "server", "link")
+        )
+        namespaces = {"client": client.namespace, "server": server.namespace}
+        joined = Joined(client, server, link)
+        _join_by_veth(joined, namespaces, link.namespace, mtu_bytes, through_link=through_link)
+        return joined
+
+
+class MachinePlace:
+    """Network namespaces inside one machine: needs no privilege on this computer."""
+
+    def __init__(self, machine: Machine, run_id: str, *, logs: Path) -> None:
+        """Take a machine that the caller booted and closes; labs come and go in it."""
+        self.engine = self.link_engine = str(PROGRAMS_DIR / ENGINE)
+        self.owner_pid = self.link_owner_pid = INIT_PID
+        self.placed_on = f"network namespaces of a {machine.facts.describe()}"
+        self.emulated = machine.facts.emulated
+        self.cpu: CpuSource = MachineCpu(machine)
+        self._machine = machine
+        self._run_id = run_id
+        self._logs = logs
+
+    def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
+        """Make three namespaces inside."""
+        made: list[VmNetnsHost] = []
+        try:
+            for name in ("client", "server", "link"):
+                unique = f"{self._run_id}-{name}"
+                made.append(
+                    VmNetnsHost(self._machine, name=name, unique=unique, log_dir=self._logs)
+                )
+            client, server, link = made
+            namespaces = {"client": client.namespace, "server": server.namespace}
+            joined = Joined(client, server, link)
+            _join_by_veth(joined, namespaces, link.namespace, mtu_bytes, through_link=through_link)
+        except BaseException:
+            for host in made:
+                host.remove()
+            raise
+        return joined
+
+
+def quieten(host: Host, interface: str) -> None:
+    """Switch off what would cut, join or sum frames behind the link's back."""
+    words = [word for offload in _OFFLOADS for word in (offload, "off")]
+    done = host.run(["ethtool", "-K", interface, *words], check=False)
+    if done.returncode not in (0, _ETHTOOL_SOME_FIXED):
+        raise LabError(f"{host.name}: ethtool -K {interface}: {done.last_words()}")
+
+
+def carry_only(link: Host, interface: str) -> None:
+    """Bring up an interface of the link, which has no addresses of its own."""
+    # A kernel without IPv6 has no IPv6 settings, and needs none (-e).
+    link.run(["sysctl", "-eqw", f"net.ipv6.conf.{interface}.disable_ipv6=1"])
+    quieten(link, interface)
+    link.run(["ip", "link", "set", "dev", interface, "up"])
+
+
+def _join_by_veth(
+    joined: Joined,
+    namespaces: Mapping[str, str],
+    link_namespace: str,
+    mtu_bytes: int,
+    *,
+    through_link: bool,
+) -> None:
+    """Make pairs directly inside their namespaces: nothing appears outside."""
+    if through_link:
+        pairs = [(joined.client, joined.link, link_namespace, "a")]
+        pairs += [(joined.server, joined.link, link_namespace, "b")]
+    else:
+        pairs = [(joined.client, joined.server, namespaces["server"], "eth0")]
+    for own, other, namespace, interface in pairs:
+        mtu = str(mtu_bytes)
+        own.run(
+            [
+                *("ip", "link", "add", "name", "eth0", "mtu", mtu, "type", "veth", "peer"),
+                *("name", interface, "mtu", mtu, "netns", namespace),
+            ]
+        )
+        quieten(own, "eth0")
+        if other is joined.link:
+            carry_only(other, interface)
+        else:
+            quieten(other, interface)

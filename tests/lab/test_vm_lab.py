@@ -1,0 +1,189 @@
+"""The same lab in a machine, and with a machine per endpoint: a link that does what it is told."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tunnelmark.engine.link import Direction, LinkSpec, Queue
+from tunnelmark.hosts import vm_payload
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.hosts.vm_accel import choose
+from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.vm_payload import Payload
+from tunnelmark.lab.endpoints import EndpointMachinesPlace
+from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.place import MachinePlace, Place
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.topology import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6, Topology
+from tunnelmark.probes.cpu import CpuProbe
+from tunnelmark.vmimage import build, cache, programs
+from tunnelmark.vmimage.cache import Image
+
+pytestmark = pytest.mark.lab
+
+DELAY_NS = 20_000_000
+LINK = LinkSpec(
+    a_to_b=Direction(rate_bit_s=8_000_000, delay_ns=DELAY_NS, queue=Queue("bytes", 65536)),
+    b_to_a=Direction(rate_bit_s=8_000_000, delay_ns=DELAY_NS, queue=Queue("bytes", 65536)),
+    seed=1,
+)
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    if programs.find("qemu-system-x86_64") is None:
+        pytest.skip("qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)")
+    found = cache.find()
+    if found is None and (reason := build.unavailable()):
+        pytest.skip(f"there is no system image and it cannot be built: {reason}")
+    return found or build.build(clock=time.monotonic, say=lambda _step: None)
+
+
+@pytest.fixture(scope="module")
+def payload() -> Payload:
+    try:
+        return vm_payload.installed()
+    except LabError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with Ledger() as ledger:
+        yield ledger
+
+
+def check_lab(ledger: Ledger, place: Place, engine: str) -> None:
+    """The link carries what theory says, both ways and versions of IP, and counts every frame."""
+    with Lab(ledger, Topology(), LINK, engine=engine, place=place) as lab:
+        for address in (SERVER_IPV4, SERVER_IPV6):
+            ping = ["ping", "-c", "5", "-i", "0.1", "-W", "5", "-q", address]
+            text = lab.client_host.run(ping, timeout_s=20).text()
+            assert " 0% packet loss" in text
+            fastest_ms = float(text.rpartition("= ")[2].split("/")[0])
+            # Twice the delay, and an emulated CPU's own: never less, and not twice as much.
+            assert 2 * DELAY_NS / 1e6 <= fastest_ms < 4 * DELAY_NS / 1e6
+        counters = lab.counters()
+        assert counters is not None
+        for one in (counters.forward, counters.reverse):
+            # Ten pings, and up to two multicast reports of an interface that has just come up.
+            assert one["offered"] == one["delivered"]
+            assert 10 <= one["delivered"] <= 12
+            assert one["queue_dropped"] == one["lost"] == one["in_flight"] == 0
+        assert lab.problem() is None
+        check_engine(lab)
+        for host in (lab.client_host, lab.server_host):
+            assert host.run(["ip", "route", "show", "default"]).text() == ""
+        assert lab.emulator is not None
+        lab.emulator.kill()
+        lab.emulator.wait(10)
+        assert "the link emulator ended" in str(lab.problem())
+
+
+def check_engine(lab: Lab) -> None:
+    """Packets of the engine go there and back, and the probe sees who used CPU."""
+    key = "000102030405060708090a0b0c0d0e0f"
+    target = f"{SERVER_IPV4}:7700"
+    reflect = {
+        "protocol": 1,
+        "parent_pid": lab.place.owner_pid,
+        "listen": [target],
+        "sessions": [{"flow": 0, "session": 1, "key": key}],
+        "records": None,
+        "realtime_priority": None,
+        "cpu": None,
+        "socket_buffer_bytes": 1 << 20,
+    }
+    send = {
+        "protocol": 1,
+        "parent_pid": lab.place.owner_pid,
+        "flows": [
+            {
+                "flow": 0,
+                "session": 1,
+                "key": key,
+                "target": target,
+                "source": f"{CLIENT_IPV4}:0",
+                "interface": "eth0",
+                "start_offset_ns": 0,
+                "schedule": {"type": "fixed", "gap_ns": 5_000_000},
+                "stop": {"type": "packets", "packets": 200},
+                "size": {"type": "fixed", "payload_bytes": 1000},
+                "content": {"type": "random"},
+            }
+        ],
+        "seed": 1,
+        "drain_ns": 1_000_000_000,
+        "late_ns": 1_000_000_000,
+        "missed": "send",
+        "dont_fragment": False,
+        "records": None,
+        "realtime_priority": None,
+        "send_cpu": None,
+        "receive_cpu": None,
+        "socket_buffer_bytes": 1 << 20,
+    }
+    reflector = lab.server_host.spawn(
+        [lab.place.engine, "reflect", "-"],
+        name="reflect",
+        stdin=json.dumps(reflect).encode(),
+        lines=True,
+    )
+    assert '"ready"' in (reflector.read_line(20) or "")
+    groups = {"server": [reflector.pid], "link": [lab.emulator.pid] if lab.emulator else []}
+    probe = CpuProbe(lambda: groups, lab.place.cpu)
+    probe.start(0)
+    done = lab.client_host.run(
+        [lab.place.engine, "send", "-"], stdin=json.dumps(send).encode(), timeout_s=60
+    )
+    usage = probe.stop(1_000_000_000)
+    summary = json.loads(done.text().splitlines()[-1])
+    (flow,) = summary["flows"]
+    assert (flow["sent"], flow["returned"]) == (200, 200)
+    assert flow["rtt_ns"]["min"] >= 2 * DELAY_NS
+    # The watched process is the right one: nobody ended early, everybody worked.
+    assert reflector.poll() is None
+    assert usage.groups["server"].run_s > 0
+    assert usage.groups["link"].run_s > 0
+    assert usage.machine_ratio is not None
+    assert usage.machine_ratio > 0
+    reflector.stop()
+
+
+def test_a_lab_inside_one_machine(ledger: Ledger, image: Image, payload: Payload) -> None:
+    machine = Machine.boot(
+        LocalHost(ledger), name="lab", image=image, payload=payload, choice=choose(image)
+    )
+    try:
+        place = MachinePlace(machine, ledger.run_id, logs=Path(ledger.work_dir) / "vm-logs")
+        assert place.emulated == machine.facts.emulated
+        assert machine.facts.kernel in place.placed_on
+        for _ in range(2):  # labs come and go in one machine
+            check_lab(ledger, place, "unused")
+    finally:
+        machine.close()
+
+
+def test_a_machine_per_endpoint(ledger: Ledger, image: Image, payload: Payload) -> None:
+    engine = str(payload.programs[vm_payload.ENGINE])
+    place = EndpointMachinesPlace(
+        ledger, engine=engine, image=image, payload=payload, choice=choose(image)
+    )
+    check_lab(ledger, place, engine)
+    assert len(place.machines) == 2
+    assert not any(machine.alive() for machine in place.machines.values())
+
+
+def test_machines_joined_directly(ledger: Ledger, image: Image, payload: Payload) -> None:
+    engine = str(payload.programs[vm_payload.ENGINE])
+    place = EndpointMachinesPlace(
+        ledger, engine=engine, image=image, payload=payload, choice=choose(image)
+    )
+    with Lab(ledger, Topology(), None, engine=engine, place=place) as lab:
+        done = lab.client_host.run(["ping", "-c", "3", "-i", "0.1", "-W", "5", SERVER_IPV4])
+        assert " 0% packet loss" in done.text()
+        assert lab.counters() is None
