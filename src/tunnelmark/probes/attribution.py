@@ -5,7 +5,7 @@ spacing of the probes is irregular, so just one shift between the two clocks mak
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -31,7 +31,7 @@ def attribute(
     """Return, for each probe, the packets that carried it, in the order of capture.
 
     ``probes`` in order of sending, ``packets`` those of the probes' direction; packets of others
-    may be among them and may end up with a probe (see ``agreed_sizes``). Probes that left too close
+    may be among them and may end up with a probe (see ``Votes``). Probes that left too close
     to each other get none. None when fewer than a third of the probes match any packet, whatever
     the shift of the clocks.
     """
@@ -61,25 +61,32 @@ def attribute(
     return tuple(tuple(part) if alone else () for part, alone in zip(parts, lonely, strict=True))
 
 
-def agreed_sizes(
-    probes: Sequence[Probe], parts: Sequence[Sequence[WirePacket]]
-) -> Mapping[int, tuple[int, ...]]:
-    """Return, by payload size, the outer packet lengths that more than half of its probes agree on.
+class Votes:
+    """Outer packet lengths by payload size, as the probes of all batches saw them."""
 
-    A keepalive or a handshake that fell in between, a lost packet or two swapped ones make a probe
-    differ; a size without a majority of at least two is left out, to be asked again.
-    """
-    seen: dict[int, Counter[tuple[int, ...]]] = {}
-    for probe, part in zip(probes, parts, strict=True):
-        if part:
-            lengths = tuple(packet.ip_bytes for packet in part)
-            seen.setdefault(probe.payload_bytes, Counter())[lengths] += 1
-    agreed = {}
-    for payload_bytes, counter in sorted(seen.items()):
-        lengths, votes = counter.most_common(1)[0]
-        if votes >= _LEAST_VOTES and votes * 2 > counter.total():
-            agreed[payload_bytes] = lengths
-    return agreed
+    def __init__(self) -> None:
+        """Start without any."""
+        self._seen: dict[int, Counter[tuple[int, ...]]] = {}
+
+    def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[WirePacket]]) -> None:
+        """Count what each probe saw; one that saw nothing has no vote."""
+        for probe, part in zip(probes, parts, strict=True):
+            if part:
+                lengths = tuple(packet.ip_bytes for packet in part)
+                self._seen.setdefault(probe.payload_bytes, Counter())[lengths] += 1
+
+    def agreed(self) -> dict[int, tuple[int, ...]]:
+        """Return by payload size what more than half of its probes, and at least two, saw.
+
+        A keepalive or a handshake that fell in between, a lost packet or two swapped ones make a
+        probe differ; a size without a majority is left out, to be asked again.
+        """
+        agreed = {}
+        for payload_bytes, counter in sorted(self._seen.items()):
+            lengths, votes = counter.most_common(1)[0]
+            if votes >= _LEAST_VOTES and votes * 2 > counter.total():
+                agreed[payload_bytes] = lengths
+        return agreed
 
 
 _LEAST_VOTES: Final = 2
@@ -113,7 +120,7 @@ def _best_shift(sent: _Times, seen: _Times, near: int) -> tuple[int, int]:
         off = np.abs(_gap_to_nearest(sent + shift, seen))
         # A hit counts the more the nearer it is: shifted by one probe, an almost even spacing still
         # has a packet near most of them, but near is not on the spot.
-        score = float(np.clip(1 - off / near, 0, None).sum())
+        score = float((np.clip(1 - off / near, 0, None) ** 2).sum())
         if score > best[2]:
             best = (shift, int((off <= near).sum()), score)
     return best[0], best[1]

@@ -107,7 +107,6 @@ class Capture:
         if process is None:
             raise LabError(f"{self._name} on {self._host.name} is not running")
         self._process = None
-        full = process.poll() is not None
         status = process.stop()
         log = process.log_tail(_LOG_LINES)
         counts = {what: int(number) for number, what in _COUNT.findall(log)}
@@ -121,6 +120,7 @@ class Capture:
                 f"{self._place}: tcpdump captured {counts['captured']} packets, "
                 f"its file has {len(frames)}"
             )
+        full = len(frames) >= self._max_packets
         return Captured(pcap, frames, counts["dropped by kernel"], full)
 
     @property
@@ -151,5 +151,7 @@ _COUNT: Final = re.compile(
 
 
 def _last_line(log: str) -> str:
+    """Return tcpdump's own last message; libpcap may add a second line that names nothing."""
     lines = log.strip().splitlines()
-    return lines[-1].removeprefix("tcpdump: ").strip() if lines else "nothing in its log"
+    own = [line for line in lines if line.startswith("tcpdump: ") and "listening on" not in line]
+    return (own or lines or ["nothing in its log"])[-1].removeprefix("tcpdump: ").strip()

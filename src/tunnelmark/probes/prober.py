@@ -31,7 +31,7 @@ class EngineProber:
         server: Host,
         engine: str,
         seed: int,
-        spacing_ns: int = 5_000_000,
+        spacing_ns: int = 6_000_000,
         drain_ns: int = 1_000_000_000,
     ) -> None:
         """Prepare to send over ``path``.
@@ -121,10 +121,9 @@ class EngineProber:
     def _flows(
         self, sizes: Sequence[int], sessions: Sequence[Session], marker: bytes, repeats: int
     ) -> list[Flow]:
-        # From half to one and a half of the spacing: a shift by one probe then matches nothing.
-        gaps = [
-            self._random.randrange(self._spacing_ns // 2, self._spacing_ns * 3 // 2) for _ in sizes
-        ]
+        # So uneven that a shift by one probe matches nothing, yet never too close to tell apart.
+        least, most = self._spacing_ns * 6 // 10, self._spacing_ns * 14 // 10
+        gaps = [self._random.randrange(least, most) for _ in sizes]
         return [
             Flow(
                 session=session,

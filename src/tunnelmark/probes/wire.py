@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from tunnelmark.model.block import WireProof, WireSample
 from tunnelmark.model.host import Host
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
-from tunnelmark.probes.attribution import Probe, agreed_sizes, attribute
+from tunnelmark.probes.attribution import Probe, Votes, attribute
 from tunnelmark.probes.capture import Capture, Captured
 from tunnelmark.probes.fragmentation import LARGEST_BYTES, SMALLEST_BYTES, bracket, next_sizes
 from tunnelmark.probes.pcap import ICMPV6, TCP, UDP, Frame, OtherFrame, WirePacket
@@ -83,6 +83,7 @@ def prove(
     judge = Judge(_with_port(rule, prober.port), marker, idle)
     bench = _Bench(path, prober, watch, marker, repeats, keep)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
+    votes = Votes()
     lengths: dict[int, tuple[int, ...]] = {}
     asked: Counter[int] = Counter()
     tally = _Tally()
@@ -90,14 +91,16 @@ def prove(
         open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
         search = next_sizes(lengths, inner_mtu_bytes=path.mtu_bytes, limit=_SEARCH_SIZES)
         sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *search)))
-        # Nothing of the first batch was seen: of another one nothing would be either.
-        if not sizes or (number and not lengths):
+        # Nothing was seen, twice: a busy machine may spoil one batch, hardly two.
+        if not sizes or (number >= _FUTILE_BATCHES and not lengths):
             break
         asked.update(sizes)
         found = bench.run(number, sizes)
         judge.look_at(found.captured.frames)
         tally.add(found)
-        lengths |= found.lengths
+        if found.parts is not None:
+            votes.add(found.sent.probes, found.parts)
+        lengths = votes.agreed()
     known = bracket(lengths)
     samples = tuple(
         WireSample(size, lengths[size])
@@ -224,11 +227,12 @@ def describe(frame: Frame) -> str:
     )
 
 
-_MAX_BATCHES: Final = 7
+_MAX_BATCHES: Final = 8
+_FUTILE_BATCHES: Final = 2
 _BATCH_SIZES: Final = 60
 _SEARCH_SIZES: Final = 24
 # How often a size of the study is sent until a majority of its probes agrees.
-_MAX_ASKED: Final = 3
+_MAX_ASKED: Final = 4
 _ARP: Final = 0x0806
 _IGMP: Final = 2
 # RFC 4443, RFC 4861, RFC 3810: multicast listener and neighbour discovery messages.
@@ -242,8 +246,8 @@ class _Batch:
 
     sent: Sent
     captured: Captured
-    lengths: dict[int, tuple[int, ...]]
-    attributed: bool
+    parts: tuple[tuple[WirePacket, ...], ...] | None
+    """The packets of each probe; None when they could not be told apart."""
 
 
 @dataclass
@@ -263,7 +267,7 @@ class _Tally:
         self.returned += batch.sent.returned
         self.dropped += batch.captured.dropped
         self.full |= batch.captured.full
-        self.attributed |= batch.attributed
+        self.attributed |= batch.parts is not None
 
     def faults(self) -> list[str]:
         faults = []
@@ -306,10 +310,7 @@ class _Bench:
             and frame.source in ours
             and not _is_link_control(frame)
         ]
-        parts = attribute(sent.probes, forward)
-        if parts is None:
-            return _Batch(sent, captured, {}, attributed=False)
-        return _Batch(sent, captured, dict(agreed_sizes(sent.probes, parts)), attributed=True)
+        return _Batch(sent, captured, attribute(sent.probes, forward))
 
 
 def _with_port(rule: WireRule, port: int) -> WireRule:

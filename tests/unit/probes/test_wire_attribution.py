@@ -1,12 +1,13 @@
 """Attribution of packets to probes, against a link whose clock, delay and noise are known."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunnelmark.probes.attribution import Probe, agreed_sizes, attribute
+from tunnelmark.probes.attribution import Probe, Votes, attribute
 from tunnelmark.probes.pcap import WirePacket
 
 MS = 10**6
@@ -14,6 +15,15 @@ MS = 10**6
 
 def seeded(seed: int) -> random.Random:
     return random.Random(seed)  # noqa: S311 - a repeatable test, no secret
+
+
+def agreed_sizes(
+    probes: Sequence[Probe], *batches: Sequence[Sequence[WirePacket]]
+) -> dict[int, tuple[int, ...]]:
+    votes = Votes()
+    for parts in batches:
+        votes.add(probes, parts)
+    return votes.agreed()
 
 
 def packet(time_ns: int, ip_bytes: int) -> WirePacket:
@@ -134,6 +144,15 @@ def test_a_sender_that_was_held_up_spoils_only_what_it_sent_at_once(
     assert agreed_sizes(late, parts) == {
         probe.payload_bytes: outer(probe.payload_bytes) for probe in late
     }
+
+
+def test_votes_of_several_batches_count_together() -> None:
+    probes = [Probe(0, 100), Probe(1, 200)]
+    one, two = packet(0, 180), packet(0, 60)
+    assert agreed_sizes(probes, [(one,), (two,)]) == {}
+    assert agreed_sizes(probes, [(one,), (two,)], [(one,), ()]) == {100: (180,)}
+    # A majority may be lost again.
+    assert agreed_sizes(probes, [(one,), ()], [(one,), ()], [(two,), ()], [(two,), ()]) == {}
 
 
 def test_noise_alone_is_attributed_to_nobody() -> None:

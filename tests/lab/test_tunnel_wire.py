@@ -1,0 +1,376 @@
+"""The proof by wire on real tunnels: equal to the model and to tcpdump, and not to be deceived."""
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tunnelmark.engine.binary import find_engine
+from tunnelmark.engine.link import Direction, LinkSpec, Loss, Queue
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.lab import Lab
+from tunnelmark.model.block import WireProof
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.overhead import datagram, fragmentation_point
+from tunnelmark.model.topology import Topology
+from tunnelmark.model.tunnel import Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.probes.capture import Capture
+from tunnelmark.probes.prober import EngineProber
+from tunnelmark.probes.wire import Watch, prove
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.none import NoneTunnel
+from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.tunnels.wireguard import WireGuardTunnel
+
+pytestmark = pytest.mark.lab
+
+# Both sides of every padding boundary, of the fragmentation point, and the usual ones.
+SIZES = (25, *range(96, 114), 1000, *range(1368, 1396), 1419, 1420, 1421, 1472, 1473, 2000, 2900)
+FEW = (100, 1000, 1472)
+# The figures that were captured by hand: outer IP bytes of a payload of 1000.
+CASES: list[tuple[str, dict[str, object], int, int]] = [
+    ("none", {}, 1028, 1472),
+    ("openvpn", {"cipher": "AES-256-GCM"}, 1080, 1420),
+    ("openvpn", {"cipher": "CHACHA20-POLY1305"}, 1080, 1420),
+    ("openvpn", {"cipher": "AES-128-CBC"}, 1120, 1375),
+    ("openvpn", {"cipher": "AES-256-CBC"}, 1120, 1375),
+    ("openvpn", {"cipher": "AES-256-CBC", "auth": "SHA1"}, 1108, 1391),
+    ("openvpn", {"cipher": "BF-CBC"}, 1112, 1391),
+    ("openvpn", {"cipher": "AES-256-GCM", "compression": "lzo"}, 1081, 1419),
+    ("openvpn", {"cipher": "AES-256-GCM", "mtu_bytes": 1400}, 1080, 1372),
+    ("wireguard", {"implementation": "wireguard-go"}, 1100, 1392),
+    ("wireguard", {"implementation": "boringtun"}, 1088, 1392),
+    ("wireguard", {"implementation": "kernel"}, 1100, 1392),
+]
+
+
+def direction(loss: float = 0.0) -> Direction:
+    return Direction(
+        rate_bit_s=100_000_000,
+        delay_ns=5_000_000,
+        queue=Queue("bytes", 1 << 20),
+        loss=Loss("independent", probability=loss) if loss else Loss(),
+    )
+
+
+@pytest.fixture(scope="module")
+def engine() -> str:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make network namespaces")
+    try:
+        return find_engine()
+    except LabError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def lab(engine: str) -> Iterator[Lab]:
+    if shutil.which("tcpdump") is None:
+        pytest.skip("tcpdump is not installed (apt-get install tcpdump)")
+    spec = LinkSpec(direction(), direction(), seed=1)
+    with Ledger() as ledger, Lab(ledger, Topology(), spec, engine=engine) as lab:
+        yield lab
+
+
+def proved(
+    lab: Lab,
+    engine: str,
+    up: TunnelUp,
+    path: int = 0,
+    *,
+    sizes: tuple[int, ...] = FEW,
+    **more: Any,
+) -> WireProof:
+    over = up.paths[path]
+    prober = EngineProber(
+        over, client=lab.client_host, server=lab.server_host, engine=engine, seed=5
+    )
+    watch = Watch(lab.link_host, "a", lab.client)
+    return prove(over, up.wire, prober=prober, watch=watch, payload_sizes=sizes, seed=7, **more)
+
+
+def make(kind: str, params: dict[str, object], lab: Lab) -> Tunnel:
+    driver = tunnel_kinds()[kind]
+    tunnel = driver(driver.params_type.model_validate(params))
+    for host in (lab.client_host, lab.server_host):
+        if reason := tunnel.unavailable(host):
+            pytest.skip(reason)
+    return tunnel
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{kind}{params or ''}" for kind, params, *_ in CASES])
+def test_the_wire_the_model_and_the_known_figures_agree(
+    lab: Lab, engine: str, case: tuple[str, dict[str, object], int, int]
+) -> None:
+    kind, params, outer, point = case
+    tunnel = make(kind, params, lab)
+    try:
+        up = tunnel.up(lab.site)
+        proof = proved(lab, engine, up, sizes=SIZES)
+        model = tunnel.encapsulation(up.negotiated[0])
+        assert tunnel.problem() is None
+    finally:
+        tunnel.down()
+    assert proof.ok, proof.message
+    assert proof.marker_seen is (kind == "none")
+    assert proof.foreign_packets == 0
+    seen = {sample.payload_bytes: sample.outer_packet_bytes for sample in proof.samples}
+    expected = {
+        size: datagram(size, link_mtu_bytes=1500, encapsulation=model).outer_packet_bytes
+        for size in seen
+    }
+    assert seen == expected
+    assert {*SIZES} <= seen.keys()
+    assert seen[1000] == (outer,)
+    assert proof.fragmentation_point_bytes == point
+    assert fragmentation_point(link_mtu_bytes=1500, encapsulation=model) == point
+    assert (len(seen[point]), len(seen[point + 1])) == (1, 2)
+
+
+@pytest.mark.parametrize(("kind", "params"), [("none", {}), ("openvpn", {}), ("wireguard", {})])
+def test_an_independent_tcpdump_sees_the_same_overhead(
+    lab: Lab, engine: str, kind: str, params: dict[str, object]
+) -> None:
+    tunnel = make(kind, params, lab)
+    sizes = (100, 1000, 1472)
+    try:
+        up = tunnel.up(lab.site)
+        proof = proved(lab, engine, up, sizes=sizes)
+        path = up.paths[0]
+        lengths = {size: dumped(lab, path, size) for size in sizes}
+    finally:
+        tunnel.down()
+    for sample in proof.samples:
+        if sample.payload_bytes in sizes:
+            # Ten of each; a stray keepalive would be one packet of another length.
+            whole = sample.outer_packet_bytes * 10
+            assert sorted(lengths[sample.payload_bytes]) == sorted(whole)
+
+
+SENDER = """
+import os, socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, 10, 0)  # IP_MTU_DISCOVER: fragment, as the workloads do
+s.bind((sys.argv[1], 0))
+for _ in range(10):
+    s.sendto(os.urandom(int(sys.argv[3])), (sys.argv[2], 7791))
+    time.sleep(0.01)
+"""
+SINK = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 7791))
+print("bound", flush=True)
+while True:
+    s.recv(65536)
+"""
+
+
+def dumped(lab: Lab, path: TrafficPath, size: int) -> list[int]:
+    """Send ten datagrams by a socket of Python's; return the IP lengths tcpdump prints."""
+    watcher = lab.link_host.spawn(
+        ["tcpdump", "-i", "a", "-n", "-v", "-l", "-Q", "in", "--immediate-mode", "ip"],
+        name=f"independent-{size}-{time.monotonic_ns()}",
+        lines=True,
+    )
+    try:
+        listening(watcher)
+        sink = lab.server_host.spawn(
+            [sys.executable, "-c", SINK, path.server_address],
+            name=f"sink-{size}-{time.monotonic_ns()}",
+            lines=True,
+        )
+        assert sink.read_line(10) == "bound"
+        lab.client_host.run(
+            [sys.executable, "-c", SENDER, path.client_address, path.server_address, str(size)]
+        )
+        time.sleep(0.3)
+        sink.stop()
+    finally:
+        watcher.stop()
+    lines = []
+    while (line := watcher.read_line(5)) is not None:
+        lines.append(line)
+    return [int(n) for line in lines for n in re.findall(r"^\S+ IP \(.*length (\d+)", line)]
+
+
+def listening(process: Any) -> None:
+    for _ in range(500):
+        if "listening on a," in process.log_tail(5):
+            return
+        time.sleep(0.02)
+    pytest.fail(f"tcpdump does not listen: {process.log_tail(5)}")
+
+
+class CipherNone(OpenVpnTunnel):
+    """A driver gone wrong: the tunnel comes up, carries everything, and encrypts nothing."""
+
+    words: tuple[str, ...] = ()
+
+    def _arguments(self, side: Any) -> list[str]:
+        kept = super()._arguments(side)
+        kept = ["none" if word == self._params.cipher else word for word in kept]
+        return [*kept, *self.words]
+
+    def _wanted(self, report: Any) -> list[tuple[str, object, object]]:
+        assert report.cipher == "[null-cipher]"
+        return []
+
+
+class CompressesOnly(CipherNone):
+    """Nothing encrypts, but lzo works on what passes, so the text is in pieces."""
+
+    words = ("--comp-lzo", "yes", "--allow-compression", "yes")
+
+
+class Bypass(NoneTunnel):
+    """The inner addresses stand on the link's own interface: traffic passes by the tunnel."""
+
+    def up(self, site: Site) -> TunnelUp:
+        up = super().up(site)
+        client, server = site.inner_ipv4(0)
+        for end, own, other in ((site.client, client, server), (site.server, server, client)):
+            end.host.run(["ip", "address", "add", f"{own}/32", "dev", end.interface])
+            far = site.server if end is site.client else site.client
+            end.host.run(["ip", "route", "add", f"{other}/32", "via", far.ipv4, "src", own])
+        return _claiming(up, TrafficPath("0", client, server, "eth0", "eth0", 1500))
+
+    def clean(self, site: Site) -> None:
+        client, server = site.inner_ipv4(0)
+        for end, own, other in ((site.client, client, server), (site.server, server, client)):
+            end.host.run(["ip", "route", "delete", f"{other}/32"], check=False)
+            end.host.run(["ip", "address", "delete", f"{own}/32", "dev", end.interface])
+
+
+def _claiming(up: TunnelUp, path: TrafficPath) -> TunnelUp:
+    rule = WireRule(
+        encrypted=True, describe="UDP to or from port 1194", ip_protocols=(17,), udp_ports=(1194,)
+    )
+    return TunnelUp((path,), up.negotiated, rule, up.processes)
+
+
+@pytest.mark.parametrize("driver", [CipherNone, CompressesOnly])
+def test_a_tunnel_that_silently_passes_cleartext_fails(
+    lab: Lab, engine: str, driver: type[OpenVpnTunnel]
+) -> None:
+    tunnel = driver(OpenVpnParams.model_validate({"count": 1}))
+    if reason := tunnel.unavailable(lab.client_host):
+        pytest.skip(reason)
+    try:
+        up = tunnel.up(lab.site)
+        proof = proved(lab, engine, up)
+    finally:
+        tunnel.down()
+    assert not proof.ok
+    assert proof.marker_seen
+    assert proof.encrypted_expected
+    # It is the tunnel's own packets that can be read, not somebody else's.
+    assert proof.foreign_packets == 0
+    assert re.search(
+        r"the plaintext marker stands readable in \d+ of \d+ packets, the first is UDP from "
+        r"198\.18\.0\.\d port \d+ to 198\.18\.0\.\d port \d+",
+        proof.message,
+    )
+
+
+def test_a_path_that_bypasses_the_tunnel_fails(lab: Lab, engine: str) -> None:
+    tunnel = Bypass(NoneTunnel.params_type(count=1))
+    up = tunnel.up(lab.site)
+    try:
+        proof = proved(lab, engine, up)
+    finally:
+        tunnel.clean(lab.site)
+        tunnel.down()
+    assert not proof.ok
+    assert proof.marker_seen
+    assert proof.foreign_packets == proof.packets > 0
+    assert "packets on the link are not UDP to or from port 1194" in proof.message
+
+
+def test_each_of_several_tunnels_is_proved_and_the_baseline_beside_them(
+    lab: Lab, engine: str
+) -> None:
+    tunnel = make("wireguard", {"count": 2}, lab)
+    baseline = make("none", {}, lab)
+    kept: dict[str, bytes] = {}
+    try:
+        up = tunnel.up(lab.site)
+        bare = baseline.up(lab.site)
+        proofs = [proved(lab, engine, up, n, keep=kept.__setitem__) for n in range(2)]
+        beside = proved(lab, engine, bare, idle=(up.wire,))
+    finally:
+        baseline.down()
+        tunnel.down()
+    assert [proof.path for proof in proofs] == ["0", "1"]
+    assert all(proof.ok for proof in proofs), proofs
+    assert beside.ok, beside.message
+    assert (beside.marker_seen, beside.fragmentation_point_bytes) == (True, 1472)
+    assert {name.split("-")[1] for name in kept} == {"0", "1"}
+
+
+def test_loss_on_the_link_spoils_no_proof(engine: str) -> None:
+    spec = LinkSpec(direction(loss=0.1), direction(loss=0.1), seed=3)
+    with Ledger() as ledger, Lab(ledger, Topology(), spec, engine=engine) as lossy:
+        tunnel = make("openvpn", {"cipher": "AES-256-CBC"}, lossy)
+        try:
+            proof = proved(lossy, engine, tunnel.up(lossy.site), sizes=FEW)
+        finally:
+            tunnel.down()
+    assert proof.ok, proof.message
+    assert proof.fragmentation_point_bytes == 1375
+
+
+def test_a_jumbo_link_is_searched_at_its_own_size(engine: str) -> None:
+    spec = LinkSpec(direction(), direction(), seed=3)
+    with Ledger() as ledger, Lab(ledger, Topology(mtu_bytes=2000), spec, engine=engine) as wide:
+        tunnel = make("wireguard", {}, wide)
+        try:
+            up = tunnel.up(wide.site)
+            proof = proved(wide, engine, up)
+            model = tunnel.encapsulation(up.negotiated[0])
+        finally:
+            tunnel.down()
+    assert proof.ok, proof.message
+    assert proof.fragmentation_point_bytes == 1892
+    assert fragmentation_point(link_mtu_bytes=2000, encapsulation=model) == 1892
+
+
+def test_a_capture_that_is_full_says_so(lab: Lab, engine: str) -> None:
+    tunnel = make("none", {}, lab)
+    path = tunnel.up(lab.site).paths[0]
+    prober = EngineProber(
+        path, client=lab.client_host, server=lab.server_host, engine=engine, seed=5
+    )
+    with Capture(lab.link_host, "a", name="small", max_packets=5) as capture:
+        prober.send([100], marker=b"x", repeats=10)
+        captured = capture.stop()
+    tunnel.down()
+    assert captured.full
+    assert len(captured.frames) == 5
+    assert captured.pcap.startswith(b"\x4d\x3c\xb2\xa1")
+
+
+def test_a_capture_of_an_interface_that_is_not_there_is_tcpdump_s_own_error(lab: Lab) -> None:
+    capture = Capture(lab.link_host, "nowhere0", name="nowhere")
+    with pytest.raises(
+        LabError, match=r"tcpdump on nowhere0 of link ended with status 1: .*nowhere0"
+    ):
+        capture.__enter__()
+
+
+def test_wireguard_reports_the_implementation_that_runs(lab: Lab) -> None:
+    tunnel = make("wireguard", {}, lab)
+    assert isinstance(tunnel, WireGuardTunnel)
+    try:
+        agreed = tunnel.up(lab.site).negotiated[0]
+    finally:
+        tunnel.down()
+    expected = "kernel" if lab.client_host.has_kernel("wireguard") else "wireguard-go"
+    assert agreed.implementation in (expected, "boringtun")
+    assert re.match(r"(WireGuard of Linux|wireguard-go v|boringtun) ?\d", agreed.version)
