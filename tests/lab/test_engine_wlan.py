@@ -197,6 +197,19 @@ def test_every_preset_carries_packets(name: str) -> None:
         assert " 0% packet loss" in done.text()
 
 
+def test_an_mtu_beyond_an_msdu_is_refused() -> None:
+    try:
+        engine = find_engine()
+    except LabError as error:
+        pytest.skip(str(error))
+    spec = Wlan(WlanParams.model_validate(B)).spec(1)
+    with (
+        Ledger() as ledger,
+        pytest.raises(LabError, match="has an MTU of 4000, a WLAN carries at most 2296"),
+    ):
+        Lab(ledger, Topology(mtu_bytes=4000), spec, engine=engine)
+
+
 def test_a_wrong_medium_is_refused_before_any_interface_is_touched() -> None:
     try:
         engine = find_engine()

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::time::Duration;
 
-use tm_link::wlan::{Config, ConfigError, Duplex, StationCounters, Way};
+use tm_link::wlan::{
+    Config, ConfigError, Duplex, StationCounters, Way, MSDU_MAX_BYTES, SNAP_BYTES,
+};
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
@@ -242,6 +244,12 @@ impl Station {
 impl End {
     fn open(interface: &str) -> Result<Self, IoError> {
         let mtu = mtu_bytes(interface)?;
+        let most = (MSDU_MAX_BYTES - SNAP_BYTES) as usize;
+        if mtu > most {
+            let error = std::io::Error::from(std::io::ErrorKind::InvalidInput);
+            let what = format!("{interface} has an MTU of {mtu}, a WLAN carries at most {most}");
+            return Err(IoError::new(what, error));
+        }
         Ok(Self {
             receiver: Receiver::open(interface, mtu)?,
             transmitter: Transmitter::open(interface)?,

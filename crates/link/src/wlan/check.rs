@@ -255,7 +255,7 @@ impl Checker<'_> {
         let ht = matches!(self.config.phy, PhyConfig::N { .. } | PhyConfig::Ac { .. });
         Ok(match self.config.security {
             SecurityConfig::None => Security::None,
-            // 12.3.1, 12.5.2.1: not between HT stations
+            // 12.6.3: HT stations give up TKIP between each other, and WEP is no choice of an RSNA
             SecurityConfig::Wep | SecurityConfig::Tkip if ht => {
                 return self.error("security", "is wep or tkip, which 802.11n and ac exclude");
             }

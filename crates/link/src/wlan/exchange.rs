@@ -208,7 +208,7 @@ impl Medium {
         }
     }
 
-    /// `BlockAckReq` and `BlockAck` (10.25.6.5).
+    /// `BlockAckReq` and `BlockAck` (10.25.6.7, 10.25.6.5).
     fn send_request(
         &mut self,
         part: &Part,

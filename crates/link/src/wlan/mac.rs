@@ -82,7 +82,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// DSSS and HR/DSSS (Table 15-5, Table 16-4).
+    /// DSSS and HR/DSSS (15.3.3, 16.3.3).
     #[must_use]
     pub fn dsss(lowest: &Mode) -> Self {
         Self::new(20, 10, 31, lowest)

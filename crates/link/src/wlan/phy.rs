@@ -5,7 +5,7 @@
 /// Microseconds to nanoseconds.
 pub(crate) const US: u64 = 1_000;
 
-/// aPPDUMaxTime of the HT and VHT PHYs (Table 19-25, Table 21-29): no PPDU is longer.
+/// aPPDUMaxTime of the HT and VHT PHYs (Table 19-25, Table 21-28): no PPDU is longer.
 pub const PPDU_MAX_NS: u64 = 5_484 * US;
 
 /// Frequency band; in the 2.4 GHz band OFDM frames end with a signal extension.
@@ -141,7 +141,7 @@ impl Mode {
             rate_bit_s,
             mcs: 0,
             streams: 1,
-            rx_start_delay_ns: preamble_ns, // Table 16-4
+            rx_start_delay_ns: preamble_ns, // 16.3.3
             preamble_ns,
             extension_ns: 0,
             coding: Coding::Serial { hundred_kbit_s },

@@ -116,7 +116,7 @@ pub(super) struct Flow {
     pub receiver: Receiver,
     pub head: u32,
     pub tail: u32,
-    /// The receiver has to be told that frames were given up (10.25.6.5).
+    /// The receiver has to be told that frames were given up (10.25.6.7).
     pub request: bool,
     /// The receiver has heard that, the sender does not know it yet.
     pub request_heard: bool,

@@ -2,9 +2,9 @@
 #![allow(dead_code)] // each test binary uses its part
 
 use tm_link::wlan::{
-    AggregationConfig, Category, Config, EifsConfig, ErrorConfig, Fate, Frame, Medium, PhyConfig,
-    ProtectionConfig, QosConfig, QueueConfig, RateConfig, Receiver, RtsCounts, SecurityConfig,
-    StationId, Verdict, ACCESS_POINT,
+    AggregationConfig, Airtime, Category, Config, EifsConfig, ErrorConfig, Fate, Frame, Medium,
+    Outcome, PhyConfig, Ppdu, ProtectionConfig, QosConfig, QueueConfig, RateConfig, Receiver,
+    RtsCounts, SecurityConfig, StationId, Verdict, ACCESS_POINT,
 };
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -150,4 +150,40 @@ pub fn assert_close(what: &str, got: f64, expected: f64, tolerance: f64) {
         "{what}: {got:.4}, expected {expected:.4}, {:+.2} %",
         error * 100.0
     );
+}
+
+pub const US: u64 = 1_000;
+pub const EDCA: QosConfig = QosConfig {
+    background: None,
+    best_effort: None,
+    video: None,
+    voice: None,
+};
+
+/// Poll whenever something is due, up to `until_ns`.
+pub fn drain(medium: &mut Medium, until_ns: u64) -> Vec<Outcome> {
+    let mut outcomes = vec![];
+    while let Some(due_ns) = medium.next_due().filter(|&due_ns| due_ns <= until_ns) {
+        outcomes.extend(std::iter::from_fn(|| medium.poll(due_ns)));
+    }
+    outcomes
+}
+
+/// (kind, station, start, length) in microseconds.
+pub fn log_us(medium: &mut Medium) -> Vec<(Ppdu, u16, u64, u64)> {
+    let row = |a: Airtime| {
+        (
+            a.kind,
+            a.station,
+            a.start_ns / US,
+            (a.end_ns - a.start_ns) / US,
+        )
+    };
+    medium.take_log().into_iter().map(row).collect()
+}
+
+pub fn logged(config: &Config, seed: u64) -> Medium {
+    let mut medium = medium(config, seed);
+    medium.keep_log(100_000);
+    medium
 }
