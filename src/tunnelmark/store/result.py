@@ -62,6 +62,7 @@ class Writer:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            self._lock.close()
             raise ResultError(f"{directory}: another run is writing it") from error
         self.manifest = read_manifest(directory)
 

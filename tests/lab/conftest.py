@@ -1,0 +1,165 @@
+"""What lab tests need: root, the engine, and a way to run whole studies as a user would."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunnelmark.engine.binary import find_engine
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.model.errors import LabError
+
+Event = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: network namespaces are made")
+
+
+@pytest.fixture
+def engine() -> str:
+    try:
+        return find_engine()
+    except LabError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    root = tmp_path / "runtime"
+    root.mkdir(mode=0o700)
+    with Ledger(root) as made:
+        yield made
+
+
+class Study:
+    """A study that runs as a process of its own, with its own folder for ledgers."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.folder = folder
+        self.file = folder / "study.toml"
+        self.file.write_text(text, encoding="utf-8")
+        self.environment = {**os.environ, "TUNNELMARK_RUNTIME": str(folder / "runtime")}
+        (folder / "runtime").mkdir(mode=0o700, exist_ok=True)
+        self.events: list[Event] = []
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        words = arguments or (str(self.file),)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tunnelmark.cli", "run", "--json", *self._results(), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        return self.process
+
+    def until(self, wanted: Callable[[Event], bool]) -> Event:
+        """Read events until one is wanted; fail with what the run said if none comes."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event: Event = json.loads(line)
+            self.events.append(event)
+            if wanted(event):
+                return event
+        assert self.process.stderr is not None
+        pytest.fail(f"the run ended before the event: {self.process.stderr.read()}")
+
+    def finish(self) -> int:
+        assert self.process is not None
+        out, err = self.process.communicate(timeout=240)
+        self.events += [json.loads(line) for line in out.splitlines()]
+        self.errors = err
+        return self.process.returncode
+
+    def run(self, *arguments: str) -> list[Event]:
+        """Run to the end; the exit status must be 0."""
+        self.start(*arguments)
+        status = self.finish()
+        assert status == 0, self.errors
+        return self.events
+
+    def command(self, *words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "tunnelmark.cli", *words],
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
+    @property
+    def run_id(self) -> str:
+        return str(self.of("run_started")[0]["run_id"])
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.of("run_started")[0]["directory"])
+
+    def of(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event["event"] == kind]
+
+    def leftovers(self) -> list[str]:
+        """What is still there of this study's runs: namespaces, processes inside them, ledgers."""
+        found = []
+        for run in {event["run_id"] for event in self.of("run_started")}:
+            names = subprocess.run(
+                ["ip", "netns", "list"], capture_output=True, text=True, check=True
+            ).stdout.split()
+            found += [name for name in names if name.startswith(run)]
+            ledgers = [path.name for path in (self.folder / "runtime").iterdir()]
+            found += [name for name in ledgers if name == run]
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    words = path.read_bytes()
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                if run.encode() in words and str(os.getpid()) != path.parent.name:
+                    found.append(words.replace(b"\0", b" ").decode(errors="replace"))
+        return found
+
+    def inhabitants(self, role: str, program: str) -> list[int]:
+        """Process ids of a program in one namespace of the run."""
+        done = subprocess.run(
+            ["ip", "netns", "pids", f"{self.run_id}-{role}"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [
+            int(pid)
+            for pid in done.stdout.split()
+            if program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+
+    def _results(self) -> tuple[str, str]:
+        return "--results", str(self.folder / "results")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Iterator[Callable[[str], Study]]:
+    made: list[Study] = []
+
+    def make(text: str) -> Study:
+        find_engine()
+        made.append(Study(tmp_path, text))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.process is not None and one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+        if one.of("run_started"):
+            one.command("clean")

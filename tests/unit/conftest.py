@@ -1,0 +1,6 @@
+"""Lets unit tests share ``tests/made_results.py``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -1,0 +1,105 @@
+"""Reports: offline, escaped, honest."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from made_results import trial_result, write
+from tunnelmark.analysis.estimates import Estimate
+from tunnelmark.report.html import to_html
+from tunnelmark.report.show import change, figure
+from tunnelmark.report.summary import summarise
+from tunnelmark.report.tables import escape, to_csv, to_markdown
+from tunnelmark.report.terminal import print_report
+from tunnelmark.store import Result, open_result
+
+_EVIL = '<script>alert(1)</script>"`|'
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> Result:
+    results = []
+    for repeat in (1, 2, 3):
+        for tunnel, rtt in (("openvpn", 2.0e6), ("none", 1.0e6)):
+            figures: dict[str, float | None] = {
+                "rtt_p50_ns": rtt + repeat,
+                "goodput_bit_s": 8e6,
+                "loss_forward_ratio": 0.0,
+            }
+            results.append(trial_result(tunnel, 1000, repeat, figures))
+    results.append(trial_result("openvpn", 1000, 4, {}, valid=False))
+    return open_result(write(tmp_path, results, title=_EVIL, environment={"cpu": _EVIL}))
+
+
+def test_the_page_asks_nothing_of_any_other_place(result: Result) -> None:
+    page = to_html(summarise(result), result)
+    own = re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.DOTALL)  # plotly.js itself
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", own)
+    assert "@import" not in own
+    assert "default-src 'none'" in own
+    assert "plotly.js" in page
+
+
+def test_what_comes_from_the_study_is_escaped(result: Result) -> None:
+    summary = summarise(result)
+    page = to_html(summary, result)
+    assert "<script>alert(1)" not in page
+    assert "made <b>so</b>" not in page
+    assert "made &lt;b&gt;so" in page
+    assert "<script>alert" not in to_markdown(summary)
+
+
+def test_the_terminal_has_80_columns(result: Result) -> None:
+    out = io.StringIO()
+    print_report(summarise(result), Console(file=out, width=80, no_color=True))
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "openvpn" in text
+    assert "1 invalid" in text
+
+
+def test_csv_has_estimates_and_differences_in_stored_units(result: Result) -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(summarise(result)))))
+    rtt = next(
+        r
+        for r in rows
+        if r["tunnel"] == "openvpn" and r["metric"] == "rtt_p50_ns" and r["kind"] == "estimate"
+    )
+    assert float(rtt["estimate"]) == pytest.approx(2e6, rel=1e-5)
+    assert (rtt["unit"], rtt["n"], rtt["invalid_trials"]) == ("ns", "3", "1")
+    ratio = next(r for r in rows if r["kind"] == "ratio - 1" and r["metric"] == "rtt_p50_ns")
+    assert float(ratio["estimate"]) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_findings_say_only_what_intervals_support(result: Result) -> None:
+    findings = " ".join(summarise(result).findings)
+    assert "median round-trip delay differs" in findings
+    assert "goodput differs" not in findings
+    assert "1420 byte" in findings
+
+
+@pytest.mark.parametrize(
+    ("estimate", "shown"),
+    [
+        (None, "-"),
+        (Estimate("goodput_bit_s", 3, 7.85e6, 7.8e6, 7.9e6, 0.95, "t"), "7.850 ±0.050"),
+        (Estimate("goodput_bit_s", 1, 7.85e6, None, None, 0.95, "none"), "7.850 (n=1)"),
+        (Estimate("loss_forward_ratio", 3, 0.0, 0.0, 0.0, 0.95, "t"), "0 ±0"),
+        (Estimate("rtt_p50_ns", 3, 41.3e6, 41.2e6, 41.4e6, 0.95, "t"), "41.30 ±0.10"),
+    ],
+)
+def test_digits_follow_the_interval(estimate: Estimate | None, shown: str) -> None:
+    assert figure(estimate) == shown
+
+
+def test_a_difference_has_its_sign_and_interval() -> None:
+    found = Estimate("rtt_p50_ns", 3, 0.0123, 0.0111, 0.0135, 0.95, "t on logarithms")
+    assert change(found) == "+1.23 % [+1.11, +1.35]"
+
+
+def test_markdown_shows_what_is_there() -> None:
+    assert escape("a|b *c* `d`\ne") == "a\\|b \\*c\\* \\`d\\` e"
