@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from tunnelmark.engine.binary import find_engine
 from tunnelmark.model.errors import LabError
 from tunnelmark.vmimage import cpio
 
@@ -35,14 +35,15 @@ class Payload:
 
 
 def installed() -> Payload:
-    """Return the programs that were installed with this package."""
-    return Payload({name: _find(name) for name in (AGENT, ENGINE)})
+    """Return the engine that this package uses, and the agent that was built with it."""
+    engine = Path(find_engine())
+    return Payload({AGENT: _agent(engine), ENGINE: engine})
 
 
-def _find(program: str) -> Path:
-    """Look beside this Python's own programs first: a wheel puts them there."""
-    scripts = sysconfig.get_path("scripts")
-    found = shutil.which(program, path=f"{scripts}:{os.environ.get('PATH', os.defpath)}")
+def _agent(engine: Path) -> Path:
+    """Both are programs of one crate and stand side by side, wherever that is."""
+    beside = engine.with_name(AGENT)
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which(AGENT)
     if found is None:
-        raise LabError(f"{program} is not installed in {scripts} (make setup, or pip install .)")
+        raise LabError(f"{beside} is missing (run: make setup)")
     return Path(found)

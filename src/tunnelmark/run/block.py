@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.place import Place
 from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.block import BlockRecord, WireProof
@@ -48,6 +49,9 @@ class BlockRunner:
     tell: Callable[[BlockPhase], None]
     trial_progress: Callable[[Trial, Progress], None]
     finished: Callable[[TrialResult], None]
+    place: Callable[[Path], Place | None] = lambda _logs: None
+    """Where the lab stands, given where logs go; None: network namespaces of this machine."""
+    placed_on: str = ""
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     record: BlockRecord | None = None
 
@@ -75,6 +79,7 @@ class BlockRunner:
         link = _link(self.block.link)
         tunnel = _tunnel(self.block.tunnel)
         baseline = _tunnel(DriverSpec(BASELINE, BASELINE, {}))
+        logs = self.directory / "logs" / self.block.block_id
         self._phase("lab")
         with self._timed("lab_up"):
             lab = Lab(
@@ -82,8 +87,10 @@ class BlockRunner:
                 Topology(mtu_bytes=link.mtu_bytes),
                 link.spec(stream(self.study.seed, f"link/{self.block.block_id}")),
                 engine=self.engine,
-                logs=self.directory / "logs" / self.block.block_id,
+                logs=logs,
+                place=self.place(logs),
             )
+            self.placed_on = lab.place.placed_on
         try:
             self._phase("tunnel")
             with self._timed("tunnel_up"):
@@ -135,7 +142,6 @@ class BlockRunner:
                     tunnel_up=up,
                     tunnel_problem=tunnel.problem,
                     proofs=proofs if own else base_proofs,
-                    engine=self.engine,
                     samples_dir=self.directory / "samples" if self.keep_samples else None,
                     progress=lambda p, trial=trial: self.trial_progress(trial, p),  # type: ignore[misc]
                     cancelled=self.cancelled,
@@ -164,7 +170,7 @@ class BlockRunner:
                     path,
                     client=lab.client_host,
                     server=lab.server_host,
-                    engine=self.engine,
+                    engine=lab.place.engine,
                     seed=stream(self.study.seed, name),
                 ),
                 watch=Watch(lab.link_host, "a", lab.client),
@@ -201,7 +207,7 @@ class BlockRunner:
             tunnel=self.block.tunnel.label,
             link=self.block.link.label,
             device=self.block.device.label,
-            placed_on="network namespaces of this machine, native CPU",
+            placed_on=self.placed_on,
             negotiated=own[0].negotiated if own else (last.negotiated if last else ()),
             baseline_negotiated=base_up.negotiated
             if base_up

@@ -33,7 +33,6 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     tunnel_up: TunnelUp,
     tunnel_problem: Callable[[], str | None],
     proofs: tuple[WireProof, ...],
-    engine: str,
     samples_dir: Path | None,
     progress: Callable[[Progress], None],
     cancelled: Callable[[], bool],
@@ -48,15 +47,16 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         client=lab.client_host,
         server=lab.server_host,
         paths=up.paths,
-        engine=engine,
+        engine=lab.place.engine,
         seed=trial.seed,
         samples_dir=samples_dir,
         sample_stem=f"{trial.trial_id}-{attempt}",
         progress=progress,
         cancelled=cancelled,
         measuring_processes=lambda host, pid: measuring.setdefault(host, set()).add(pid),
+        owner_pid=lab.place.owner_pid,
     )
-    cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring))
+    cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring), lab.place.cpu)
     before = lab.counters()
     started = datetime.now(UTC)
     start_ns = time.monotonic_ns()

@@ -1,5 +1,6 @@
 """What every workload is: parameters, needs, one trial."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ class TrialContext:
     """True when the trial should end early; the workload then returns what it has."""
     measuring_processes: Callable[[str, int], None] = lambda _host, _pid: None
     """To be called with (host name, pid) of each process that measures, for the CPU probe."""
+    owner_pid: int = field(default_factory=os.getpid)
+    """Process on both hosts with whose end everything there ends, for programs that watch it."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -239,7 +238,7 @@ class _Trial:
                     [flow.session for flow in self._flows],
                     records=str(self._files.reflect),
                     realtime_priority=_REALTIME_PRIORITY,
-                    parent_pid=os.getpid(),
+                    parent_pid=self._context.owner_pid,
                 ),
             )
             wait_for(self._reflector, "ready", limit_s=_READY_LIMIT_S)
@@ -253,7 +252,7 @@ class _Trial:
                     late_ns=self._params.late,
                     records=str(self._files.send),
                     realtime_priority=_REALTIME_PRIORITY,
-                    parent_pid=os.getpid(),
+                    parent_pid=self._context.owner_pid,
                 ),
             )
             summary = self._follow(self._sender)

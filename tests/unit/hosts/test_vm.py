@@ -1,15 +1,14 @@
 """The hosts of a machine against its true agent; only the machine around it is missing."""
 
 import os
-import shutil
 import socket
 import subprocess
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tunnelmark.hosts import vm_payload
 from tunnelmark.hosts.vm import VmHost, VmNetnsHost
 from tunnelmark.hosts.vm_accel import Choice
 from tunnelmark.hosts.vm_channel import Channel
@@ -21,9 +20,15 @@ from tunnelmark.model.host import Host
 from tunnelmark.vmimage import cpio
 from tunnelmark.vmimage.cache import Image
 
-AGENT = shutil.which(
-    "tunnelmark-agent", path=f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
-)
+
+def _agent() -> Path | None:
+    try:
+        return vm_payload.installed().programs[vm_payload.AGENT]
+    except LabError:
+        return None
+
+
+AGENT = _agent()
 needs_agent = pytest.mark.skipif(AGENT is None, reason="tunnelmark-agent is not built (make setup)")
 
 
@@ -220,3 +225,16 @@ def test_the_payload_stands_where_the_first_program_looks(tmp_path: Path) -> Non
     )
     with pytest.raises(LabError, match="none: No such file"):
         Payload({"tunnelmark-agent": tmp_path / "none"}).archive()
+
+
+def test_the_agent_stands_beside_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tunnelmark-engine", "tunnelmark-agent"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("TUNNELMARK_ENGINE", str(tmp_path / "tunnelmark-engine"))
+    assert vm_payload.installed().programs["tunnelmark-agent"] == tmp_path / "tunnelmark-agent"
+    (tmp_path / "tunnelmark-agent").unlink()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(LabError, match=r"tunnelmark-agent is missing \(run: make setup\)"):
+        vm_payload.installed()
