@@ -1,5 +1,6 @@
 //! The subcommand `link`.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use tm_io::process::{on_signal, Stop, SIGUSR1};
 use tm_io::relay::{run, RelayEvent, RelayPlan, Report};
 use tm_io::wireless::WirelessPlan;
 use tm_link::DirectionConfig;
+use tm_probe::Delays;
 
 use crate::config;
 use crate::link_wlan::{self, MediumConfig};
@@ -78,27 +80,58 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let stop = Stop::listen(config.parent_pid)?;
     let asked = Arc::new(AtomicBool::new(false));
     on_signal(SIGUSR1, &asked)?;
+    let answering = Cell::new(false);
+    let mut asked_last = AskedLast::default();
     let (forward, reverse) = run(
         &plan,
         &stop,
-        || asked.swap(false, Ordering::Relaxed),
+        || {
+            let now = asked.swap(false, Ordering::Relaxed);
+            answering.set(answering.get() || now);
+            now
+        },
         |event| match event {
             RelayEvent::Ready => events::write(&json!({"event": "ready"})),
-            RelayEvent::Progress(reports) => write("progress", &reports.0, &reports.1),
+            RelayEvent::Progress(reports) => {
+                write("progress", &reports.0, &reports.1, &asked_last);
+                if answering.take() {
+                    asked_last.note(&reports.0, &reports.1);
+                }
+            }
         },
     )?;
-    write("summary", &forward, &reverse);
+    write("summary", &forward, &reverse, &asked_last);
     Ok(())
 }
 
-fn write(event: &str, forward: &Report, reverse: &Report) {
+fn write(event: &str, forward: &Report, reverse: &Report, asked_last: &AskedLast) {
     events::write(&json!({
-        "event": event, "a_to_b": direction(forward), "b_to_a": direction(reverse),
+        "event": event,
+        "a_to_b": direction(forward, &asked_last.forward),
+        "b_to_a": direction(reverse, &asked_last.reverse),
     }));
 }
 
+/// Lateness as it was when a report was last asked for, so that a reader who asks before and after
+/// a trial is told of the trial alone.
+#[derive(Default)]
+pub struct AskedLast {
+    /// From a to b.
+    pub forward: Delays,
+    /// From b to a.
+    pub reverse: Delays,
+}
+
+impl AskedLast {
+    /// Takes the reports that answer a question.
+    pub fn note(&mut self, forward: &Report, reverse: &Report) {
+        self.forward.clone_from(&forward.lateness);
+        self.reverse.clone_from(&reverse.lateness);
+    }
+}
+
 /// Counters of a direction, as events have them.
-pub fn direction(report: &Report) -> Value {
+pub fn direction(report: &Report, asked_last: &Delays) -> Value {
     let c = report.counters;
     json!({
         "offered": c.offered, "offered_bytes": c.offered_bytes, "delivered": c.delivered,
@@ -107,5 +140,6 @@ pub fn direction(report: &Report) -> Value {
         "send_errors": report.send_errors, "oversized": report.oversized,
         "checksum_missing": report.checksum_missing,
         "lateness_ns": events::delays(&report.lateness),
+        "lateness_recent_ns": events::delays(&report.lateness.since(asked_last)),
     })
 }

@@ -1,5 +1,6 @@
 //! The subcommand `link` with a WLAN as its medium.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tm_io::process::{on_signal, Stop, SIGUSR1};
 use tm_io::wireless::{run, WirelessError, WirelessEvent, WirelessPlan, WirelessReport};
 use tm_link::wlan::{Config, StationCounters};
 
-use crate::link::direction;
+use crate::link::{direction, AskedLast};
 use crate::{events, Failure};
 
 /// A medium that both directions share.
@@ -29,27 +30,40 @@ pub fn main(plan: &WirelessPlan, parent_pid: Option<u32>) -> Result<(), Failure>
     let stop = Stop::listen(parent_pid)?;
     let asked = Arc::new(AtomicBool::new(false));
     on_signal(SIGUSR1, &asked)?;
+    let answering = Cell::new(false);
+    let mut asked_last = AskedLast::default();
     let report = run(
         plan,
         &stop,
-        || asked.swap(false, Ordering::Relaxed),
+        || {
+            let now = asked.swap(false, Ordering::Relaxed);
+            answering.set(answering.get() || now);
+            now
+        },
         |event| match event {
             WirelessEvent::Ready => events::write(&json!({"event": "ready"})),
-            WirelessEvent::Progress(report) => write("progress", &report),
+            WirelessEvent::Progress(report) => {
+                write("progress", &report, &asked_last);
+                if answering.take() {
+                    asked_last.note(&report.forward, &report.reverse);
+                }
+            }
         },
     )
     .map_err(|error| match error {
         WirelessError::Config(error) => Failure::Config(error.to_string()),
         WirelessError::Io(error) => error.into(),
     })?;
-    write("summary", &report);
+    write("summary", &report, &asked_last);
     Ok(())
 }
 
-fn write(event: &str, report: &WirelessReport) {
+fn write(event: &str, report: &WirelessReport, asked_last: &AskedLast) {
     let stations: Vec<_> = report.stations.iter().map(station).collect();
     events::write(&json!({
-        "event": event, "a_to_b": direction(&report.forward), "b_to_a": direction(&report.reverse),
+        "event": event,
+        "a_to_b": direction(&report.forward, &asked_last.forward),
+        "b_to_a": direction(&report.reverse, &asked_last.reverse),
         "stations": stations,
     }));
 }

@@ -50,6 +50,17 @@ impl Delays {
         self.histogram.saturating_record(value);
     }
 
+    /// What was added since an earlier reading of the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut histogram = self.histogram.clone();
+        // A reading of another histogram would go below zero: then all of this one counts.
+        if histogram.subtract(&earlier.histogram).is_err() {
+            return self.clone();
+        }
+        Self { histogram }
+    }
+
     /// What it comes to; None without a value: missing is not zero.
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {
@@ -74,6 +85,18 @@ mod tests {
     #[test]
     fn an_empty_histogram_has_no_summary() {
         assert_eq!(Delays::default().summary(), None);
+    }
+
+    #[test]
+    fn what_came_before_a_reading_does_not_count() {
+        let mut delays = Delays::default();
+        delays.add(Nanos(20_000_000));
+        let earlier = delays.clone();
+        assert_eq!(delays.since(&earlier).summary(), None);
+        delays.add(Nanos(1000));
+        let summary = delays.since(&earlier).summary().unwrap();
+        assert_eq!((summary.count, summary.max), (1, 1000));
+        assert_eq!(earlier.since(&delays).summary(), earlier.summary());
     }
 
     #[test]
