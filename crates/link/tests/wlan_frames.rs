@@ -298,6 +298,17 @@ fn a_lost_mpdu_holds_up_those_behind_it_until_it_comes_or_is_given_up() {
     let log = medium.take_log();
     let count = |kind| log.iter().filter(|a| a.kind == kind).count();
     assert!(count(Ppdu::BlockAckRequest) > 0);
+    // what was behind a frame that was given up waits until the receiver has heard of that
+    for given_up in outcomes.iter().filter(|o| o.fate == Fate::RetryLimit) {
+        let told = log
+            .iter()
+            .find(|a| a.kind == Ppdu::BlockAckRequest && a.start_ns > given_up.time_ns)
+            .unwrap();
+        let next = outcomes
+            .iter()
+            .find(|o| o.fate == Fate::Delivered && o.time_ns > given_up.time_ns);
+        assert!(next.is_none_or(|next| next.time_ns >= told.end_ns));
+    }
     assert_eq!(
         medium.counters(1).unwrap().retry_dropped,
         640 - delivered.len() as u64
@@ -436,4 +447,48 @@ fn an_amsdu_is_repeated_as_it_was() {
     let pair = 36 + 4 * ((516 + 514 + 30) * 8_u64 + 22).div_ceil(260);
     let single = 36 + 4 * (530 * 8_u64 + 22).div_ceil(260);
     assert_eq!(lengths, [[pair; 7], [single; 7]].concat());
+}
+
+#[test]
+fn each_fragment_has_its_own_retry_count() {
+    let config = Config {
+        fragmentation_threshold_bytes: 800,
+        errors: ErrorConfig::Fixed { probability: 0.5 },
+        short_retry_limit: 3,
+        ..b(&[1_000_000])
+    };
+    let mut most = 0;
+    for seed in 0..500 {
+        let mut medium = logged(&config, seed);
+        medium.offer(1_000 * US, 1, frame(0, 1_600));
+        let fate = drain(&mut medium, SECOND)[0].fate;
+        let log = medium.take_log();
+        let sent = log.iter().filter(|a| a.kind == Ppdu::Data).count();
+        let arrived = log.iter().filter(|a| a.kind == Ppdu::Ack).count();
+        match fate {
+            Fate::Delivered => most = most.max(sent - arrived),
+            Fate::RetryLimit => assert!(arrived < 3 && sent - arrived >= 3),
+        }
+    }
+    assert_eq!(most, 6); // two failures of each of three fragments
+}
+
+#[test]
+fn a_receiver_holds_back_no_more_than_the_window_of_the_block_ack() {
+    let errors = ErrorConfig::Fixed { probability: 0.6 };
+    let config = Config {
+        errors,
+        short_retry_limit: 255,
+        queue: QueueConfig::Packets { limit: 20_000 },
+        ..n(15, 40)
+    };
+    let mut medium = medium(&config, 1);
+    for token in 0..20_000 {
+        medium.offer(0, 1, frame(token, 100));
+    }
+    let outcomes = drain(&mut medium, 100 * SECOND);
+    assert_eq!(outcomes.len(), 20_000);
+    let bursts = outcomes.chunk_by(|a, b| a.time_ns == b.time_ns);
+    let longest = bursts.map(<[_]>::len).max().unwrap();
+    assert!((58..=64).contains(&longest), "{longest}");
 }

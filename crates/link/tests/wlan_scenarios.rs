@@ -483,3 +483,77 @@ fn the_contention_window_starts_anew_at_the_retry_limit_of_the_station() {
         );
     }
 }
+
+#[test]
+fn an_internal_collision_counts_as_an_attempt() {
+    let fixed = Some(EdcaConfig {
+        aifsn: 2,
+        cw_min: 0,
+        cw_max: 0,
+        txop_limit_ns: 0,
+    });
+    let qos = QosConfig {
+        voice: fixed,
+        video: fixed,
+        ..EDCA
+    };
+    let config = Config {
+        qos: Some(qos),
+        short_retry_limit: 1,
+        ..a()
+    };
+    let mut medium = logged(&config, 1);
+    medium.offer(
+        1_000 * US,
+        1,
+        Frame {
+            category: Category::Video,
+            ..frame(0, 100)
+        },
+    );
+    medium.offer(
+        1_000 * US,
+        1,
+        Frame {
+            category: Category::Voice,
+            ..frame(1, 100)
+        },
+    );
+    let outcomes = drain(&mut medium, SECOND);
+    let fates: Vec<_> = outcomes.iter().map(|o| (o.token, o.fate)).collect();
+    assert_eq!(fates, [(1, Fate::Delivered), (0, Fate::RetryLimit)]);
+    assert_eq!(medium.take_log().len(), 2); // the voice frame and its Ack
+    assert_eq!(medium.counters(1).unwrap().internal_collisions, 1);
+}
+
+#[test]
+fn who_is_overtaken_before_difs_is_over_draws_a_backoff() {
+    // An exchange that ends at 102399, a beacon due at 102400 that starts a PIFS after it, and a
+    // frame that came in between and would have started at 102449.
+    let start = |seed| {
+        let beacon = BeaconConfig {
+            interval_tu: 100,
+            bytes: 100,
+        };
+        let config = Config {
+            beacon: Some(beacon),
+            stations: 2,
+            ..b(&[1_000_000])
+        };
+        let mut medium = logged(&config, seed);
+        medium.offer(100_777 * US, 1, frame(0, 1_500));
+        medium.offer(102_405 * US, 2, frame(1, 100));
+        drain(&mut medium, 150_000 * US);
+        let log = medium.take_log();
+        let kinds: Vec<_> = log.iter().map(|a| a.kind).collect();
+        assert_eq!(
+            kinds,
+            [Ppdu::Data, Ppdu::Ack, Ppdu::Beacon, Ppdu::Data, Ppdu::Ack]
+        );
+        assert_eq!(log[2].start_ns, 102_429 * US);
+        (log[3].start_ns - log[2].end_ns) / US
+    };
+    let starts: Vec<_> = (0..400).map(start).collect();
+    assert_eq!(starts.iter().min(), Some(&50));
+    assert_eq!(starts.iter().max(), Some(&(50 + 31 * 20)));
+}

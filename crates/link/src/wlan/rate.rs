@@ -59,13 +59,18 @@ struct Choice {
 impl Rates {
     pub(super) fn new(setup: &Setup, seed: u64) -> Self {
         let frame_s = |mode: &Mode| mode.airtime_ns(FRAME_BYTES) as f64 * 1e-9;
+        let ideal = setup
+            .modes
+            .iter()
+            .map(|mode| 1.0 / frame_s(&mode.data.mode))
+            .collect();
+        Self::with(setup.rate_control, ideal, seed)
+    }
+
+    fn with(control: RateControl, ideal: Vec<f64>, seed: u64) -> Self {
         Self {
-            control: setup.rate_control,
-            ideal: setup
-                .modes
-                .iter()
-                .map(|mode| 1.0 / frame_s(&mode.data.mode))
-                .collect(),
+            control,
+            ideal,
             statistics: Vec::new(),
             choices: Vec::new(),
             random: Random::stream(seed, "wlan/rate"),
@@ -170,5 +175,88 @@ impl Rates {
             }
         }
         choice.best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rates of 1, 5 and 9 frames a second, told what arrived of ten frames at each.
+    fn told(rates: &mut Rates, arrived: [u32; 3], now_ns: u64) -> Choice {
+        rates.choose(0, 9, now_ns);
+        for (rate, arrived) in arrived.into_iter().enumerate() {
+            rates.feedback(0, rate, 10, arrived);
+        }
+        rates.choose(0, 9, now_ns + INTERVAL_NS);
+        rates.choices[0]
+    }
+
+    fn rates() -> Rates {
+        Rates::with(RateControl::Minstrel, vec![1.0, 5.0, 9.0], 1)
+    }
+
+    #[test]
+    fn the_retry_chain_goes_from_the_best_to_the_slowest() {
+        let choice = told(&mut rates(), [10, 9, 6], 0);
+        // 5.4 frames, 4.5 frames; only the slowest nearly always succeeds
+        assert_eq!((choice.best, choice.second, choice.surest), (2, 1, 0));
+        let mut rates = rates();
+        told(&mut rates, [10, 9, 6], 0);
+        let chain = |rates: &mut Rates, retries| rates.choose(0, retries, INTERVAL_NS);
+        let chosen: Vec<_> = (1..8).map(|retries| chain(&mut rates, retries)).collect();
+        assert_eq!(chosen, [2, 1, 1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_rate_that_hardly_ever_succeeds_is_useless() {
+        // half a frame at the slowest, but 5 % of ten is none
+        let mut rates = Rates::with(RateControl::Minstrel, vec![1.0, 5.0, 90.0], 1);
+        rates.choose(0, 9, 0);
+        for (rate, sent, arrived) in [(0, 10, 5), (1, 10, 0), (2, 100, 9)] {
+            rates.feedback(0, rate, sent, arrived);
+        }
+        rates.choose(0, 9, INTERVAL_NS);
+        assert_eq!(rates.choices[0].best, 0);
+    }
+
+    #[test]
+    fn the_past_counts_three_times_the_present() {
+        let mut rates = rates();
+        told(&mut rates, [10, 10, 10], 0);
+        let choice = told(&mut rates, [10, 10, 0], 2 * INTERVAL_NS);
+        assert_eq!(choice.best, 2); // 0.75 × 9 is more than 5
+        assert!((rates.statistics[2].success.unwrap() - 0.75).abs() < 1e-12);
+        let choice = told(&mut rates, [10, 10, 0], 4 * INTERVAL_NS);
+        assert_eq!(choice.best, 2); // 0.5625 × 9 = 5.06
+        let choice = told(&mut rates, [10, 10, 0], 6 * INTERVAL_NS);
+        assert_eq!(choice.best, 1);
+    }
+
+    #[test]
+    fn a_tenth_of_the_frames_try_a_rate_that_could_be_better() {
+        let mut rates = rates();
+        told(&mut rates, [10, 10, 0], 0);
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            counts[rates.choose(0, 0, INTERVAL_NS)] += 1;
+        }
+        // standard deviation 30; the slowest cannot be better
+        assert!(
+            counts[0] == 0 && (850..1_150).contains(&counts[2]),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn flows_have_their_own_statistics() {
+        let mut rates = rates();
+        told(&mut rates, [10, 0, 0], 0);
+        rates.choose(3, 9, 0);
+        for rate in 0..3 {
+            rates.feedback(3, rate, 10, 10);
+        }
+        rates.choose(3, 9, INTERVAL_NS);
+        assert_eq!((rates.choices[0].best, rates.choices[3].best), (0, 2));
     }
 }
