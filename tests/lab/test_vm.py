@@ -10,9 +10,10 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_payload import Payload
 from tunnelmark.hosts.vm_qemu import MachineSpec, Nic
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.host import Host
+from tunnelmark.model.host import Host, Process
 from tunnelmark.vmimage import build, cache, programs
 from tunnelmark.vmimage.cache import Image
 
@@ -287,6 +288,39 @@ def test_a_machine_that_hangs_is_ended(base: LocalHost, image: Image, payload: P
     os.kill(machine.facts.qemu_pid, signal.SIGSTOP)
     machine.close(grace_s=0.2)
     assert not machine.alive()
+
+
+class SilentOnce:
+    """Stops the first QEMU that is started through it before it can say a word."""
+
+    def __init__(self, base: LocalHost) -> None:
+        self._base = base
+        self.started: list[int] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._base, name)
+
+    def spawn(self, argv: Sequence[str], **keywords: Any) -> Process:
+        process = self._base.spawn(argv, **keywords)
+        if not self.started:
+            # It connects to the agent's socket within the first moments; the guest needs seconds.
+            time.sleep(0.5)
+            os.kill(process.pid, signal.SIGSTOP)
+        self.started.append(process.pid)
+        return process
+
+
+def test_a_machine_that_says_nothing_is_started_once_more(
+    base: LocalHost, image: Image, payload: Payload
+) -> None:
+    silent: Any = SilentOnce(base)
+    machine = Machine.boot(
+        silent, name="silent", image=image, payload=payload, choice=EMULATED, limit_s=20
+    )
+    assert len(silent.started) == 2
+    assert machine.facts.qemu_pid == silent.started[1]
+    assert not Path(f"/proc/{silent.started[0]}").exists()
+    machine.close()
 
 
 def test_a_machine_that_does_not_boot_is_quoted(

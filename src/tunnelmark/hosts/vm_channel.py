@@ -36,6 +36,10 @@ class Ready:
     uptime_s: float
 
 
+class SilentError(LabError):
+    """The machine runs, but its agent says nothing."""
+
+
 class Channel:
     """One connection. Requests may come from any thread; a lost connection fails them all.
 
@@ -66,7 +70,7 @@ class Channel:
             if self._error is not None:
                 raise LabError(self._error)
             if self._ready is None:
-                raise LabError(f"{self._name}: no sign of the agent after {timeout_s:g} s")
+                raise SilentError(f"{self._name}: no sign of the agent after {timeout_s:g} s")
             return self._ready
 
     def ask(

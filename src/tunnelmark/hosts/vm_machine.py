@@ -1,5 +1,6 @@
 """One running machine: its QEMU, its agent, its files; hosts are places inside it (vm.py)."""
 
+import itertools
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from tunnelmark.hosts import vm_qemu
 from tunnelmark.hosts.vm_accel import Choice
-from tunnelmark.hosts.vm_channel import PAYLOAD_MAX, Channel, Listener
+from tunnelmark.hosts.vm_channel import PAYLOAD_MAX, Channel, Listener, Ready, SilentError
 from tunnelmark.hosts.vm_payload import Payload
 from tunnelmark.hosts.vm_qemu import Boot, MachineSpec
 from tunnelmark.model.errors import LabError
@@ -176,36 +177,40 @@ class Booting:
         ``base`` is on this computer (its work directory is ours); TAP devices of ``spec`` must
         exist where it runs programs. Raises ``LabError`` with QEMU's words if it does not start.
         """
-        work = Path(base.work_dir) / f"machine-{name}"
-        work.mkdir(mode=0o700, parents=True)
+        self._base, self._payload = base, payload
+        self._name, self._image, self._choice, self._spec = name, image, choice, spec
+        self._limit_s = limit_s
+        self._start()
+
+    def _start(self) -> None:
+        work = _new_directory(Path(self._base.work_dir), f"machine-{self._name}")
         self._console, self._initrd = work / "console", work / "initrd"
         path = work / "agent"
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
             raise LabError(f"{path}: a path of over {_SOCKET_PATH_MAX} bytes cannot be a socket")
-        self._initrd.write_bytes(image.initramfs.read_bytes() + payload.archive())
+        image = self._image
+        self._initrd.write_bytes(image.initramfs.read_bytes() + self._payload.archive())
         argv = vm_qemu.command(
-            spec,
+            self._spec,
             Boot(image.vmlinux, self._initrd, image.system),
-            choice.accelerator,
+            self._choice.accelerator,
             console=self._console,
             agent_socket=path,
         )
         argv[0] = programs.need(argv[0])
-        self._name, self._image, self._choice, self._spec = name, image, choice, spec
-        self._limit_s = limit_s
         self._started = time.monotonic()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(path))
             listener.listen(1)
-            self._qemu = base.spawn(argv, name=f"machine-{name}")
+            self._qemu = self._base.spawn(argv, name=f"machine-{self._name}")
             try:
-                connection = _accept(listener, self._qemu, limit_s)
+                connection = _accept(listener, self._qemu, self._limit_s)
             except BaseException:
                 self._qemu.stop()
                 raise
         path.unlink()
         self._last_words = _LastWords(self._qemu, self._console)
-        self._channel = Channel(connection, name=f"machine {name}", lost=self._last_words)
+        self._channel = Channel(connection, name=f"machine {self._name}", lost=self._last_words)
 
     def machine(self) -> Machine:
         """Wait for the agent.
@@ -214,7 +219,7 @@ class Booting:
         ended then.
         """
         try:
-            ready = self._channel.ready(self._limit_s)
+            ready = self._ready()
         except BaseException as error:
             self.cancel()
             tail = self._last_words.tail()
@@ -232,6 +237,15 @@ class Booting:
             qemu_pid=self._qemu.pid,
         )
         return Machine(self._qemu, self._channel, self._console, facts)
+
+    def _ready(self) -> Ready:
+        """Start once more if nothing is heard: of some 500 emulated boots, one hung early on."""
+        try:
+            return self._channel.ready(self._limit_s / 2)
+        except SilentError:
+            self.cancel()
+            self._start()
+            return self._channel.ready(self._limit_s)
 
     def cancel(self) -> None:
         """End it before it has booted."""
@@ -310,6 +324,18 @@ class _LastWords:
         # After a panic the kernel prints registers for long: its reason stands further up.
         reasons = [row for row in rows if _REASON.search(row)]
         return reasons[-1] if reasons else " / ".join(rows[-lines:])
+
+
+def _new_directory(parent: Path, name: str) -> Path:
+    """Make a directory of a name that is still free: machines of one name come and go."""
+    for number in itertools.count(1):
+        directory = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            directory.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            continue
+        return directory
+    raise AssertionError
 
 
 def _accept(listener: socket.socket, qemu: Process, limit_s: float) -> socket.socket:

@@ -177,6 +177,8 @@ class TestHost:
         process = host.spawn(["sh", "-c", "echo up >&2; exec sleep 1000"], name="daemon-0")
         assert process.poll() is None
         assert Path(f"/proc/{process.pid}").exists()
+        while process.log_tail() != "up":  # pytest's own limit ends this if it never comes
+            host.run(["sleep", "0.02"])
         host.stop_all()
         assert process.wait(0) == -15
         assert (tmp_path / "logs/client/daemon-0.log").read_text() == "up\n"
