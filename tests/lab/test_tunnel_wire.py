@@ -311,7 +311,7 @@ def test_each_of_several_tunnels_is_proved_and_the_baseline_beside_them(
     assert all(proof.ok for proof in proofs), proofs
     assert beside.ok, beside.message
     assert (beside.marker_seen, beside.fragmentation_point_bytes) == (True, 1472)
-    assert {name.split("-")[1] for name in kept} == {"0", "1"}
+    assert {name.split("-")[2] for name in kept} == {"0", "1"}
 
 
 def test_loss_on_the_link_spoils_no_proof(engine: str) -> None:

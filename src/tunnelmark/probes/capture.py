@@ -1,7 +1,8 @@
-"""A bounded packet capture by tcpdump: started when it says so, read when it has ended."""
+"""A bounded packet capture, by tcpdump where it can run; read when it has ended."""
 
 import re
 import secrets
+import sys
 import time
 from dataclasses import dataclass
 from types import TracebackType
@@ -59,6 +60,7 @@ class Capture:
         self._max_packets = max_packets
         self._snap_bytes = min(max_frame_bytes, MAX_PACKET_BYTES)
         self._path = host.work_dir / "captures" / f"{name}.pcap"
+        self._program = "tcpdump"
         self._process: Process | None = None
 
     def __enter__(self) -> Self:
@@ -66,19 +68,8 @@ class Capture:
 
         Raises ``LabError`` with tcpdump's last words if it does not come to that.
         """
-        if reason := NEED.missing(self._host):
-            raise LabError(f"no capture on {self._host.name}: {reason}")
         self._host.put(self._path, b"")
-        self._process = self._host.spawn(
-            [
-                *("tcpdump", "-i", self._interface, "-n", "-p", "-U", "--immediate-mode"),
-                *("-s", str(self._snap_bytes), "-B", str(_RING_KIB), "-c", str(self._max_packets)),
-                # Debian's tcpdump would give up root and then could not write its file.
-                *("--nano", "-Z", "root", "-w", str(self._path)),
-            ],
-            name=self._name,
-            env={"LC_ALL": "C"},
-        )
+        self._process = self._host.spawn(self._command(), name=self._name, env={"LC_ALL": "C"})
         try:
             self._wait_until_listening(self._process)
         except BaseException:
@@ -117,15 +108,32 @@ class Capture:
         frames = read_pcap(pcap, max_packets=self._max_packets, place=self._place)
         if len(frames) != counts["captured"]:
             raise LabError(
-                f"{self._place}: tcpdump captured {counts['captured']} packets, "
+                f"{self._place}: {self._program} captured {counts['captured']} packets, "
                 f"its file has {len(frames)}"
             )
         full = len(frames) >= self._max_packets
         return Captured(pcap, frames, counts["dropped by kernel"], full)
 
+    def _command(self) -> list[str]:
+        limits = (str(self._max_packets), str(self._snap_bytes))
+        if _without_groups(self._host):
+            self._program = "capture"
+            return [
+                *(sys.executable, "-m", "tunnelmark.probes.sniff", self._interface),
+                *(str(self._path), *limits),
+            ]
+        if reason := NEED.missing(self._host):
+            raise LabError(f"no capture on {self._host.name}: {reason}")
+        return [
+            *("tcpdump", "-i", self._interface, "-n", "-p", "-U", "--immediate-mode"),
+            *("-s", limits[1], "-B", str(_RING_KIB), "-c", limits[0]),
+            # Debian's tcpdump would give up root and then could not write its file.
+            *("--nano", "-Z", "root", "-w", str(self._path)),
+        ]
+
     @property
     def _place(self) -> str:
-        return f"tcpdump on {self._interface} of {self._host.name}"
+        return f"{self._program} on {self._interface} of {self._host.name}"
 
     def _wait_until_listening(self, process: Process) -> None:
         deadline = time.monotonic() + _START_LIMIT_S
@@ -148,6 +156,15 @@ _COUNT: Final = re.compile(
     r"^(\d{1,12}) packets? (captured|received by filter|dropped by kernel|dropped by interface)$",
     re.MULTILINE,
 )
+
+
+def _without_groups(host: Host) -> bool:
+    """Return whether the host is in a user namespace made without root (user_namespaces(7)).
+
+    There tcpdump cannot change its groups and ends; then we are on the same machine.
+    """
+    done = host.run(["cat", "/proc/self/setgroups"], check=False)
+    return done.text().strip() == "deny"
 
 
 def _last_line(log: str) -> str:

@@ -81,7 +81,9 @@ def prove(
     """
     marker = make_marker(seed)
     judge = Judge(_with_port(rule, prober.port), marker, idle)
-    bench = _Bench(path, prober, watch, marker, repeats, keep)
+    # A tunnel and the baseline beside it have paths of the same name: their files must not.
+    name = f"proof-{'tunnel' if rule.encrypted else 'readable'}-{path.name}"
+    bench = _Bench(name, prober, watch, marker, repeats, keep)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
     votes = Votes()
     lengths: dict[int, tuple[int, ...]] = {}
@@ -91,14 +93,14 @@ def prove(
         open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
         search = next_sizes(lengths, inner_mtu_bytes=path.mtu_bytes, limit=_SEARCH_SIZES)
         sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *search)))
-        # Nothing was seen, twice: a busy machine may spoil one batch, hardly two.
+        # Nothing was seen, again and again: a busy machine may spoil a batch, hardly all.
         if not sizes or (number >= _FUTILE_BATCHES and not lengths):
             break
         asked.update(sizes)
         found = bench.run(number, sizes)
         judge.look_at(found.captured.frames)
         tally.add(found)
-        if found.parts is not None:
+        if found.parts is not None and found.whole:
             votes.add(found.sent.probes, found.parts)
         lengths = votes.agreed()
     known = bracket(lengths)
@@ -228,7 +230,7 @@ def describe(frame: Frame) -> str:
 
 
 _MAX_BATCHES: Final = 8
-_FUTILE_BATCHES: Final = 2
+_FUTILE_BATCHES: Final = 3
 _BATCH_SIZES: Final = 60
 _SEARCH_SIZES: Final = 24
 # How often a size of the study is sent until a majority of its probes agrees.
@@ -249,6 +251,11 @@ class _Batch:
     parts: tuple[tuple[WirePacket, ...], ...] | None
     """The packets of each probe; None when they could not be told apart."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the capture has everything that passed."""
+        return not self.captured.dropped and not self.captured.full
+
 
 @dataclass
 class _Tally:
@@ -257,24 +264,29 @@ class _Tally:
     sent: int = 0
     arrived: int = 0
     returned: int = 0
+    batches: int = 0
+    whole: int = 0
+    """Batches of which the capture has everything."""
     dropped: int = 0
-    full: bool = False
     attributed: bool = False
 
     def add(self, batch: _Batch) -> None:
         self.sent += len(batch.sent.probes)
         self.arrived += batch.sent.arrived
         self.returned += batch.sent.returned
+        self.batches += 1
+        self.whole += batch.whole
         self.dropped += batch.captured.dropped
-        self.full |= batch.captured.full
         self.attributed |= batch.parts is not None
 
     def faults(self) -> list[str]:
+        """Return why what was seen proves nothing, as sentences with figures."""
         faults = []
-        if self.dropped:
-            faults.append(f"the capture lost {self.dropped} packets, so it proves nothing")
-        if self.full:
-            faults.append("the capture was full before the probes were through")
+        if not self.whole:
+            faults.append(
+                f"none of {self.batches} captures is whole ({self.dropped} packets dropped by the "
+                "kernel), so they prove nothing"
+            )
         if not self.sent:
             faults.append("no probe was sent")
         elif not self.arrived:
@@ -288,7 +300,7 @@ class _Tally:
 class _Bench:
     """What every batch is run with."""
 
-    path: TrafficPath
+    name: str
     prober: Prober
     watch: Watch
     marker: bytes
@@ -296,7 +308,7 @@ class _Bench:
     keep: Callable[[str, bytes], None]
 
     def run(self, number: int, sizes: Sequence[int]) -> _Batch:
-        name = f"proof-{self.path.name}-{number}"
+        name = f"{self.name}-{number}"
         watch = self.watch
         with Capture(watch.host, watch.interface, name=name) as capture:
             sent = self.prober.send(sizes, marker=self.marker, repeats=self.repeats)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tunnelmark.model.block import WireProof, WireSample
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.host import Host
+from tunnelmark.model.host import Completed, Host
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
 from tunnelmark.probes.attribution import Probe
 from tunnelmark.probes.capture import Capture
@@ -147,6 +147,7 @@ class LinkHost:
     files: dict[PurePosixPath, bytes] = field(default_factory=dict)
     spawned: list[Tcpdump] = field(default_factory=list)
     refuses: str = ""
+    setgroups: bytes = b"allow\n"
 
     @property
     def work_dir(self) -> PurePosixPath:
@@ -154,6 +155,10 @@ class LinkHost:
 
     def has(self, program: str) -> str | None:
         return program if program in self.programs else None
+
+    def run(self, argv: Sequence[str], *, check: bool = True) -> Completed:
+        assert not check
+        return Completed(tuple(argv), 0, self.setgroups, b"")
 
     def put(self, path: PurePosixPath, data: bytes, *, mode: int = 0o600) -> None:
         del mode
@@ -165,7 +170,8 @@ class LinkHost:
 
     def spawn(self, argv: Sequence[str], *, name: str, env: Mapping[str, str]) -> Tcpdump:
         del name, env
-        process = Tcpdump(self, PurePosixPath(argv[argv.index("-w") + 1]), argv=tuple(argv))
+        file = argv[argv.index("-w") + 1] if "-w" in argv else argv[4]
+        process = Tcpdump(self, PurePosixPath(file), argv=tuple(argv))
         if self.refuses:
             process.log, process.status = self.refuses, 1
         self.spawned.append(process)
@@ -210,7 +216,7 @@ def test_a_tunnel_that_encrypts_is_proved_and_measured() -> None:
     )
     assert (found.foreign_packets, found.marker_seen, found.encrypted_expected) == (0, False, True)
     assert [sample.overhead_bytes for sample in found.samples][:2] == [80, 80]
-    assert sorted(kept) == [f"proof-0-{n}.pcap" for n in range(len(kept))]
+    assert sorted(kept) == [f"proof-tunnel-0-{n}.pcap" for n in range(len(kept))]
     assert f"{found.packets} packets, all UDP to or from port 1194" in found.message
 
 
@@ -302,7 +308,7 @@ def test_data_that_goes_another_way_while_the_tunnel_chats_is_noticed() -> None:
         ({"arrive": False}, {}, "none of "),
         ({"lose": 1.0}, {}, "no packet was seen on the link"),
         ({"lose": 1.0}, {}, "do not follow the"),
-        ({}, {"dropped": 3}, "the capture lost "),
+        ({}, {"dropped": 3}, "none of 3 captures is whole (9 packets dropped by the kernel)"),
     ],
 )
 def test_what_proves_nothing_is_no_proof(
@@ -353,6 +359,16 @@ def test_a_capture_file_that_contradicts_tcpdump_is_refused() -> None:
     link = Link(encrypting(24))
     with pytest.raises(LabError, match=r"tcpdump captured \d+ packets, its file has"):
         proof(link, host=LinkHost(link, miscounted=1))
+
+
+def test_where_groups_cannot_be_changed_our_own_capture_runs() -> None:
+    link = Link(encrypting(24))
+    host = LinkHost(link, setgroups=b"deny\n", programs=())
+    found = proof(link, host=host)
+    assert found.ok, found.message
+    assert {process.argv[1:4] for process in host.spawned} == {
+        ("-m", "tunnelmark.probes.sniff", "a")
+    }
 
 
 def test_tcpdump_is_ended_whatever_happens_in_between() -> None:
