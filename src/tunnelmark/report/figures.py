@@ -27,13 +27,20 @@ AGAINST_SIZE: Final = (
 
 
 def against_size(
-    points: Sequence[PointEstimates], metric: str, fragmentation: Mapping[str, int]
+    points: Sequence[PointEstimates],
+    metric: str,
+    fragmentation: Mapping[str, int],
+    order: Sequence[str],
 ) -> go.Figure | None:
-    """Draw a metric against payload size; None where no point has both."""
+    """Draw a metric against payload size; None where no point has both.
+
+    ``order`` lists all tunnels: a tunnel has the same colour and marker in every figure.
+    """
     scale = unit(metric)
     figure = go.Figure()
     tunnels = list(dict.fromkeys(point.tunnel for point in points))
-    for number, tunnel in enumerate(tunnels):
+    for tunnel in tunnels:
+        number = order.index(tunnel)
         rows = [
             (point.payload_bytes, found)
             for point in points
@@ -71,13 +78,21 @@ def against_size(
         return None
     shown = f"{METRICS[metric].title} [{scale.name or METRICS[metric].unit}]"
     _lay_out(figure, "payload size [byte]", shown)
+    if METRICS[metric].unit == "ratio":
+        # Without this a loss of nothing at all is drawn in the middle of -1 to +1.
+        figure.update_yaxes(rangemode="nonnegative", minallowed=0)
     return figure
 
 
-def distribution(curves: Mapping[str, tuple[list[float], list[float]]]) -> go.Figure | None:
+def distribution(
+    curves: Mapping[str, tuple[list[float], list[float]]], order: Sequence[str]
+) -> go.Figure | None:
     """Draw distribution functions of the RTT, one a tunnel."""
     figure = go.Figure()
-    for number, (tunnel, (delays_ms, shares)) in enumerate(curves.items()):
+    for number, tunnel in enumerate(order):
+        if tunnel not in curves:
+            continue
+        delays_ms, shares = curves[tunnel]
         figure.add_trace(
             go.Scatter(
                 x=delays_ms,
@@ -109,8 +124,8 @@ def _lay_out(figure: go.Figure, x: str, y: str) -> None:
         template="plotly_white",
         xaxis_title=x,
         yaxis_title=y,
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
-        margin={"l": 64, "r": 16, "t": 32, "b": 48},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0},
+        margin={"l": 64, "r": 16, "t": 16, "b": 48},
         height=380,
         font={"family": "system-ui, sans-serif", "size": 13},
         paper_bgcolor="rgba(0,0,0,0)",

@@ -78,17 +78,18 @@ def _sections(summary: Summary, result: Result) -> list[_Section]:
     for number, (link, device) in enumerate(places):
         points = tuple(p for p in summary.points if (p.link, p.device) == (link, device))
         fragmentation = _fragmentation(summary.blocks, link)
+        order = list(dict.fromkeys(point.tunnel for point in points))
         pictures = []
         for metric in AGAINST_SIZE:
-            drawn = against_size(points, metric, fragmentation)
+            drawn = against_size(points, metric, fragmentation, order)
             if drawn is None:
                 continue
             div = Markup(to_div(drawn, f"f{number}-{metric}"))  # noqa: S704 - plotly escapes labels
             pictures.append(_Picture(METRICS[metric].title, METRICS[metric].definition, div))
-        curves = distribution(_curves(result, link, device))
+        curves = distribution(_curves(result, link, device), order)
         if curves is not None:
             div = Markup(to_div(curves, f"f{number}-ecdf"))  # noqa: S704 - likewise
-            about = "share of all packets of valid trials whose answer came within a time"
+            about = "share of all packets of valid trials, all sizes, answered within a time"
             pictures.append(_Picture("Distribution of the RTT", about, div))
         title = link if device == "host" else f"{link}, {device}"
         sections.append(_Section(title, tuple(pictures), points))
