@@ -117,7 +117,9 @@ def echo(
     )
 
 
-def relay_run(pair: Pair, spec: Mapping[str, object], load: object) -> tuple[dict[str, object], float]:
+def relay_run(
+    pair: Pair, spec: Mapping[str, object], load: object
+) -> tuple[dict[str, object], float]:
     """Start the emulator with a direction used both ways; ``load`` is called in between.
 
     Returns the emulator's summary and its CPU seconds.

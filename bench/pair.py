@@ -35,7 +35,7 @@ class Pair:
             text=True,
             timeout=timeout_s,
         )
-        return done.stdout if done.stdout else done.stderr
+        return done.stdout or done.stderr
 
     def start(self, namespace: str, argv: Sequence[str]) -> subprocess.Popen[str]:
         """Start a program that is stopped with the pair at the latest."""
@@ -116,9 +116,7 @@ def _veth(one: tuple[str, str], other: tuple[str, str], mtu_bytes: int) -> None:
     )
     for namespace, interface in (one, other):
         sysctl = f"net.ipv6.conf.{interface}.disable_ipv6=1"
-        subprocess.run(
-            ["ip", "netns", "exec", namespace, "sysctl", "-qw", sysctl], check=True
-        )
+        subprocess.run(["ip", "netns", "exec", namespace, "sysctl", "-qw", sysctl], check=True)
         subprocess.run(
             ["ip", "netns", "exec", namespace, "ethtool", "-K", interface]
             + [word for offload in _OFFLOADS for word in (offload, "off")],

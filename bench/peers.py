@@ -33,7 +33,9 @@ class PeerRun:
         return self.received / self.seconds
 
 
-def iperf3_udp(pair: Pair, *, packet_s: float, duration_s: float, payload_bytes: int = 64) -> PeerRun:
+def iperf3_udp(
+    pair: Pair, *, packet_s: float, duration_s: float, payload_bytes: int = 64
+) -> PeerRun:
     """Run iperf3 one way at a packet rate."""
     before = _children_cpu_s()
     server = pair.start(pair.server, ["iperf3", "-s", "-1", "-p", str(PORT + 1)])
@@ -41,8 +43,23 @@ def iperf3_udp(pair: Pair, *, packet_s: float, duration_s: float, payload_bytes:
     rate = int(packet_s * payload_bytes * 8)
     text = pair.run(
         pair.client,
-        ["iperf3", "-c", SERVER, "-p", str(PORT + 1), "-u", "-b", str(rate)]
-        + ["-l", str(payload_bytes), "-t", str(duration_s), "-J", "--pacing-timer", "100"],
+        [
+            "iperf3",
+            "-c",
+            SERVER,
+            "-p",
+            str(PORT + 1),
+            "-u",
+            "-b",
+            str(rate),
+            "-l",
+            str(payload_bytes),
+            "-t",
+            str(duration_s),
+            "-J",
+            "--pacing-timer",
+            "100",
+        ],
     )
     server.communicate(timeout=20)
     end = json.loads(text)["end"]["sum"]
@@ -62,8 +79,21 @@ def irtt(
     time.sleep(0.3)
     text = pair.run(
         pair.client,
-        ["irtt", "client", "-i", f"{gap_us:.3f}us", "-d", f"{duration_s}s"]
-        + ["-l", str(payload_bytes), f"--timer={timer}", "-o", "-", "-Q", f"{SERVER}:{PORT + 2}"],
+        [
+            "irtt",
+            "client",
+            "-i",
+            f"{gap_us:.3f}us",
+            "-d",
+            f"{duration_s}s",
+            "-l",
+            str(payload_bytes),
+            f"--timer={timer}",
+            "-o",
+            "-",
+            "-Q",
+            f"{SERVER}:{PORT + 2}",
+        ],
         timeout_s=duration_s + 60,
     )
     server.terminate()
