@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tunnelmark.engine.binary import find_engine
 from tunnelmark.engine.events import wait_for
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
@@ -20,10 +19,7 @@ from tunnelmark.links.wlan import Wlan, WlanParams
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.topology import SERVER_IPV4, Topology
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(os.geteuid() != 0, reason="creates network namespaces, needs root"),
-]
+pytestmark = pytest.mark.lab
 
 SNAP_IP_UDP_BYTES = 8 + 20 + 8
 MEASURED_S = 3.0
@@ -119,13 +115,9 @@ class Line:
 
 
 @pytest.fixture
-def wlan(request: pytest.FixtureRequest) -> Iterator[Line]:
-    try:
-        engine = find_engine()
-    except LabError as error:
-        pytest.skip(str(error))
+def wlan(request: pytest.FixtureRequest, ledger: Ledger, engine: str) -> Iterator[Line]:
     link = Wlan(WlanParams.model_validate(request.param))
-    with Ledger() as ledger, Lab(ledger, Topology(), link.spec(1), engine=engine) as lab:
+    with Lab(ledger, Topology(), link.spec(1), engine=engine) as lab:
         yield Line(lab, engine)
 
 
@@ -185,47 +177,30 @@ def test_frames_given_up_are_counted_as_lost(wlan: Line) -> None:
 
 
 @pytest.mark.parametrize("name", list(Wlan.presets))
-def test_every_preset_carries_packets(name: str) -> None:
-    try:
-        engine = find_engine()
-    except LabError as error:
-        pytest.skip(str(error))
+def test_every_preset_carries_packets(name: str, ledger: Ledger, engine: str) -> None:
     link = Wlan(WlanParams.model_validate(Wlan.presets[name]))
     topology = Topology(mtu_bytes=link.mtu_bytes)
-    with Ledger() as ledger, Lab(ledger, topology, link.spec(1), engine=engine) as lab:
+    with Lab(ledger, topology, link.spec(1), engine=engine) as lab:
         done = lab.client_host.run(["ping", "-c", "5", "-i", "0.2", SERVER_IPV4])
         assert " 0% packet loss" in done.text()
 
 
-def test_an_mtu_beyond_an_msdu_is_refused() -> None:
-    try:
-        engine = find_engine()
-    except LabError as error:
-        pytest.skip(str(error))
+def test_an_mtu_beyond_an_msdu_is_refused(ledger: Ledger, engine: str) -> None:
     spec = Wlan(WlanParams.model_validate(B)).spec(1)
-    with (
-        Ledger() as ledger,
-        pytest.raises(LabError, match="has an MTU of 4000, a WLAN carries at most 2296"),
-    ):
+    with pytest.raises(LabError, match="has an MTU of 4000, a WLAN carries at most 2296"):
         Lab(ledger, Topology(mtu_bytes=4000), spec, engine=engine)
 
 
-def test_a_wrong_medium_is_refused_before_any_interface_is_touched() -> None:
-    try:
-        engine = find_engine()
-    except LabError as error:
-        pytest.skip(str(error))
-    config = (
-        Wlan(WlanParams.model_validate(B))
-        .spec(1)
-        .to_json(a="tm-none-a", b="tm-none-b", parent_pid=os.getpid(), realtime_priority=None)
+def test_a_wrong_medium_is_refused_before_any_interface_is_touched(
+    ledger: Ledger, engine: str
+) -> None:
+    spec = Wlan(WlanParams.model_validate(B)).spec(1)
+    config = spec.to_json(
+        a="tm-none-a", b="tm-none-b", parent_pid=os.getpid(), realtime_priority=None
     )
-    medium = config["medium"]
-    assert isinstance(medium, dict)
-    medium["stations"] = 0
-    with Ledger() as ledger:
-        done = LocalHost(ledger).run(
-            [engine, "link", "-"], stdin=json.dumps(config).encode(), check=False
-        )
+    config["medium"] = {**spec.medium, "stations": 0}
+    done = LocalHost(ledger).run(
+        [engine, "link", "-"], stdin=json.dumps(config).encode(), check=False
+    )
     assert done.returncode == 2
     assert json.loads(done.text())["message"] == "medium.stations is 0, must be 1 to 2007"

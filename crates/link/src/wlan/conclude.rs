@@ -80,7 +80,6 @@ impl Medium {
         let over = !failed || flow.request_retries >= self.setup.short_retry_limit;
         if over {
             flow.request = false;
-            flow.request_heard = false;
             flow.request_retries = 0;
             // given up, the next data moves the receiver's window all the same (10.25.6.6)
             self.deliver(part.flow, self.now_ns);
@@ -142,7 +141,6 @@ impl Medium {
             if self.setup.block_ack() {
                 let flow = &mut self.flows[flow as usize];
                 flow.request = true;
-                flow.request_heard = false;
             }
         }
         over
@@ -176,16 +174,15 @@ impl Medium {
         }
     }
 
-    /// The receiver gives out what is there in order, up to the first gap (10.25.6.6).
+    /// The receiver gives out what is there in order, up to the first gap (10.25.6.6). Of frames that
+    /// were given up it has heard: until then their sender sends it nothing but the request.
     pub(super) fn deliver(&mut self, flow_index: u32, time_ns: u64) {
         let flow = &self.flows[flow_index as usize];
-        let waits_for_request = flow.request && !flow.request_heard;
         let mut index = flow.head;
         while index != NONE {
             let entry = &mut self.slab[index];
             match entry.state {
                 State::Waiting => break,
-                State::Dropped if waits_for_request => break,
                 State::Received | State::Acknowledged if !entry.told => {
                     entry.told = true;
                     self.outcomes.push_back(Outcome {

@@ -223,8 +223,6 @@ impl Medium {
             self.nothing_arrived(part, sender, to, end_ns);
             return Some(Failure::Data);
         }
-        let flow = &mut self.flows[part.flow as usize];
-        flow.request_heard = true;
         self.deliver(part.flow, end_ns);
         self.answer(part, sender, to, end_ns)
     }

@@ -118,8 +118,6 @@ pub(super) struct Flow {
     pub tail: u32,
     /// The receiver has to be told that frames were given up (10.25.6.7).
     pub request: bool,
-    /// The receiver has heard that, the sender does not know it yet.
-    pub request_heard: bool,
     /// Failed attempts of that request.
     pub request_retries: u16,
 }
@@ -132,7 +130,6 @@ impl Flow {
             head: NONE,
             tail: NONE,
             request: false,
-            request_heard: false,
             request_retries: 0,
         }
     }
