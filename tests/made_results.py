@@ -37,7 +37,9 @@ def manifest(**changes: object) -> Manifest:
 
 def point(tunnel: str, payload_bytes: int) -> Point:
     kind = "none" if tunnel == "none" else "openvpn"
-    workload = DriverSpec("udp_echo", f"udp_echo {payload_bytes}", {"payload_bytes": payload_bytes})
+    params = {"payload_bytes": payload_bytes, "gap": "5 ms"}
+    columns = {"payload_bytes": payload_bytes, "gap_ns": 5_000_000, "duration_ns": None}
+    workload = DriverSpec("udp_echo", f"udp_echo {payload_bytes}", params, columns)
     return Point(f"{tunnel}{payload_bytes}", DriverSpec(kind, tunnel, {}), LINK, HOST, workload)
 
 
@@ -69,10 +71,12 @@ def trial_result(
 def write(folder: Path, results: list[TrialResult], **changes: object) -> Path:
     directory = folder / "result"
     writer = Writer.create(directory, manifest(**changes))
-    for result in results:
-        writer.append(result, pair_id=pair_id(result.trial.point))
-    writer.write_block(block_record())
-    writer.close()
+    try:
+        for result in results:
+            writer.append(result, pair_id=pair_id(result.trial.point))
+        writer.write_block(block_record())
+    finally:
+        writer.close()
     return directory
 
 

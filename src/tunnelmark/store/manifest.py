@@ -1,80 +1,81 @@
 """The manifest: what was run, with which programs, on what machine."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tunnelmark.model.errors import ResultError
-from tunnelmark.store.layout import FORMAT, MANIFEST, read_bounded, write_atomically
+from tunnelmark.store.formats import CONVERTERS, FORMAT, Converter, Converters, steps
+from tunnelmark.store.layout import MANIFEST, first_fault, inside, read_bounded, write_atomically
 
 
 class Manifest(BaseModel):
     """The head of a result directory."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    format: int
+    format: Literal[1] = FORMAT
     study: str
     title: str
     description: str
     study_text: str
+    """The study file as it was run."""
     study_source: str
     study_sha256: str
     run_id: str
     seed: int
-    confidence: float
+    confidence: float = Field(gt=0, lt=1)
     precision_metric: str
     started_at: str
     """UTC, ISO 8601."""
     ended_at: str | None = None
     outcome: str | None = None
+    """``complete``, ``interrupted`` or ``failed``; None while it runs or if it was killed."""
     wall_s: float | None = None
+    """Over all sessions of a run that was resumed."""
     measuring_s: float | None = None
+    """Seconds of it in which traffic was offered."""
     environment: Mapping[str, str]
     """Kernel, CPU, memory, versions of every program used, by name."""
     skipped: Mapping[str, str] = {}
     """Tunnels that this machine cannot run, and why."""
 
-
-CONVERTERS: Final[Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
-"""Format version to the function that turns such a manifest into the next version."""
+    @property
+    def measuring_ratio(self) -> float | None:
+        """Share of the wall time in which traffic was offered."""
+        if self.wall_s is None or self.measuring_s is None or self.wall_s <= 0:
+            return None
+        return self.measuring_s / self.wall_s
 
 
 def read_manifest(
-    directory: Path,
-    *,
-    converters: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = CONVERTERS,
-    newest: int = FORMAT,
+    directory: Path, *, converters: Converters = CONVERTERS, newest: int = FORMAT
 ) -> Manifest:
     """Read a manifest of any known format; ``ResultError`` names the file and what is wrong."""
+    return read_versioned(directory, converters=converters, newest=newest)[0]
+
+
+def read_versioned(
+    directory: Path, *, converters: Converters = CONVERTERS, newest: int = FORMAT
+) -> tuple[Manifest, tuple[Converter, ...]]:
+    """Read a manifest, and what the rest of the directory must be converted with."""
     path = directory / MANIFEST
     if not path.is_file():
         raise ResultError(f"{directory}: is no result directory, it has no {MANIFEST}")
     try:
-        raw = json.loads(read_bounded(path))
-    except ValueError as error:
+        raw = json.loads(read_bounded(inside(directory, MANIFEST)))
+    except (ValueError, RecursionError) as error:
         raise ResultError(f"{path}: is damaged: {error}") from error
-    version = raw.get("format") if isinstance(raw, dict) else None
-    if not isinstance(version, int):
-        raise ResultError(f"{path}: has no format version")
-    if version > newest:
-        raise ResultError(
-            f"{path}: has format {version}, this Tunnelmark reads up to {newest}; take a newer one"
-        )
-    while version < newest:
-        if version not in converters:
-            raise ResultError(f"{path}: has format {version}, which never was")
-        raw = converters[version](raw)
-        version += 1
+    converting = steps(raw, str(path), converters=converters, newest=newest)
+    for step in converting:
+        raw = step.manifest(raw)
     try:
-        return Manifest.model_validate(raw)
+        return Manifest.model_validate_json(json.dumps(raw), strict=True), converting
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ResultError(f"{path}: {place}: {first['msg'].lower()}") from error
+        raise ResultError(f"{path}: {first_fault(error)}") from error
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:

@@ -1,55 +1,75 @@
 """A result directory: written by one run at a time, read by anyone."""
 
-import dataclasses
 import fcntl
 import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import polars as pl
 
-from tunnelmark.model.block import BlockRecord, WireProof, WireSample
+from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.trial import TrialResult
-from tunnelmark.model.tunnel import Negotiated
-from tunnelmark.store.layout import FOLDERS, inside, read_bounded, write_atomically
-from tunnelmark.store.manifest import Manifest, read_manifest, write_manifest
-from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, to_frame
+from tunnelmark.store.blocks import read_block, write_block
+from tunnelmark.store.formats import CONVERTERS, FORMAT, Converter, Converters
+from tunnelmark.store.layout import (
+    FOLDERS,
+    files,
+    inside,
+    read_bounded,
+    remove_parts,
+    write_atomically,
+)
+from tunnelmark.store.manifest import Manifest, read_versioned, write_manifest
+from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, check_frame, to_frame
 
-_PARQUET_LIMIT_BYTES = 4 << 30
+LARGEST_FILE_BYTES: Final = 4 << 30
+"""Of trials or samples; a file that is longer is not ours."""
 
 
 class Result:
     """A result directory that is read."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, *, converters: Converters = CONVERTERS, newest: int = FORMAT
+    ) -> None:
         """Open it; ``ResultError`` names what is damaged, foreign or newer."""
         self.directory = directory
-        self.manifest: Manifest = read_manifest(directory)
-        self.blocks: Mapping[str, BlockRecord] = self._read_blocks()
+        self.manifest: Manifest
+        self.manifest, self._converting = read_versioned(
+            directory, converters=converters, newest=newest
+        )
+        self.blocks: Mapping[str, BlockRecord] = {
+            path.stem: read_block(path, self._converting)
+            for path in files(directory, "blocks", ".json")
+        }
 
     def trials(self) -> pl.DataFrame:
-        """Return all attempts of all blocks, in order of time."""
-        frames = [_read_frame(path) for path in sorted(self.directory.glob("trials/*.parquet"))]
+        """Return all attempts of all blocks, in order of time.
+
+        Columns are those of ``rows.SCHEMA``, ``param_<name>`` and the metrics; raises
+        ``ResultError`` for a damaged file or an attempt that occurs twice.
+        """
+        frames = [
+            _read_frame(path, self._converting)
+            for path in files(self.directory, "trials", ".parquet")
+        ]
         if not frames:
             return pl.DataFrame(schema={**SCHEMA, **METRIC_SCHEMA})
-        return pl.concat(frames, how="diagonal_relaxed").sort("started_at", "path")
+        try:
+            trials = pl.concat(frames, how="diagonal_relaxed").sort("started_at", "path")
+        except pl.exceptions.PolarsError as error:
+            raise ResultError(f"{self.directory}/trials: the files do not fit: {error}") from error
+        key = ["trial_id", "attempt", "path"]
+        if (twice := trials.filter(trials.select(key).is_duplicated())).height:
+            name = twice["trial_id"][0]
+            raise ResultError(f"{self.directory}/trials: {name} has the same attempt twice")
+        return trials
 
     def samples(self, name: str) -> bytes:
         """Return a bulk record file by the name that a trial gives."""
-        return read_bounded(inside(self.directory, f"samples/{name}"), _PARQUET_LIMIT_BYTES)
-
-    def _read_blocks(self) -> dict[str, BlockRecord]:
-        found = {}
-        for path in sorted(self.directory.glob("blocks/*.json")):
-            try:
-                record = _block(json.loads(read_bounded(path)))
-            except (ValueError, KeyError, TypeError) as error:
-                raise ResultError(f"{path}: is damaged: {error}") from error
-            found[record.block_id] = record
-        return found
+        return read_bounded(inside(self.directory, f"samples/{name}"), LARGEST_FILE_BYTES)
 
 
 class Writer:
@@ -58,13 +78,22 @@ class Writer:
     def __init__(self, directory: Path) -> None:
         """Lock it; ``ResultError`` if another run has it."""
         self.directory = directory
-        self._lock = (directory / ".lock").open("a", encoding="ascii")
+        self._frames: dict[str, pl.DataFrame] = {}
+        try:
+            self._lock = inside(directory, ".lock").open("a", encoding="ascii")
+        except OSError as error:
+            raise ResultError(f"{directory}: cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             self._lock.close()
             raise ResultError(f"{directory}: another run is writing it") from error
-        self.manifest = read_manifest(directory)
+        try:
+            self.manifest = _of_this_format(directory)
+        except ResultError:
+            self._lock.close()
+            raise
+        remove_parts(directory)
 
     @classmethod
     def create(cls, directory: Path, manifest: Manifest) -> Self:
@@ -83,21 +112,29 @@ class Writer:
         rows = to_frame(
             result, study=self.manifest.study, run_id=self.manifest.run_id, pair_id=pair_id
         )
-        path = self.directory / "trials" / f"{result.trial.block_id}.parquet"
-        if path.exists():
-            rows = pl.concat([_read_frame(path), rows], how="diagonal_relaxed")
+        block = result.trial.block_id
+        path = self.directory / "trials" / f"{block}.parquet"
+        if block not in self._frames and path.exists():
+            self._frames[block] = _read_frame(inside(self.directory, f"trials/{path.name}"), ())
+        if block in self._frames:
+            rows = pl.concat([self._frames[block], rows], how="diagonal_relaxed")
         buffer = io.BytesIO()
         rows.write_parquet(buffer)
-        write_atomically(path, buffer.getvalue())
+        try:
+            write_atomically(path, buffer.getvalue())
+        except OSError as error:
+            raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
+        # Kept only now: after a full disk the next attempt is not written with this one.
+        self._frames[block] = rows
 
     def write_block(self, record: BlockRecord) -> None:
         """Write what is recorded of a block, in place of what is there."""
-        text = json.dumps(dataclasses.asdict(record), indent=2, ensure_ascii=False)
-        write_atomically(self.directory / "blocks" / f"{record.block_id}.json", text.encode())
+        write_block(self.directory, record)
 
     def update(self, **changes: Any) -> None:
         """Change fields of the manifest."""
-        self.manifest = self.manifest.model_copy(update=changes)
+        values = {**self.manifest.model_dump(), **changes}
+        self.manifest = Manifest.model_validate(values)
         write_manifest(self.directory, self.manifest)
 
     def close(self) -> None:
@@ -110,35 +147,21 @@ def open_result(path: Path | str) -> Result:
     return Result(Path(path))
 
 
-def _read_frame(path: Path) -> pl.DataFrame:
-    data = read_bounded(path, _PARQUET_LIMIT_BYTES)
+def _of_this_format(directory: Path) -> Manifest:
+    manifest, converting = read_versioned(directory)
+    if converting:
+        raise ResultError(f"{directory}: has an older format, which can be read, not continued")
+    return manifest
+
+
+def _read_frame(path: Path, converting: tuple[Converter, ...]) -> pl.DataFrame:
+    data = read_bounded(path, LARGEST_FILE_BYTES)
     try:
         frame = pl.read_parquet(io.BytesIO(data))
+    # Damage comes as any of several kinds of exception, a panic of the reader among them.
     except Exception as error:
         raise ResultError(f"{path}: is damaged: {error}") from error
-    for name, kind in SCHEMA.items():
-        if frame.schema.get(name) != kind:
-            raise ResultError(f"{path}: column {name} is {frame.schema.get(name)}, must be {kind}")
+    for step in converting:
+        frame = step.trials(frame)
+    check_frame(frame, str(path))
     return frame
-
-
-def _block(raw: dict[str, Any]) -> BlockRecord:
-    return BlockRecord(
-        **{
-            **raw,
-            "negotiated": tuple(Negotiated(**entry) for entry in raw["negotiated"]),
-            "baseline_negotiated": tuple(
-                Negotiated(**entry) for entry in raw["baseline_negotiated"]
-            ),
-            "proofs": tuple(map(_proof, raw["proofs"])),
-            "baseline_proofs": tuple(map(_proof, raw["baseline_proofs"])),
-        }
-    )
-
-
-def _proof(raw: dict[str, Any]) -> WireProof:
-    samples = tuple(
-        WireSample(int(entry["payload_bytes"]), tuple(map(int, entry["outer_packet_bytes"])))
-        for entry in raw["samples"]
-    )
-    return WireProof(**{**raw, "samples": samples})

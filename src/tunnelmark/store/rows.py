@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import BASELINE, TrialResult
 
@@ -70,7 +71,8 @@ def to_frame(result: TrialResult, *, study: str, run_id: str, pair_id: str) -> p
         "details": json.dumps(dict(result.details)),
         "samples": list(result.samples),
     }
-    params = {f"param_{name}": value for name, value in point.workload.params.items()}
+    columns = point.workload.columns or point.workload.params
+    params = {f"param_{name}": _scalar(value) for name, value in columns.items()}
     # An attempt without a figure still has its row: an invalid trial is kept and shown.
     measured: Sequence[tuple[str, Mapping[str, float | None]]] = [
         (m.path, m.metrics) for m in result.measurements
@@ -85,9 +87,31 @@ def to_frame(result: TrialResult, *, study: str, run_id: str, pair_id: str) -> p
     return pl.DataFrame(rows, schema=schema, strict=True)
 
 
+def check_frame(frame: pl.DataFrame, place: str) -> None:
+    """Raise ``ResultError`` naming ``place`` if a frame is not one of trials."""
+    for name, kind in {**SCHEMA, **METRIC_SCHEMA}.items():
+        if name in frame.columns and frame.schema[name] != kind:
+            raise ResultError(f"{place}: column {name} is {frame.schema[name]}, must be {kind}")
+        if name in SCHEMA and name not in frame.columns:
+            raise ResultError(f"{place}: has no column {name}")
+    for name in frame.columns:
+        if name not in SCHEMA and name not in METRIC_SCHEMA and not name.startswith("param_"):
+            raise ResultError(f"{place}: column {name[:80]} is no column of trials")
+    for name in ("trial_id", "attempt", "path", "valid", "started_at", "is_baseline"):
+        if frame[name].null_count():
+            raise ResultError(f"{place}: column {name} has an empty row")
+
+
+def _scalar(value: object) -> object:
+    return value if value is None or isinstance(value, str | int | float) else json.dumps(value)
+
+
 def _type(value: object) -> Any:
     if isinstance(value, bool):
         return pl.Boolean
     if isinstance(value, int):
         return pl.Int64
-    return pl.Float64 if isinstance(value, float) else pl.String
+    if isinstance(value, float):
+        return pl.Float64
+    # A parameter that is not given has no type of its own; it takes that of the other rows.
+    return pl.Null if value is None else pl.String

@@ -1,0 +1,66 @@
+"""What is recorded of a block, as a JSON file."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from tunnelmark.model.block import BlockRecord, WireProof, WireSample
+from tunnelmark.model.errors import ResultError
+from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.store.formats import Converter
+from tunnelmark.store.layout import first_fault, read_bounded, write_atomically
+
+_RECORD: Final = TypeAdapter(BlockRecord)
+
+
+def write_block(directory: Path, record: BlockRecord) -> None:
+    """Write it in place of what is there."""
+    text = json.dumps(dataclasses.asdict(record), indent=2, ensure_ascii=False)
+    write_atomically(directory / "blocks" / f"{record.block_id}.json", text.encode())
+
+
+def read_block(path: Path, converting: tuple[Converter, ...] = ()) -> BlockRecord:
+    """Read one; ``ResultError`` names the file and what is wrong."""
+    try:
+        raw = json.loads(read_bounded(path))
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{path}: is damaged: {error}") from error
+    if not isinstance(raw, dict):
+        raise ResultError(f"{path}: is damaged: it holds no object")
+    for step in converting:
+        raw = step.block(raw)
+    if unknown := _unknown(raw):
+        raise ResultError(f"{path}: {unknown} is no key of a block")
+    try:
+        record = _RECORD.validate_json(json.dumps(raw), strict=True)
+    except ValidationError as error:
+        raise ResultError(f"{path}: {first_fault(error)}") from error
+    if record.block_id != path.stem:
+        raise ResultError(f"{path}: is the record of block {record.block_id[:80]}")
+    return record
+
+
+def _unknown(raw: dict[str, Any]) -> str | None:
+    """Return a key that no block has: pydantic passes them over in dataclasses."""
+    levels = (
+        (BlockRecord, [raw]),
+        (Negotiated, _parts(raw, "negotiated", "baseline_negotiated")),
+        (WireProof, proofs := _parts(raw, "proofs", "baseline_proofs")),
+        (WireSample, [sample for proof in proofs for sample in _parts(proof, "samples")]),
+    )
+    for kind, objects in levels:
+        known = {field.name for field in dataclasses.fields(kind)}
+        for one in objects:
+            if strange := set(one) - known:
+                return min(strange)
+    return None
+
+
+def _parts(raw: dict[str, Any], *keys: str) -> list[dict[str, Any]]:
+    lists = [raw.get(key) for key in keys]
+    return [
+        part for one in lists if isinstance(one, list) for part in one if isinstance(part, dict)
+    ]
