@@ -7,6 +7,7 @@
 //! `run_ns` is exact (the sum of `task/*/schedstat`), the ticks are sampled by the kernel. Threads of
 //! the kernel are left out.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -14,9 +15,29 @@ use serde_json::{json, Value};
 
 /// Parent of all threads of the kernel.
 const KTHREADD: u64 = 2;
+const FORGET_AFTER: u32 = 32;
 
-/// Read all processes.
-pub fn snapshot() -> Result<Value, String> {
+/// Reads all processes, and remembers which are threads of the kernel: most are, and reading them
+/// again and again would cost more than what is measured.
+#[derive(Debug, Default)]
+pub struct Reader {
+    kernel: BTreeSet<u64>,
+    readings: u32,
+}
+
+impl Reader {
+    /// Read all processes.
+    pub fn snapshot(&mut self) -> Result<Value, String> {
+        // A process id may come again, as that of a program.
+        if self.readings.is_multiple_of(FORGET_AFTER) {
+            self.kernel.clear();
+        }
+        self.readings = self.readings.wrapping_add(1);
+        snapshot(&mut self.kernel)
+    }
+}
+
+fn snapshot(kernel: &mut BTreeSet<u64>) -> Result<Value, String> {
     let fail = |e: std::io::Error| format!("cpu: /proc: {e}");
     let stat = fs::read_to_string("/proc/stat").map_err(fail)?;
     let mut processes = Vec::new();
@@ -25,9 +46,14 @@ pub fn snapshot() -> Result<Value, String> {
             .file_name()
             .to_str()
             .and_then(|name| name.parse::<u64>().ok());
+        let Some(pid) = pid.filter(|pid| !kernel.contains(pid)) else {
+            continue;
+        };
         // One that ends meanwhile is not there: that is no error.
-        if let Some((pid, reading)) = pid.and_then(|pid| Some((pid, read(&entry.path())?))) {
-            if pid != KTHREADD && reading.parent != KTHREADD {
+        if let Some(reading) = read(&entry.path()) {
+            if pid == KTHREADD || reading.parent == KTHREADD {
+                kernel.insert(pid);
+            } else {
                 let Reading {
                     parent,
                     run_ns,
@@ -90,7 +116,9 @@ mod tests {
 
     #[test]
     fn this_process_is_among_them_and_has_run() {
-        let snapshot = snapshot().unwrap();
+        let mut reader = Reader::default();
+        reader.snapshot().unwrap();
+        let snapshot = reader.snapshot().unwrap();
         assert!(snapshot["stat"].as_str().unwrap().starts_with("cpu "));
         let own = u64::from(std::process::id());
         let processes = snapshot["processes"].as_array().unwrap();

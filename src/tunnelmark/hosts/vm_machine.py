@@ -25,6 +25,7 @@ from tunnelmark.vmimage.cache import Image
 
 BOOT_LIMIT_S: Final = 60.0
 """Boots take 3 s here; a machine whose CPUs are shared by many may take much longer."""
+_NICE: Final = -10
 _ASK_S: Final = 30.0
 _PART: Final = 512 * 1024
 _SOCKET_PATH_MAX: Final = 107
@@ -198,6 +199,10 @@ class Booting:
             agent_socket=path,
         )
         argv[0] = programs.need(argv[0])
+        if os.geteuid() == 0:
+            # Before other work on this computer: with ten busy processes on two cores, 1 % of the
+            # gaps inside end 0.5 to 4 ms late instead of 2 to 6. Where not allowed, it says so.
+            argv = ["nice", "-n", str(_NICE), *argv]
         self._started = time.monotonic()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(path))
