@@ -62,6 +62,14 @@ class Study:
         )
         return self.process
 
+    def kill(self) -> None:
+        """kill -9 of the run, as a full machine or an impatient user does it."""
+        assert self.process is not None
+        self.process.kill()
+        # What it had written before it died is read, so that no pipe stays open.
+        out, _ = self.process.communicate(timeout=60)
+        self.events += [json.loads(line) for line in out.splitlines() if line.endswith("}")]
+
     def until(self, wanted: Callable[[Event], bool]) -> Event:
         """Read events until one is wanted; fail with what the run said if none comes."""
         assert self.process is not None
@@ -159,7 +167,6 @@ def study(tmp_path: Path) -> Iterator[Callable[[str], Study]]:
     yield make
     for one in made:
         if one.process is not None and one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+            one.kill()
         if one.of("run_started"):
             one.command("clean")

@@ -81,11 +81,10 @@ def test_a_run_that_is_killed_leaves_what_clean_removes_and_resume_finishes(
     study: Callable[[str], Any],
 ) -> None:
     one = study(_TEXT)
-    process = one.start()
+    one.start()
     one.until(lambda event: event["event"] == "trial_done")
     one.until(_under_way)
-    process.kill()
-    process.wait()
+    one.kill()
     assert one.leftovers(), "the namespaces of a killed run are still there"
     one.command("clean")
     assert one.leftovers() == []
@@ -104,10 +103,9 @@ def test_a_run_that_is_killed_leaves_what_clean_removes_and_resume_finishes(
 
 def test_the_next_run_removes_what_a_killed_one_left(study: Callable[[str], Any]) -> None:
     one = study(_TEXT.replace("packets = 250", "packets = 30"))
-    process = one.start()
+    one.start()
     one.until(lambda event: event["event"] == "block_phase" and event["phase"] == "tunnel")
-    process.kill()
-    process.wait()
+    one.kill()
     assert one.leftovers()
     one.run()
     assert one.leftovers() == []
