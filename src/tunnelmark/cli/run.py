@@ -1,8 +1,13 @@
 """``tunnelmark run``."""
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from tunnelmark.lab.placement import Wanted
 
 _EPILOG = """
 \b
@@ -37,6 +42,13 @@ _INTERRUPTED = 130
     help="Go on with an interrupted run; nothing valid is measured again.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Instead of the study's seed.")
+@click.option(
+    "--place",
+    type=click.Choice(["auto", "local", "machine", "endpoints"]),
+    default="auto",
+    show_default=True,
+    help="Where labs stand: namespaces here, in a machine, or a machine per endpoint.",
+)
 @click.option("--no-samples", is_flag=True, help="Keep no per-packet records and captures.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
@@ -46,6 +58,7 @@ def run(
     results: Path,
     resume: Path | None,
     seed: int | None,
+    place: "Wanted",
     no_samples: bool,
     as_json: bool,
     quiet: bool,
@@ -58,14 +71,20 @@ def run(
     from tunnelmark.cli.progress import display  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.cli.report import write_reports  # noqa: PLC0415 - likewise
     from tunnelmark.engine.binary import find_engine  # noqa: PLC0415 - likewise
-    from tunnelmark.lab.rootless import ensure_privileges  # noqa: PLC0415 - likewise
+    from tunnelmark.lab.rootless import (  # noqa: PLC0415 - likewise
+        cannot_run_rootless,
+        ensure_privileges,
+    )
     from tunnelmark.report.summary import unfinished  # noqa: PLC0415 - likewise
     from tunnelmark.run import execute  # noqa: PLC0415 - likewise
     from tunnelmark.study import load_study  # noqa: PLC0415 - likewise
 
     loaded = load_study(study) if study is not None else None
     engine = find_engine()
-    ensure_privileges()
+    # A machine needs no privilege; what stands on this computer does, if it can be had.
+    here = place in {"local", "endpoints"}
+    if here or (place == "auto" and (os.geteuid() == 0 or cannot_run_rootless() is None)):
+        ensure_privileges()
     with display(as_json=as_json, quiet=quiet) as listener:
         ended = execute(
             loaded,
@@ -75,6 +94,8 @@ def run(
             engine=engine,
             seed=seed,
             resume=resume,
+            wanted=place,
+            say=lambda step: click.echo(f"tunnelmark: {step}", err=True),
         )
     summary = write_reports(Path(ended.directory), terminal=not as_json)
     if ended.outcome == "interrupted":

@@ -10,11 +10,11 @@ from pathlib import Path
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import Place
+from tunnelmark.lab.placement import Placement
 from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.block import BlockRecord, WireProof
 from tunnelmark.model.errors import LabError, TunnelError, TunnelmarkError
-from tunnelmark.model.host import Host
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
 from tunnelmark.model.tunnel import TunnelUp
@@ -247,25 +247,25 @@ def _workload(spec: DriverSpec) -> Workload:
     return kind(kind.params_type.model_validate(dict(spec.params)))
 
 
-def check_drivers(study: Study, host: Host) -> tuple[dict[str, str], set[str]]:
-    """Ask every driver before anything is made.
+def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], set[str]]:
+    """Ask every driver before anything is made, and choose where each tunnel runs.
 
     Returns the tunnels that cannot run with the reason, and all programs that are needed. Raises
     ``LabError`` if a workload cannot run, or no tunnel can.
     """
-    programs: set[str] = set()
-    for spec in study.workloads:
-        workload = _workload(spec)
-        programs |= set(workload.need().programs)
-        if reason := workload.unavailable(host):
-            raise LabError(f"workload {spec.label}: {reason}")
+    workloads = [(spec, _workload(spec)) for spec in study.workloads]
+    programs = {program for _, workload in workloads for program in workload.need().programs}
     skipped = {}
-    for spec in study.tunnels:
-        tunnel = _tunnel(spec)
-        if reason := tunnel.unavailable(host):
-            skipped[spec.label] = reason
-        else:
-            programs |= set(tunnel.need(host).programs)
+    for tunnel_spec in study.tunnels:
+        label, tunnel = tunnel_spec.label, _tunnel(tunnel_spec)
+        if reason := placement.choose(label, tunnel.unavailable):
+            skipped[label] = reason
+            continue
+        host = placement.host(label)
+        programs |= set(tunnel.need(host).programs)
+        for spec, workload in workloads:
+            if reason := workload.unavailable(host):
+                raise LabError(f"workload {spec.label}: {reason}")
     if study.tunnels and len(skipped) == len(study.tunnels):
         label, reason = next(iter(skipped.items()))
         raise LabError(f"no tunnel of the study can run here; {label}: {reason}")

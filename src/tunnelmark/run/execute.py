@@ -4,7 +4,7 @@ import hashlib
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 
 from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.hosts.local import LocalHost
 from tunnelmark.lab.clean import clean, find_leftovers
+from tunnelmark.lab.placement import Placement, Wanted
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.trial import Block, Trial, TrialResult
 from tunnelmark.run.block import BlockRunner, check_drivers
@@ -51,9 +51,12 @@ def execute(
     engine: str,
     seed: int | None = None,
     resume: Path | None = None,
+    wanted: Wanted = "auto",
+    say: Callable[[str], None] = lambda _step: None,
 ) -> RunEnded:
     """Run a study, or go on with an interrupted one (``resume``; ``study`` is then None).
 
+    ``wanted`` is where labs stand; ``say`` is told what takes time before the run starts.
     Raises ``StudyError``, ``LabError`` or ``ResultError`` for what makes the whole run impossible;
     a block that fails is recorded and the run goes on.
     """
@@ -64,20 +67,25 @@ def execute(
         raise ValueError("needs a study or a directory to resume")
     if seed is not None and resume is None:
         study = replace(study, seed=seed)
-    with _stop_signals() as stop, Ledger() as ledger:
-        return _Run(study, ledger, listener, engine, stop, keep_samples=keep_samples).run(
-            results_dir, resume
-        )
+    with (
+        _stop_signals() as stop,
+        Ledger() as ledger,
+        Placement(ledger, engine=engine, wanted=wanted, say=say) as placement,
+    ):
+        return _Run(
+            study, ledger, listener, engine, stop, placement, keep_samples=keep_samples
+        ).run(results_dir, resume)
 
 
 class _Run:
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a run has
         self,
         study: Study,
         ledger: Ledger,
         listener: Listener,
         engine: str,
         stop: threading.Event,
+        placement: Placement,
         *,
         keep_samples: bool,
     ) -> None:
@@ -86,11 +94,11 @@ class _Run:
         self._engine = engine
         self._stop = stop
         self._keep_samples = keep_samples
-        host = LocalHost(ledger)
-        self._skipped, programs = check_drivers(study, host)
+        self._placement = placement
+        self._skipped, programs = check_drivers(study, placement)
         runnable = tuple(t for t in study.tunnels if t.label not in self._skipped)
         self._study = replace(study, tunnels=runnable)
-        self._environment = describe(engine, programs)
+        self._environment = {**describe(engine, programs), **placement.describe()}
         self._progress: dict[str, BlockProgress] = {}
         self._counts = {"valid": 0, "invalid": 0}
         self._spent: list[float] = []
@@ -166,6 +174,7 @@ class _Run:
             tell=self._tell,
             trial_progress=self._trial_progress,
             finished=lambda result: self._finished(writer, result),
+            place=lambda logs: self._placement.place(block.tunnel.label, logs),
         )
 
     def _tell(self, event: BlockPhase) -> None:

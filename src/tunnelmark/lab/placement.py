@@ -1,0 +1,157 @@
+"""Which place a tunnel is measured in: the cheapest that can run it."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from tunnelmark.hosts import vm_accel, vm_payload
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.hosts.vm import VmHost
+from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.vm_qemu import MachineSpec
+from tunnelmark.lab.endpoints import EndpointMachinesPlace
+from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host
+from tunnelmark.vmimage import build, programs
+from tunnelmark.vmimage.cache import Image
+
+Wanted = Literal["auto", "local", "machine", "endpoints"]
+"""Namespaces here, in one machine, a machine per endpoint; auto: here, else in one machine."""
+
+_SPEC: Final = MachineSpec(cpus=2, memory_mib=1536)
+
+
+class Placement:
+    """Decides for each tunnel of a run; the machine it may need is booted once, when it is needed.
+
+    Use as a context manager: leaving ends the machine.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        engine: str,
+        wanted: Wanted = "auto",
+        say: Callable[[str], None] = lambda _step: None,
+    ) -> None:
+        """``engine`` is this computer's; ``say`` is told of what takes time."""
+        self._ledger = ledger
+        self._engine = engine
+        self._wanted = wanted
+        self._say = say
+        self._local = LocalHost(ledger)
+        self._machine: Machine | None = None
+        self._host: VmHost | None = None
+        self._image: Image | None = None
+        self._inside: set[str] = set()
+
+    def __enter__(self) -> Self:
+        """Return the placement."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the machine."""
+        self.close()
+
+    def choose(self, label: str, unavailable: Callable[[Host], str | None]) -> str | None:
+        """Decide where ``label`` runs; return why it can run nowhere, with the mend, or None.
+
+        ``unavailable`` is the driver's own answer for a host.
+        """
+        reason = self._not_here() or unavailable(self._local)
+        if self._wanted == "local" or (self._wanted == "auto" and reason is None):
+            return reason
+        if self._wanted == "endpoints" and (here := self._not_here()):
+            return f"the link between machines: {here}"
+        try:
+            inside = unavailable(self.machine_host())
+        except LabError as error:
+            inside = str(error)
+        if inside is None:
+            self._inside.add(label)
+            return None
+        if self._wanted == "auto":
+            return f"{reason}; nor in a machine: {inside}"
+        return inside
+
+    def host(self, label: str) -> Host:
+        """Return a host of the kind that ``label`` runs on, to look at what it has."""
+        return self.machine_host() if label in self._inside else self._local
+
+    def place(self, label: str, logs: Path) -> Place:
+        """Return where the lab of ``label`` stands."""
+        if label not in self._inside:
+            return LocalPlace(self._ledger, engine=self._engine, logs=logs)
+        if self._wanted == "endpoints":
+            image = self._ready_image()
+            return EndpointMachinesPlace(
+                self._ledger,
+                engine=self._engine,
+                image=image,
+                payload=vm_payload.installed(),
+                choice=vm_accel.choose(image),
+                logs=logs,
+            )
+        machine = self.machine_host().machine
+        return MachinePlace(machine, self._ledger.run_id, logs=logs)
+
+    def describe(self) -> dict[str, str]:
+        """Return what the environment of a result says of the machine, if one was used."""
+        if self._image is None or not self._inside:
+            return {}
+        choice = vm_accel.choose(self._image)
+        packages = " ".join(f"{name}={version}" for name, version in self._image.packages.items())
+        return {
+            "machine image": f"{self._image.recipe_digest}, Linux {self._image.kernel_release}",
+            "machine accelerator": f"{choice.accelerator}: {choice.reason}",
+            "machine packages": packages,
+        }
+
+    def machine_host(self) -> VmHost:
+        """Return the machine, booted if it is not; one that died is replaced.
+
+        Raises ``LabError`` naming the one package to install, or the machine's last words.
+        """
+        if self._machine is None or not self._machine.alive():
+            self.close()
+            image = self._ready_image()
+            choice = vm_accel.choose(image)
+            self._say(f"booting a machine with Linux {image.kernel_release}")
+            self._machine = Machine.boot(
+                self._local,
+                name="lab",
+                image=image,
+                payload=vm_payload.installed(),
+                choice=choice,
+                spec=_SPEC,
+            )
+            self._host = VmHost(
+                self._machine,
+                name="machine",
+                unique=f"{self._ledger.run_id}-machine",
+                log_dir=Path(self._local.work_dir) / "machine-logs",
+            )
+        assert self._host is not None  # noqa: S101  # made with the machine
+        return self._host
+
+    def close(self) -> None:
+        """End the machine, if there is one; idempotent."""
+        if self._machine is not None:
+            self._machine.close()
+        self._machine = self._host = None
+
+    def _ready_image(self) -> Image:
+        programs.need("qemu-system-x86_64")
+        if self._image is None:
+            self._image = build.ensure(clock=time.monotonic, say=self._say)
+        return self._image
+
+    def _not_here(self) -> str | None:
+        if os.geteuid() == 0:
+            return None
+        return "namespaces need root or user namespaces (run it with sudo)"

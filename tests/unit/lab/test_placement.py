@@ -1,0 +1,149 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab import placement
+from tunnelmark.lab.place import LocalPlace, MachinePlace
+from tunnelmark.lab.placement import Placement, Wanted
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host
+from tunnelmark.vmimage import programs
+
+
+class Facts:
+    kernel = "6.1"
+    emulated = True
+
+    def describe(self) -> str:
+        return "machine of a test"
+
+
+class FakeMachine:
+    facts = Facts()
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def alive(self) -> bool:
+        return not self.closed
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class FakeHost:
+    def __init__(self, machine: FakeMachine) -> None:
+        self.machine = machine
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def make(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Placement, FakeHost]]:
+    """Make a placement whose machine, if it is asked for, is there at once."""
+
+    def make(
+        wanted: Wanted, *, uid: int = 0, machine: str | None = None
+    ) -> tuple[Placement, FakeHost]:
+        monkeypatch.setattr(placement.os, "geteuid", lambda: uid)
+        made = Placement(ledger, engine="/engine", wanted=wanted)
+        host: Any = FakeHost(FakeMachine())
+
+        def machine_host() -> Any:
+            if machine is not None:
+                raise LabError(machine)
+            made._machine = host.machine
+            return host
+
+        monkeypatch.setattr(made, "machine_host", machine_host)
+        return made, host
+
+    return make
+
+
+def everywhere(_host: Host) -> str | None:
+    return None
+
+
+def only_inside(host: Host) -> str | None:
+    return None if isinstance(host, FakeHost) else "the kernel has no esp"
+
+
+def nowhere(_host: Host) -> str | None:
+    return "esoteric is not installed"
+
+
+Make = Callable[..., tuple[Placement, FakeHost]]
+
+
+def test_what_runs_here_runs_here(make: Make, tmp_path: Path) -> None:
+    made, host = make("auto")
+    assert made.choose("none", everywhere) is None
+    assert made.host("none") is made._local
+    assert isinstance(made.place("none", tmp_path), LocalPlace)
+    assert made._machine is None
+    assert not host.machine.closed
+
+
+def test_what_needs_another_kernel_runs_in_the_machine(make: Make, tmp_path: Path) -> None:
+    made, host = make("auto")
+    assert made.choose("ipsec", only_inside) is None
+    assert made.choose("none", everywhere) is None
+    place = made.place("ipsec", tmp_path)
+    assert isinstance(place, MachinePlace)
+    assert (place.engine, place.owner_pid) == ("/usr/local/bin/tunnelmark-engine", 1)
+    assert place.placed_on == "network namespaces of a machine of a test"
+    assert isinstance(made.place("none", tmp_path), LocalPlace)
+    made.close()
+    made.close()
+    assert host.machine.closed == 1
+
+
+def test_what_runs_nowhere_says_why_for_both(make: Make) -> None:
+    made, _ = make("auto")
+    reason = "esoteric is not installed; nor in a machine: esoteric is not installed"
+    assert made.choose("esoteric", nowhere) == reason
+    made, _ = make("auto", machine="qemu is not installed")
+    assert made.choose("ipsec", only_inside) == (
+        "the kernel has no esp; nor in a machine: qemu is not installed"
+    )
+
+
+def test_without_privileges_everything_runs_in_the_machine(make: Make, tmp_path: Path) -> None:
+    made, _ = make("auto", uid=65534)
+    assert made.choose("none", everywhere) is None
+    assert isinstance(made.place("none", tmp_path), MachinePlace)
+
+
+def test_what_is_wanted_is_kept(make: Make, tmp_path: Path) -> None:
+    made, _ = make("local")
+    assert made.choose("ipsec", only_inside) == "the kernel has no esp"
+    made, _ = make("machine")
+    assert made.choose("none", everywhere) is None
+    assert isinstance(made.place("none", tmp_path), MachinePlace)
+    assert made.choose("esoteric", nowhere) == "esoteric is not installed"
+
+
+def test_machines_per_endpoint_need_privileges_for_the_link(make: Make) -> None:
+    made, _ = make("endpoints", uid=65534)
+    reason = made.choose("none", everywhere)
+    assert reason is not None
+    assert reason.startswith("the link between machines: namespaces need root")
+
+
+def test_without_qemu_the_package_is_named(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_PATH", "/nonexistent")
+    made = Placement(ledger, engine="/engine", wanted="machine")
+    assert made.choose("none", everywhere) == (
+        "qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)"
+    )
+    assert made.describe() == {}
