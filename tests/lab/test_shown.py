@@ -150,7 +150,8 @@ def test_overhead_equals_an_independent_capture(
         for sample in proofs[0]["samples"]:
             if sample["payload_bytes"] in (700, 1472):
                 for length in sample["outer_packet_bytes"]:
-                    # Each of 150 packets goes there and back.
-                    assert lengths[length] >= 250, (sample, lengths)
+                    # The answers to 150 packets: what the emulator sends out of "b" passes the
+                    # interface's queueing discipline by, and with it every capture there.
+                    assert lengths[length] >= 140, (sample, lengths)
     for row in _trials(one).iter_rows(named=True):
         assert row["overhead_bytes"] is not None
