@@ -148,9 +148,15 @@ class WireGuardTunnel(Tunnel):
     def up(self, site: Site) -> TunnelUp:
         """Make the interfaces, exchange keys by standard input, verify a handshake on both ends."""
         paths, negotiated = [], []
-        for number in range(self._params.count):
-            client = self._start(site, "client", number)
-            server = self._start(site, "server", number)
+        # All daemons first: they start at the same time, however many there are.
+        pairs = [
+            (self._start(site, "client", number), self._start(site, "server", number))
+            for number in range(self._params.count)
+        ]
+        for end in self._ends:
+            if end.process is not None:
+                self._wait_for_daemon(end, end.process)
+        for number, (client, server) in enumerate(pairs):
             self._configure(site, server, client)
             self._configure(site, client, server)
             path = self._path(site, client, server)
@@ -254,8 +260,6 @@ class WireGuardTunnel(Tunnel):
         keys = self._keys(side)
         end = _End(side, number, endpoint, interface, chosen, process, keys)
         self._ends.append(end)
-        if process is not None:
-            self._wait_for_daemon(end, process)
         return end
 
     def _wait_for_daemon(self, end: _End, process: Process) -> None:

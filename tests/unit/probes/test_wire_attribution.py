@@ -61,7 +61,7 @@ def link(rng: random.Random, probes: list[Probe], clock_ns: int, lost: float) ->
 @given(
     seed=st.integers(0, 2**32),
     clock_ns=st.integers(-(10**17), 10**18),
-    sizes=st.lists(st.integers(24, 3000), min_size=4, max_size=30, unique=True),
+    sizes=st.lists(st.integers(24, 3000), min_size=12, max_size=30, unique=True),
     lost=st.sampled_from([0.0, 0.1, 0.3]),
 )
 def test_every_probe_gets_just_its_packets_whatever_the_clocks(

@@ -320,6 +320,21 @@ def test_what_proves_nothing_is_no_proof(
     assert message in found.message
 
 
+def test_no_batch_is_so_small_that_it_could_be_mistaken() -> None:
+    link = Link(encrypting(24))
+    batches: list[int] = []
+    send = link.send
+
+    def counted(sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        batches.append(len(set(sizes)))
+        assert len(set(sizes)) == len(sizes)
+        return send(sizes, marker=marker, repeats=repeats)
+
+    link.send = counted  # type: ignore[method-assign]
+    assert proof(link).ok
+    assert min(batches) >= 12
+
+
 def test_many_sizes_of_a_study_are_all_measured() -> None:
     sizes = tuple(range(25, 1425, 10))
     found = proof(Link(encrypting(24)), payload_sizes=sizes)
