@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PROTOCOL: Final = 1
+HEADER_BYTES: Final = 24
+"""Length of a test packet's header: no payload is shorter."""
+LARGEST_PAYLOAD_BYTES: Final = 65507
+"""Largest UDP payload over IPv4: 65535 minus both headers."""
 SOCKET_BUFFER_BYTES: Final = 8 << 20
 
 

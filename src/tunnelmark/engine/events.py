@@ -19,7 +19,7 @@ def parse_event(line: str) -> Event:
         raise LabError(f"an event of the engine is longer than {_LINE_LIMIT} characters")
     try:
         event = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LabError(f"the engine wrote {line[:80]!r}, which is no event") from error
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         raise LabError(f"the engine wrote {line[:80]!r}, which is no event")

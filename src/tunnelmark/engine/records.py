@@ -70,6 +70,7 @@ class Flow:
     arrived_ns: npt.NDArray[np.int64]
     """Arrival at the reflector, ``MISSING_NS`` if it never came there."""
     answered_ns: npt.NDArray[np.int64]
+    """Sending of the answer; its arrival where only the answer tells of it."""
     returned_ns: npt.NDArray[np.int64]
     late: npt.NDArray[np.bool_]
 
@@ -77,6 +78,11 @@ class Flow:
     def arrived(self) -> npt.NDArray[np.bool_]:
         """Which packets reached the reflector."""
         return np.asarray(self.arrived_ns != MISSING_NS)
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """Which packets the reflector answered."""
+        return np.asarray(self.answered_ns != MISSING_NS)
 
     @property
     def returned(self) -> npt.NDArray[np.bool_]:
@@ -91,7 +97,11 @@ class Flow:
 
 
 def join(send: Table, reflect: Table, flow: int) -> Flow:
-    """Join both ends of a flow by sequence number; packets that never left are left out."""
+    """Join both ends of a flow by sequence number; packets that never left are left out.
+
+    A packet that only the reflector knows was sent by nobody and does not appear: the check of
+    conservation compares its count with what the reflector says.
+    """
     sender = send[(send["flow"] == flow) & (send["sent_ns"] != MISSING_NS)]
     sender = sender[np.argsort(sender["seq"], kind="stable")]
     reflector = reflect[reflect["flow"] == flow]
@@ -135,4 +145,6 @@ def _read(data: bytes, place: str, kind: int, layout: np.dtype[Any]) -> Table:
     # A file that was being written when its process was killed has no count: its size decides.
     if count != 2**64 - 1 and count != whole:
         raise ResultError(f"{place}: announces {count} records, holds {whole}")
+    if count != 2**64 - 1 and (rest := (len(data) - _HEADER.size) % size):
+        raise ResultError(f"{place}: has {rest} byte behind its {count} records")
     return np.frombuffer(data, layout, whole, _HEADER.size)

@@ -42,6 +42,10 @@ class TrialContext:
     """True when the trial should end early; the workload then returns what it has."""
     measuring_processes: Callable[[str, int], None] = lambda _host, _pid: None
     """To be called with (host name, pid) of each process that measures, for the CPU probe."""
+    lateness_floor_ns: int = 1_000_000
+    """A sender whose 99th percentile of lateness is below this is on time, whatever the gap."""
+    lateness_gap_ratio: float = 0.1
+    """Likewise below this share of the gap."""
     owner_pid: int = field(default_factory=os.getpid)
     """Process on both hosts with whose end everything there ends, for programs that watch it."""
 

@@ -1,36 +1,35 @@
 """The figures of an echo flow from the record of every packet; pure functions."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from tunnelmark.engine.records import Flow
+from tunnelmark.engine.summary import SendFlow
 
 _Times = npt.NDArray[np.int64]
 
 
-def flow_metrics(flow: Flow, told: Mapping[str, Any]) -> dict[str, float | None]:
+def flow_metrics(flow: Flow, told: SendFlow) -> dict[str, float | None]:
     """Return the metrics of one flow; ``told`` is its entry in the sender's summary."""
     return _metrics([flow], [told])
 
 
-def total_metrics(
-    flows: Sequence[Flow], told: Sequence[Mapping[str, Any]]
-) -> dict[str, float | None]:
+def total_metrics(flows: Sequence[Flow], told: Sequence[SendFlow]) -> dict[str, float | None]:
     """Return the metrics of all flows together: rates add up, delays are pooled."""
     return _metrics(flows, told)
 
 
-def _metrics(flows: Sequence[Flow], told: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+def _metrics(flows: Sequence[Flow], told: Sequence[SendFlow]) -> dict[str, float | None]:
     sent = sum(len(flow.sent_ns) for flow in flows)
     arrived = sum(int(flow.arrived.sum()) for flow in flows)
+    answered = sum(int(flow.answered.sum()) for flow in flows)
     returned = sum(int(flow.returned.sum()) for flow in flows)
     rtt = np.concatenate([flow.rtt_ns for flow in flows])
     forward = np.concatenate([(flow.arrived_ns - flow.sent_ns)[flow.arrived] for flow in flows])
     reverse = np.concatenate(
-        [(flow.returned_ns - flow.arrived_ns)[flow.returned] for flow in flows]
+        [(flow.returned_ns - flow.answered_ns)[flow.returned & flow.answered] for flow in flows]
     )
     ipdv = np.concatenate([_ipdv(flow) for flow in flows])
     smallest = _quantile(rtt, 0)
@@ -49,7 +48,7 @@ def _metrics(flows: Sequence[Flow], told: Sequence[Mapping[str, Any]]) -> dict[s
             np.concatenate([flow.size for flow in flows]),
         ),
         "loss_forward_ratio": _share(sent - arrived, sent),
-        "loss_reverse_ratio": _share(arrived - returned, arrived),
+        "loss_reverse_ratio": _share(answered - returned, answered),
         "rtt_min_ns": smallest,
         "rtt_p50_ns": _quantile(rtt, 50),
         "rtt_p99_ns": p99,
@@ -57,10 +56,10 @@ def _metrics(flows: Sequence[Flow], told: Sequence[Mapping[str, Any]]) -> dict[s
         "owd_reverse_p50_ns": _quantile(reverse, 50),
         "ipdv_p50_ns": _quantile(ipdv, 50),
         "pdv_p99_ns": None if p99 is None or smallest is None else p99 - smallest,
-        "duplicates_ratio": _share(_count(told, "duplicates"), returned),
-        "reordered_ratio": _share(_count(told, "reordered"), returned),
-        "late_ratio": _share(_count(told, "late"), sent),
-        "receiver_overrun_ratio": _share(_count(told, "overrun"), sent),
+        "duplicates_ratio": _share(sum(flow.duplicates for flow in told), returned),
+        "reordered_ratio": _share(sum(flow.reordered for flow in told), returned),
+        "late_ratio": _share(sum(flow.late for flow in told), sent),
+        "receiver_overrun_ratio": _share(sum(flow.overrun for flow in told), sent),
     }
 
 
@@ -92,7 +91,3 @@ def _quantile(values: _Times, percent: float) -> float | None:
 
 def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-def _count(told: Sequence[Mapping[str, Any]], key: str) -> int:
-    return sum(int(flow[key]) for flow in told)

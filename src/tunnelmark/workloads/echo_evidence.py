@@ -1,0 +1,114 @@
+"""Whether an echo trial measured what it says, from both summaries and all records; pure."""
+
+from collections.abc import Sequence
+
+from tunnelmark.engine.records import Flow
+from tunnelmark.engine.summary import ReflectSummary, SendSummary
+from tunnelmark.model.validity import Check
+
+
+def evidence(
+    sent: SendSummary,
+    reflected: ReflectSummary | None,
+    joined: Sequence[Flow],
+    *,
+    late_limit_ns: int,
+) -> tuple[Check, ...]:
+    """Return the checks of one trial; ``reflected`` is None if the reflector was killed."""
+    return (
+        _lateness(sent, late_limit_ns),
+        _all_sent(sent),
+        _forward(sent, reflected, joined),
+        _reverse(sent, reflected, joined),
+        _overrun(sent, reflected),
+        _strangers(sent, reflected),
+    )
+
+
+def _lateness(sent: SendSummary, limit_ns: int) -> Check:
+    worst = max((flow.lateness_ns.p99 for flow in sent.flows if flow.lateness_ns), default=0)
+    return Check(
+        "sender_lateness",
+        ok=worst <= limit_ns,
+        message=f"1 % of the packets left {worst / 1e6:.3f} ms late or more; "
+        f"the limit is {limit_ns / 1e6:.3f} ms",
+        value=float(worst),
+        limit=float(limit_ns),
+        unit="ns",
+    )
+
+
+def _all_sent(sent: SendSummary) -> Check:
+    due = sum(flow.due for flow in sent.flows)
+    left = sum(flow.sent for flow in sent.flows)
+    return Check(
+        "all_sent",
+        ok=due == left > 0,
+        message=f"{left} of {due} packets that were due were sent",
+        value=float(left),
+        limit=float(due),
+        unit="packet",
+    )
+
+
+def _forward(sent: SendSummary, reflected: ReflectSummary | None, joined: Sequence[Flow]) -> Check:
+    """Sent = reached the reflector + lost on the way, and both ends count the same."""
+    left = sum(flow.sent for flow in sent.flows)
+    recorded = sum(len(flow.sent_ns) for flow in joined)
+    arrived = sum(int(flow.arrived.sum()) for flow in joined)
+    counted = None if reflected is None else sum(flow.received for flow in reflected.flows)
+    return Check(
+        "conservation_forward",
+        ok=recorded == left and counted == arrived <= left,
+        message=f"sent {left} (recorded {recorded}) = reached the reflector {arrived} "
+        f"({_told(counted)}) + lost {left - arrived}",
+    )
+
+
+def _reverse(sent: SendSummary, reflected: ReflectSummary | None, joined: Sequence[Flow]) -> Check:
+    """Answered = came back + lost on the way; nothing comes back that was not answered."""
+    answered = sum(int(flow.answered.sum()) for flow in joined)
+    returned = sum(int(flow.returned.sum()) for flow in joined)
+    ghosts = sum(int((flow.returned & ~flow.answered).sum()) for flow in joined)
+    counted = sum(flow.returned + flow.late for flow in sent.flows)
+    answers = None if reflected is None else sum(flow.answered for flow in reflected.flows)
+    copies = 0 if reflected is None else sum(flow.duplicates for flow in reflected.flows)
+    # A question that came twice is answered twice, and is one record.
+    agreed = answers is not None and answered <= answers <= answered + copies
+    return Check(
+        "conservation_reverse",
+        ok=agreed and ghosts == 0 and returned == counted <= answered,
+        message=f"answered {answered} ({_told(answers)}) = came back {returned} "
+        f"(counted {counted}) + lost {answered - returned}; {ghosts} came without an answer",
+    )
+
+
+def _overrun(sent: SendSummary, reflected: ReflectSummary | None) -> Check:
+    count = sum(flow.overrun for flow in sent.flows)
+    count += 0 if reflected is None else reflected.overrun
+    return Check(
+        "receiver_overrun",
+        ok=count == 0,
+        message=f"the kernel dropped {count} packets at a full receive buffer of ours",
+        value=float(count),
+        limit=0.0,
+        unit="packet",
+    )
+
+
+def _strangers(sent: SendSummary, reflected: ReflectSummary | None) -> Check:
+    """Packets with a wrong tag came from somebody else, or were changed on the way."""
+    count = sum(flow.rejected for flow in sent.flows)
+    count += 0 if reflected is None else reflected.rejected
+    return Check(
+        "foreign_packets",
+        ok=count == 0,
+        message=f"{count} packets came that no sender of this trial had sent so",
+        value=float(count),
+        limit=0.0,
+        unit="packet",
+    )
+
+
+def _told(count: int | None) -> str:
+    return "it was killed before it could count" if count is None else f"it counted {count}"
