@@ -96,7 +96,7 @@ pub fn key(place: &str, text: &str) -> Result<Key, Failure> {
 
 /// Bytes of a hexadecimal text; None if it is not one.
 pub fn hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() % 2 != 0 || !text.is_ascii() {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
         return None;
     }
     (0..text.len())
