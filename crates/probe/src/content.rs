@@ -99,7 +99,10 @@ mod tests {
     #[test]
     fn the_share_of_zeros_is_the_ratio() {
         let payload = filled(Content::Compressible(0.75), 1, 0, 4096);
-        let zeros = payload.iter().map(|byte| u32::from(*byte == 0)).sum::<u32>();
+        let zeros = payload
+            .iter()
+            .map(|byte| u32::from(*byte == 0))
+            .sum::<u32>();
         assert!((3072..3100).contains(&zeros), "{zeros} of 4096 are zero");
     }
 
