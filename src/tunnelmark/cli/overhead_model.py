@@ -18,6 +18,7 @@ from tunnelmark.model.overhead import (
 from tunnelmark.model.tunnel import Negotiated
 from tunnelmark.tunnels.registry import tunnel_kinds
 
+_WIREGUARD_MTU_MARGIN_BYTES = 80
 _SMALLEST_MTU = 576
 _LARGEST_MTU = 65535
 
@@ -44,7 +45,9 @@ def model(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise StudyError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    inner_mtu = getattr(params, "mtu_bytes", None) or mtu_bytes
+    # wg-quick(8): an interface's MTU is the link's less 80, so that IPv6 outside fits as well.
+    unset = mtu_bytes - (_WIREGUARD_MTU_MARGIN_BYTES if tunnel == "wireguard" else 0)
+    inner_mtu = getattr(params, "mtu_bytes", None) or unset
     agreed = Negotiated(
         cipher=values.get("cipher"),
         version="by model",
