@@ -2,10 +2,35 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from scipy import stats
 
 from tunnelmark.model.metrics import METRICS
+
+
+@cache
+def looks(min_repeats: int, max_repeats: int) -> tuple[int, ...]:
+    """Return after which repeats the data are looked at; after the last there is no choice left.
+
+    They are fixed beforehand and grow by half: few looks, so that little of the error is spent on
+    each, and no more than a third of the work is in vain.
+    """
+    found = []
+    at = min_repeats
+    while at < max_repeats:
+        found.append(at)
+        at = max(at + 1, at + at // 2)
+    return tuple(found)
+
+
+def confidence_of_a_look(confidence: float, number_of_looks: int) -> float:
+    """Return the confidence of each interval, so that all looks together keep the study's.
+
+    Whoever looks several times and stops when it suits errs more often than each interval says.
+    By Bonferroni's inequality the errors of the looks add up to no more than the study's.
+    """
+    return 1 - (1 - confidence) / max(1, number_of_looks)
 
 
 def relative_half_width(values: Sequence[float], *, metric: str, confidence: float) -> float | None:
@@ -23,10 +48,15 @@ def relative_half_width(values: Sequence[float], *, metric: str, confidence: flo
     scaled = [math.log(value) for value in values] if logarithmic else list(values)
     mean = math.fsum(scaled) / count
     variance = math.fsum((value - mean) ** 2 for value in scaled) / (count - 1)
-    quantile = float(stats.t.ppf((1 + confidence) / 2, count - 1))
-    half = quantile * math.sqrt(variance / count)
+    half = _quantile(confidence, count) * math.sqrt(variance / count)
     if logarithmic:
-        return math.expm1(half)
+        # Beyond e^700 there is no float, and no interval worth the name.
+        return math.expm1(half) if half < 700 else math.inf  # noqa: PLR2004
     if half == 0:
         return 0.0
     return half / abs(mean) if mean else None
+
+
+@cache
+def _quantile(confidence: float, count: int) -> float:
+    return float(stats.t.ppf((1 + confidence) / 2, count - 1))

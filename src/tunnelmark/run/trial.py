@@ -55,6 +55,8 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         cancelled=cancelled,
         measuring_processes=lambda host, pid: measuring.setdefault(host, set()).add(pid),
         owner_pid=lab.place.owner_pid,
+        lateness_floor_ns=limits.sender_lateness,
+        lateness_gap_ratio=limits.sender_lateness_gap,
     )
     cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring), lab.place.cpu)
     before = lab.counters()
@@ -68,7 +70,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     after = lab.counters()
     checks = [
         *outcome.checks,
-        *evidence.cpu_checks(usage, limits),
+        *evidence.cpu_checks(usage, limits, measuring_s=outcome.measuring_s),
         *evidence.link_checks(before, after, lab.problem(), limits),
         evidence.tunnel_check(tunnel_problem()),
     ]

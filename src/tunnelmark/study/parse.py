@@ -89,7 +89,7 @@ class _Parser:
             seed=self._seed(),
             precision=self._table("precision", Precision),
             limits=self._table("validity", Limits),
-            tunnels=tuple(spec for spec in tunnels if spec.kind != BASELINE),
+            tunnels=self._compared(tunnels),
             links=links,
             devices=devices or (DriverSpec("host", "host", {}),),
             workloads=workloads,
@@ -120,6 +120,20 @@ class _Parser:
         if needed and tables == []:
             raise self._error((), f"the study has no [[{name}]]")
         return Section(name, kinds, presets or {}, self._error).drivers(tables)
+
+    def _compared(self, tunnels: tuple[DriverSpec, ...]) -> tuple[DriverSpec, ...]:
+        """Return the tunnels beside which the baseline is run; where there are none, itself."""
+        others = tuple(spec for spec in tunnels if spec.kind != BASELINE)
+        bare = [spec for spec in tunnels if spec.kind == BASELINE]
+        if others and any(spec.params for spec in bare):
+            tables = self._document["tunnel"]
+            position = next(i for i, t in enumerate(tables) if t.get("kind") == BASELINE)
+            raise self._error(
+                ("tunnel", position),
+                "tunnel none has parameters, must have none beside other tunnels: it has as many "
+                "paths as the tunnel that it is compared with",
+            )
+        return others or tuple(spec for spec in bare if spec.params)
 
     def _bounded(self, study: Study) -> None:
         tunnels = max(1, len(study.tunnels))

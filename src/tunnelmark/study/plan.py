@@ -30,22 +30,38 @@ def blocks(study: Study) -> tuple[Block, ...]:
     )
 
 
-def first_round(study: Study, block: Block) -> Round:
-    """Return the least number of repeats of every point, shuffled within each repeat.
+def baseline(block: Block) -> DriverSpec:
+    """Return what the block's tunnel is compared with: nothing, over as many paths."""
+    return next(point.tunnel for point in block.points if point.tunnel.kind == BASELINE)
 
-    A repeat of the tunnel's point and of the baseline's stand close together, so that the drift of
-    a shared machine falls on both.
-    """
+
+def pairs(points: Sequence[Point]) -> tuple[tuple[Point, ...], ...]:
+    """Return points with the same link, device and workload together, in their order."""
+    found: dict[str, list[Point]] = {}
+    for point in points:
+        found.setdefault(pair_id(point), []).append(point)
+    return tuple(tuple(pair) for pair in found.values())
+
+
+def first_round(study: Study, block: Block) -> Round:
+    """Return the least number of repeats of every point, shuffled within each repeat."""
     repeats = range(1, study.precision.min_repeats + 1)
     return Round(tuple(t for r in repeats for t in repeat(study, block, block.points, r)))
 
 
 def repeat(study: Study, block: Block, points: Sequence[Point], number: int) -> tuple[Trial, ...]:
-    """Return one repeat of some points of a block, in an order that the study's seed decides."""
-    order = list(points)
+    """Return one repeat of some points of a block, in an order that the study's seed decides.
+
+    A tunnel's point and its baseline stand next to each other, either first: the drift of a shared
+    machine falls on both, and their difference is free of it.
+    """
     name = f"order/{block.block_id}/{number}"
-    random.Random(stream(study.seed, name)).shuffle(order)  # noqa: S311 - an order, no secret
-    return tuple(_trial(study, block, point, number) for point in order)
+    dice = random.Random(stream(study.seed, name))  # noqa: S311 - an order, no secret
+    order = [list(pair) for pair in pairs(points)]
+    dice.shuffle(order)
+    for pair in order:
+        dice.shuffle(pair)
+    return tuple(_trial(study, block, point, number) for pair in order for point in pair)
 
 
 def pair_id(point: Point) -> str:
@@ -54,13 +70,21 @@ def pair_id(point: Point) -> str:
 
 
 def _block(study: Study, tunnel: DriverSpec, link: DriverSpec, device: DriverSpec) -> Block:
-    chosen = (tunnel,) if tunnel.kind == BASELINE else (tunnel, _NONE)
+    chosen = (tunnel,) if tunnel.kind == BASELINE else (tunnel, _none_beside(tunnel))
     points = tuple(
         Point(short_hash(_canonical(t, link, device, workload)), t, link, device, workload)
         for workload in study.workloads
         for t in chosen
     )
     return Block(f"b{short_hash(_canonical(tunnel, link, device))}", tunnel, link, device, points)
+
+
+def _none_beside(tunnel: DriverSpec) -> DriverSpec:
+    """Return the baseline of a tunnel: several tunnels are compared with as many bare paths."""
+    count = tunnel.columns.get("count", 1)
+    if count == 1:
+        return _NONE
+    return DriverSpec(BASELINE, f"{BASELINE} x{count}", {"count": count}, {"count": count})
 
 
 def _trial(study: Study, block: Block, point: Point, number: int) -> Trial:

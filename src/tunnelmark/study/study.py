@@ -50,6 +50,16 @@ class Precision(Params):
 class Limits(Params):
     """Limits of validity that a study may set; docs/validity.md gives the reasons."""
 
+    sender_lateness: Annotated[DurationNs, Field(ge=0)] = Field(
+        1_000_000,
+        description="99th percentile of how late packets left that is always good enough: a "
+        "thousandth of a second is below what any answer of a study rests on",
+    )
+    sender_lateness_gap: Ratio = Field(
+        0.1,
+        description="the same as a share of the gap, for slow streams: a tenth of the gap "
+        "leaves order and load as they were asked for",
+    )
     steal: Ratio = Field(0.05, description="share of time taken by the hypervisor")
     measuring_cpu: Ratio = Field(0.9, description="busy share of one core by a measuring program")
     link_lateness: DurationNs = Field(

@@ -301,6 +301,10 @@ def test_without_link_or_workload_there_is_no_study() -> None:
 def test_none_alone_is_a_study() -> None:
     study = parse(with_line('kind = "openvpn"\ncipher = "AES-256-GCM"', 'kind = "none"'))
     assert study.tunnels == ()
+    study = parse(with_line('kind = "openvpn"\ncipher = "AES-256-GCM"', 'kind = "none"\ncount = 2'))
+    assert [spec.columns for spec in study.tunnels] == [{"count": 2}]
+    beside = with_line("[[link]]", '[[tunnel]]\nkind = "none"\ncount = 2\n\n[[link]]')
+    assert complaint(beside).startswith("a.toml:15: tunnel none has parameters")
 
 
 def test_built_in_studies_load_by_name_and_all_others_by_path(tmp_path: Any) -> None:
