@@ -2,9 +2,11 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
@@ -176,6 +178,60 @@ def test_a_machine_per_endpoint(ledger: Ledger, image: Image, payload: Payload) 
     check_lab(ledger, place, engine)
     assert len(place.machines) == 2
     assert not any(machine.alive() for machine in place.machines.values())
+
+
+STUDY = """
+format = 1
+name = "machine"
+title = "In a machine"
+seed = 7
+
+[precision]
+metric = "rtt_p50_ns"
+relative_half_width = "90 %"
+min_repeats = 2
+max_repeats = 2
+
+[[tunnel]]
+kind = "wireguard"
+
+[[link]]
+kind = "serial"
+rate = "8 Mbit/s"
+delay = "20.5 ms"
+
+[[workload]]
+kind = "udp_echo"
+gap = "10 ms"
+packets = 20
+payload_bytes = 512
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("image", "payload")
+def test_a_study_in_a_machine(study: Callable[[str], Any]) -> None:
+    one = study(STUDY)
+    one.start(str(one.file), "--place", "machine")
+    # A busy computer makes an emulated sender late: such trials are invalid, and no failure here.
+    assert one.finish() in {0, 6}, one.errors
+    (block,) = [json.loads(path.read_text()) for path in one.directory.glob("blocks/*.json")]
+    assert block["error"] is None
+    assert block["placed_on"].startswith("network namespaces of a machine with Linux 6.")
+    assert {end["implementation"] for end in block["negotiated"]} == {"kernel"}
+    assert all(proof["ok"] for proof in (*block["proofs"], *block["baseline_proofs"]))
+    outer = {s["payload_bytes"]: s["outer_packet_bytes"] for s in block["proofs"][0]["samples"]}
+    # 512 byte, UDP and IPv4 inside: 540, padded to 544; WireGuard 32, UDP 8, IPv4 20 outside.
+    assert outer[512] == [604]
+    # Trials were made, counted and judged inside: CPU is the guest's, packets came back.
+    trials = pl.concat(
+        [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")],
+        how="diagonal_relaxed",
+    ).filter(pl.col("path") == "total")
+    assert len(trials) >= 4
+    assert trials["cpu_client_ratio"].min() > 0
+    assert trials["loss_forward_ratio"].max() == 0
+    assert trials["rtt_min_ns"].min() > 41_000_000
 
 
 def test_machines_joined_directly(ledger: Ledger, image: Image, payload: Payload) -> None:

@@ -85,11 +85,12 @@ def status(as_json: bool, verify: bool) -> None:
 
 @vm.command()
 @click.option("--system", is_flag=True, help=f"that of all users, in {cache.SYSTEM_CACHE}")
-def remove(system: bool) -> None:
+@click.option("--old", is_flag=True, help="keep the image that this version uses")
+def remove(system: bool, old: bool) -> None:
     """Remove all images and what interrupted builds left; machines that run go on."""
     directory = cache.SYSTEM_CACHE if system else cache.user_cache()
-    freed = cache.remove(directory)
-    if directory.is_dir():
+    freed = cache.remove(directory, keep=RECIPE.digest() if old else None)
+    if directory.is_dir() and not old:
         shutil.rmtree(directory)
     click.echo(f"{_mb(freed)} freed in {_home(directory)}")
 

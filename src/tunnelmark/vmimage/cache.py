@@ -185,14 +185,17 @@ def images(cache: Path) -> tuple[Image, ...]:
     return tuple(image for image in found if image is not None)
 
 
-def remove(cache: Path) -> int:
-    """Remove everything in a cache directory and return how many bytes that freed."""
+def remove(cache: Path, *, keep: str | None = None) -> int:
+    """Remove everything in a cache directory and return how many bytes that freed.
+
+    The image whose recipe has the digest ``keep`` stays. Machines that run go on.
+    """
     if not cache.is_dir():
         return 0
     freed = 0
     with locked(cache):
         for entry in cache.iterdir():
-            if entry.name == _LOCK:
+            if entry.name in {_LOCK, keep}:
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 freed += sum(f.stat().st_size for f in entry.rglob("*") if f.is_file())

@@ -100,3 +100,13 @@ def test_remove_leaves_nothing(home: Path) -> None:
     assert done.stdout.startswith("3 MB freed in ")
     assert not home.exists()
     assert CliRunner().invoke(vm, ["remove"], catch_exceptions=False).stdout.startswith("0 MB")
+
+
+def test_remove_old_keeps_the_image_in_use(home: Path) -> None:
+    image = store(home)
+    (home / "0123456789abcdef").mkdir()
+    (home / "0123456789abcdef" / "vmlinux").write_bytes(bytes(2_000_000))
+    done = CliRunner().invoke(vm, ["remove", "--old"], catch_exceptions=False)
+    assert done.stdout.startswith("2 MB freed in ")
+    assert cache.find() == image
+    assert not (home / "0123456789abcdef").exists()
