@@ -140,9 +140,9 @@ def fragmentation_point(
 
 
 def best_inner_mtu(*, link_mtu_bytes: int, encapsulation: Encapsulation) -> int:
-    """Return the longest inner IP packet whose outer packet is not fragmented."""
+    """Return the longest packet within the inner MTU whose outer packet is not fragmented."""
     best = 0
-    for inner in range(link_mtu_bytes, 0, -1):
+    for inner in range(min(link_mtu_bytes, encapsulation.inner_mtu_bytes), 0, -1):
         wrapped = inner - (IP_HEADER_BYTES[4] if encapsulation.wraps == "ip_payload" else 0)
         if wrapped + sum(layer.bytes for layer in encapsulation.layers(wrapped)) <= link_mtu_bytes:
             best = inner
