@@ -1,0 +1,139 @@
+"""The ledger: whoever opens closes, a dead run is found, and a forged journal harms nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunnelmark.hosts.ledger import (
+    Ledger,
+    dead_ledgers,
+    end_process,
+    read_journal,
+    runtime_root,
+    start_time,
+    undo,
+)
+from tunnelmark.lab.clean import clean, find_leftovers
+from tunnelmark.model.errors import LabError
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def _journal(root: Path, run: str, lines: list[str]) -> Path:
+    directory = root / run
+    directory.mkdir(mode=0o700)
+    (directory / "owner").write_text("1\n")
+    (directory / "journal.jsonl").write_text("\n".join(lines))
+    return directory
+
+
+def test_a_ledger_goes_with_its_run(root: Path) -> None:
+    with Ledger(root) as ledger:
+        assert (root / ledger.run_id / "work").is_dir()
+        assert (root / ledger.run_id).stat().st_mode & 0o777 == 0o700
+        assert list(dead_ledgers(root)) == []
+    assert list(root.iterdir()) == []
+
+
+def test_the_ledger_of_a_killed_run_is_found_and_removed(root: Path) -> None:
+    code = (
+        "import os, sys, signal; from pathlib import Path;"
+        "from tunnelmark.hosts.ledger import Ledger;"
+        "Ledger(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(root)], check=False)
+    (leftover,) = find_leftovers(root)
+    assert leftover.directory.parent == root
+    assert clean([leftover])
+    assert find_leftovers(root) == []
+    assert list(root.iterdir()) == []
+
+
+def test_an_entry_is_on_disk_before_the_thing_is_made(root: Path) -> None:
+    with Ledger(root) as ledger:
+        ledger.enter("netns", f"{ledger.run_id}-client")
+        assert [e.name for e in read_journal(ledger.directory)] == [f"{ledger.run_id}-client"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"kind": "netns", "name": "other"}',
+        '{"kind": "netns", "name": "tm11111-client"}',
+        '{"kind": "netns", "name": "tm00000-client; rm -rf /"}',
+        '{"kind": "directory", "name": "/"}',
+        '{"kind": "directory", "name": "/etc"}',
+        '{"kind": "directory", "name": "/tmp/../etc/tm00000"}',
+        '{"kind": "directory", "name": "tm00000"}',
+        '{"kind": "process", "name": "-1"}',
+        '{"kind": "process", "name": "1; reboot"}',
+        '{"kind": "process", "name": "99999999999999999999"}',
+        '{"kind": "file", "name": "/etc/passwd"}',
+        '{"kind": "netns"}',
+        "[]",
+        "{",
+        "",
+    ],
+)
+def test_a_forged_journal_names_nothing(root: Path, line: str) -> None:
+    assert read_journal(_journal(root, "tm00000", [line])) == []
+
+
+@given(st.lists(st.text(max_size=80), max_size=20))
+def test_any_journal_is_survived(lines: list[str]) -> None:
+    import tempfile  # noqa: PLC0415 - a folder of its own for each example
+
+    with tempfile.TemporaryDirectory() as folder:
+        read_journal(_journal(Path(folder), "tm00000", lines))
+
+
+def test_a_process_is_ended_only_if_it_is_the_one_that_was_started() -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        started = start_time(process.pid)
+        assert started is not None
+        assert not end_process(process.pid, started + 1)
+        assert process.poll() is None
+        assert end_process(process.pid, started)
+        assert process.wait(10) == -9
+        assert start_time(process.pid) is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_directory_of_another_run_or_through_a_link_is_not_removed(
+    root: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "precious"
+    target.mkdir()
+    link = tmp_path / "tm00000-data"
+    link.symlink_to(target)
+    directory = _journal(
+        root, "tm00000", [json.dumps({"kind": "directory", "name": str(link), "started": 0})]
+    )
+    assert undo("tm00000", read_journal(directory)) == []
+    assert target.is_dir()
+
+
+def test_a_folder_that_others_can_enter_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.chmod(0o755)
+    monkeypatch.setenv("TUNNELMARK_RUNTIME", str(root))
+    with pytest.raises(LabError, match="mode 700"):
+        runtime_root()
+    root.chmod(0o700)
+    assert runtime_root() == root
+    assert os.stat(root).st_uid == os.getuid()  # noqa: PTH116 - what the check looks at
