@@ -14,15 +14,18 @@ from tunnelmark.lab.placement import Placement
 from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.block import BlockRecord, WireProof
-from tunnelmark.model.errors import LabError, TunnelError, TunnelmarkError
+from tunnelmark.model.errors import LabError, ResultError, TunnelError, TunnelmarkError
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
 from tunnelmark.model.tunnel import TunnelUp
 from tunnelmark.probes.prober import EngineProber
 from tunnelmark.probes.wire import Watch, prove
 from tunnelmark.run.events import BlockPhase
+from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.progress import BlockProgress
 from tunnelmark.run.trial import run_trial
+from tunnelmark.run.warm import warm_up
+from tunnelmark.study.plan import baseline as baseline_of
 from tunnelmark.study.seeds import stream
 from tunnelmark.study.study import Study
 from tunnelmark.tunnels.base import Tunnel
@@ -45,7 +48,7 @@ class BlockRunner:
     engine: str
     directory: Path
     keep_samples: bool
-    cancelled: Callable[[], bool]
+    interrupts: Interrupts
     tell: Callable[[BlockPhase], None]
     trial_progress: Callable[[Trial, Progress], None]
     finished: Callable[[TrialResult], None]
@@ -64,10 +67,15 @@ class BlockRunner:
         for life in range(1, MOST_LIVES + 1):
             try:
                 death = self._live()
+            except Interrupted:
+                error = None
+                break
+            except ResultError:
+                raise  # nothing can be kept any more: no other block could either
             except TunnelmarkError as failure:
                 error = str(failure)
                 break
-            if death is None or self.cancelled():
+            if death is None or self.interrupts.requested():
                 error = None
                 break
             error = f"brought up {life} times, ended by: {death}"
@@ -78,10 +86,10 @@ class BlockRunner:
         """Bring the block up, run trials, take it down; return what killed it, or None."""
         link = _link(self.block.link)
         tunnel = _tunnel(self.block.tunnel)
-        baseline = _tunnel(DriverSpec(BASELINE, BASELINE, {}))
+        baseline = _tunnel(baseline_of(self.block))
         logs = self.directory / "logs" / self.block.block_id
         self._phase("lab")
-        with self._timed("lab_up"):
+        with self._timed("lab_up"), self.interrupts.abrupt():
             lab = Lab(
                 self.ledger,
                 Topology(mtu_bytes=link.mtu_bytes),
@@ -92,22 +100,27 @@ class BlockRunner:
             )
             self.placed_on = lab.place.placed_on
         try:
-            self._phase("tunnel")
-            with self._timed("tunnel_up"):
-                up = tunnel.up(lab.site)
             alone = self.block.tunnel.kind == BASELINE
-            base = up if alone else baseline.up(lab.site)
-            self._phase("proof")
-            with self._timed("proof"):
-                proofs = self._prove(lab, up, ())
-                base_proofs = () if alone else self._prove(lab, base, (up,))
-            self._record((up, proofs), (base, base_proofs or proofs), None)
+            with self.interrupts.abrupt():
+                self._phase("tunnel")
+                with self._timed("tunnel_up"):
+                    up = tunnel.up(lab.site)
+                    base = up if alone else baseline.up(lab.site)
+                self._phase("proof")
+                with self._timed("proof"):
+                    proofs = self._prove(lab, up, ())
+                    base_proofs = () if alone else self._prove(lab, base, (up,))
+                self._record((up, proofs), (base, base_proofs or proofs), None)
+                self._phase("warm")
+                with self._timed("warm"):
+                    for one in (up,) if alone else (up, base):
+                        warm_up(one, lab, seed=stream(self.study.seed, "warm"))
             self._phase("trials")
             with self._timed("trials"):
                 return self._trials(lab, tunnel, up, base, proofs, base_proofs or proofs)
         finally:
             self._phase("down")
-            with self._timed("down"):
+            with self._timed("down"), self.interrupts.cleaning():
                 tunnel.down()
                 baseline.down()
                 lab.down()
@@ -124,7 +137,7 @@ class BlockRunner:
         workloads: dict[str, Workload] = {}
         while trials := self.progress.next_trials():
             for trial in trials:
-                if self.cancelled():
+                if self.interrupts.requested():
                     return None
                 if trial.point.point_id in self.progress.given_up:
                     continue
@@ -144,7 +157,7 @@ class BlockRunner:
                     proofs=proofs if own else base_proofs,
                     samples_dir=self.directory / "samples" if self.keep_samples else None,
                     progress=lambda p, trial=trial: self.trial_progress(trial, p),  # type: ignore[misc]
-                    cancelled=self.cancelled,
+                    cancelled=self.interrupts.requested,
                 )
                 measuring = result.details.get("measuring_s", 0.0)
                 self.seconds["measuring"] += measuring if isinstance(measuring, float) else 0.0

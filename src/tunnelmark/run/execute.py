@@ -1,11 +1,10 @@
 """A whole run: check, blocks, end; everything it makes is removed, whatever ends it."""
 
 import hashlib
-import signal
-import threading
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ import polars as pl
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.clean import clean, find_leftovers
 from tunnelmark.lab.placement import Placement, Wanted
+from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.trial import Block, Trial, TrialResult
 from tunnelmark.run.block import BlockRunner, check_drivers
@@ -28,18 +28,16 @@ from tunnelmark.run.events import (
     TrialDone,
     TrialProgress,
 )
+from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.progress import BlockProgress
+from tunnelmark.run.time_left import TimeLeft
+from tunnelmark.run.trial import INTERRUPTED
 from tunnelmark.store import Manifest, Writer, open_result
 from tunnelmark.store.layout import FORMAT
 from tunnelmark.study import Study, parse_study
 from tunnelmark.study.plan import blocks as plan_blocks
 from tunnelmark.study.plan import pair_id, repeat
 from tunnelmark.workloads.base import Progress
-from tunnelmark.workloads.registry import workload_kinds
-
-_BLOCK_OVERHEAD_S = 6.0
-"""First guess of what a block needs beside its trials; replaced by what is seen."""
-_TRIAL_OVERHEAD_S = 0.4
 
 
 def execute(
@@ -67,14 +65,18 @@ def execute(
         raise ValueError("needs a study or a directory to resume")
     if seed is not None and resume is None:
         study = replace(study, seed=seed)
-    with (
-        _stop_signals() as stop,
-        Ledger() as ledger,
-        Placement(ledger, engine=engine, wanted=wanted, say=say) as placement,
-    ):
-        return _Run(
-            study, ledger, listener, engine, stop, placement, keep_samples=keep_samples
-        ).run(results_dir, resume)
+    try:
+        with (
+            Interrupts() as interrupts,
+            Ledger() as ledger,
+            Placement(ledger, engine=engine, wanted=wanted, say=say) as placement,
+        ):
+            return _Run(
+                study, ledger, listener, engine, interrupts, placement, keep_samples=keep_samples
+            ).run(results_dir, resume)
+    except Interrupted:
+        # Asked twice, or before there was anything to record.
+        raise KeyboardInterrupt from None
 
 
 class _Run:
@@ -84,7 +86,7 @@ class _Run:
         ledger: Ledger,
         listener: Listener,
         engine: str,
-        stop: threading.Event,
+        interrupts: Interrupts,
         placement: Placement,
         *,
         keep_samples: bool,
@@ -92,7 +94,7 @@ class _Run:
         self._ledger = ledger
         self._listener = listener
         self._engine = engine
-        self._stop = stop
+        self._interrupts = interrupts
         self._keep_samples = keep_samples
         self._placement = placement
         self._skipped, programs = check_drivers(study, placement)
@@ -101,7 +103,8 @@ class _Run:
         self._environment = {**describe(engine, programs), **placement.describe()}
         self._progress: dict[str, BlockProgress] = {}
         self._counts = {"valid": 0, "invalid": 0}
-        self._spent: list[float] = []
+        self._earlier: Mapping[str, BlockRecord] = {}
+        self._left = TimeLeft(study)
         self._measuring_s = 0.0
         self._start = time.monotonic()
 
@@ -109,6 +112,13 @@ class _Run:
         writer = Writer(resume) if resume else self._create(results_dir)
         try:
             return self._run(writer, plan_blocks(self._study), resumed=resume is not None)
+        except BaseException as error:
+            with suppress(ResultError):  # a full disk may be the very reason
+                writer.update(
+                    ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                    outcome="interrupted" if isinstance(error, Interrupted) else "failed",
+                )
+            raise
         finally:
             writer.close()
 
@@ -133,16 +143,19 @@ class _Run:
         )
         errors = []
         for block in blocks:
-            if self._stop.is_set():
+            if self._interrupts.requested():
                 break
             if not self._progress[block.block_id].next_trials():
                 continue  # finished before the interruption
             record = self._runner(writer, block).run()
             self._measuring_s += record.seconds.get("measuring", 0.0)
-            writer.write_block(record)
+            self._left.block_done(record.seconds)
+            writer.write_block(self._with_earlier(record))
             if record.error:
                 errors.append(f"{record.tunnel} over {record.link}: {record.error}")
-        outcome = "interrupted" if self._stop.is_set() else "failed" if errors else "complete"
+        outcome = (
+            "interrupted" if self._interrupts.requested() else "failed" if errors else "complete"
+        )
         ended = RunEnded(
             str(writer.directory),
             outcome,  # type: ignore[arg-type]
@@ -170,7 +183,7 @@ class _Run:
             engine=self._engine,
             directory=writer.directory,
             keep_samples=self._keep_samples,
-            cancelled=self._stop.is_set,
+            interrupts=self._interrupts,
             tell=self._tell,
             trial_progress=self._trial_progress,
             finished=lambda result: self._finished(writer, result),
@@ -192,7 +205,7 @@ class _Run:
             trial, valid=valid, value=figures.get(self._study.precision.metric)
         )
         self._counts["valid" if valid else "invalid"] += 1
-        self._spent.append(result.duration_s)
+        self._left.trial_done(trial, result.duration_s)
         self._listener(
             TrialDone(
                 trial_id=trial.trial_id,
@@ -210,18 +223,19 @@ class _Run:
         )
 
     def _left_s(self) -> float:
-        """Time left: the open trials by what their workloads say, corrected by what was seen."""
-        left = 0.0
-        for progress in self._progress.values():
-            trials = progress.next_trials()
-            if trials and not progress.done:
-                left += _BLOCK_OVERHEAD_S
-            for trial in trials:
-                spec = trial.point.workload
-                kind = workload_kinds()[spec.kind]
-                params = kind.params_type.model_validate(dict(spec.params))
-                left += kind(params).expected_s + _TRIAL_OVERHEAD_S
-        return left
+        return self._left.seconds(
+            (progress.next_trials(), bool(progress.attempts))
+            for progress in self._progress.values()
+        )
+
+    def _with_earlier(self, record: BlockRecord) -> BlockRecord:
+        """Add the time that earlier sessions of this run spent on the block."""
+        earlier = self._earlier.get(record.block_id)
+        if earlier is None:
+            return record
+        phases = {*earlier.seconds, *record.seconds}
+        seconds = {p: earlier.seconds.get(p, 0.0) + record.seconds.get(p, 0.0) for p in phases}
+        return replace(record, seconds=seconds)
 
     def _unfinished(self) -> str:
         given_up = sum(len(progress.given_up) for progress in self._progress.values())
@@ -253,7 +267,9 @@ class _Run:
 
     def _replay(self, directory: Path) -> None:
         """Enter what an interrupted run has on disk, so that nothing valid is measured again."""
-        trials = open_result(directory).trials().filter(pl.col("path") == "total")
+        result = open_result(directory)
+        self._earlier = result.blocks
+        trials = result.trials().filter(pl.col("path") == "total")
         known = {
             trial.trial_id: trial
             for progress in self._progress.values()
@@ -263,16 +279,25 @@ class _Run:
         metric = self._study.precision.metric
         for row in trials.iter_rows(named=True):
             trial = known.get(row["trial_id"])
-            # An attempt that the interruption spoiled does not count against its point.
-            if trial is None or (not row["valid"] and _interrupted(row)):
-                continue
+            if trial is None:
+                continue  # of a tunnel that cannot run here any more
             progress = self._progress[trial.block_id]
-            progress.record(trial, valid=row["valid"], value=row[metric])
+            progress.record(
+                trial, valid=row["valid"], value=row[metric], interrupted=_interrupted(row)
+            )
             self._counts["valid" if row["valid"] else "invalid"] += 1
 
 
 def _interrupted(row: Mapping[str, Any]) -> bool:
-    return "the run was interrupted" in row["reasons"]
+    return any(check["name"] == INTERRUPTED and not check["ok"] for check in _checks(row))
+
+
+def _checks(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    try:
+        found: list[Mapping[str, Any]] = json.loads(row["checks"])
+        return [{"name": str(check["name"]), "ok": bool(check["ok"])} for check in found]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ResultError(f"trial {row['trial_id']}: checks are damaged: {error}") from error
 
 
 def _study_of(directory: Path) -> Study:
@@ -281,26 +306,3 @@ def _study_of(directory: Path) -> Study:
         raise ResultError(f"{directory}: the study in the manifest was changed")
     study = parse_study(manifest.study_text, manifest.study_source)
     return replace(study, seed=manifest.seed)
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into a request to end in order; a second one is taken as usual."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-
-    def ask(number: int, _frame: object) -> None:
-        stop.set()
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in numbers:
-        signal.signal(number, ask)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -21,7 +21,9 @@ class BlockProgress:
     done: set[str] = field(default_factory=set)
     """Trials that have a valid attempt."""
     attempts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Trial to attempts so far."""
+    """Trial to attempts so far, those that an interruption spoiled included."""
+    invalid: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Trial to invalid attempts that count against its point."""
     given_up: set[str] = field(default_factory=set)
     """Points with too many invalid attempts at one repeat."""
     _pair: Mapping[str, Sequence[str]] = field(init=False)
@@ -36,15 +38,19 @@ class BlockProgress:
             for point in pair
         }
 
-    def record(self, trial: Trial, *, valid: bool, value: float | None) -> None:
-        """Enter one attempt."""
+    def record(
+        self, trial: Trial, *, valid: bool, value: float | None, interrupted: bool = False
+    ) -> None:
+        """Enter one attempt; one that was interrupted says nothing against its point."""
         self._next = None
         self.attempts[trial.trial_id] += 1
         if valid:
             self.done.add(trial.trial_id)
             self.values[trial.point.point_id].append(value)
-        elif self.attempts[trial.trial_id] > self.study.precision.max_invalid:
-            self.given_up.add(trial.point.point_id)
+        elif not interrupted:
+            self.invalid[trial.trial_id] += 1
+            if self.invalid[trial.trial_id] > self.study.precision.max_invalid:
+                self.given_up.add(trial.point.point_id)
 
     def next_trials(self) -> tuple[Trial, ...]:
         """Return the trials to run before this is asked again; empty when the block is finished."""

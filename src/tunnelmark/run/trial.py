@@ -18,6 +18,8 @@ from tunnelmark.run import evidence
 from tunnelmark.study.study import Limits
 from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
 
+INTERRUPTED = "not_interrupted"
+"""Name of the check that fails when the run was asked to end in mid-trial."""
 _SAMPLE_S = 0.1
 _HOSTS = ("client", "server")
 
@@ -75,7 +77,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         evidence.tunnel_check(tunnel_problem()),
     ]
     if cancelled():
-        checks.append(Check("not_interrupted", ok=False, message="the run was interrupted"))
+        checks.append(Check(INTERRUPTED, ok=False, message="the run was interrupted"))
     common = evidence.run_metrics(
         usage,
         before,

@@ -74,18 +74,24 @@ def read_bounded(path: Path, limit_bytes: int = _JSON_LIMIT_BYTES) -> bytes:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after a power cut."""
+    """Write a file so that it is there whole or not at all, also after a power cut.
+
+    Raises ``ResultError`` naming it: a full disk, a directory that is gone.
+    """
     part = path.with_name(f".{path.name}{_PART}")
-    with part.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def remove_parts(directory: Path) -> None:

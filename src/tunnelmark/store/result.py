@@ -120,10 +120,7 @@ class Writer:
             rows = pl.concat([self._frames[block], rows], how="diagonal_relaxed")
         buffer = io.BytesIO()
         rows.write_parquet(buffer)
-        try:
-            write_atomically(path, buffer.getvalue())
-        except OSError as error:
-            raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
+        write_atomically(path, buffer.getvalue())
         # Kept only now: after a full disk the next attempt is not written with this one.
         self._frames[block] = rows
 
