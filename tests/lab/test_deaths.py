@@ -21,6 +21,7 @@ metric = "rtt_p50_ns"
 relative_half_width = "100 %"
 min_repeats = 2
 max_repeats = 2
+max_invalid = 20
 
 [[tunnel]]
 kind = "openvpn"
@@ -34,7 +35,7 @@ delay = "5 ms"
 [[workload]]
 kind = "udp_echo"
 gap = "10 ms"
-packets = 250
+packets = 160
 payload_bytes = 200
 """
 
@@ -102,7 +103,7 @@ def test_a_run_that_is_killed_leaves_what_clean_removes_and_resume_finishes(
 
 
 def test_the_next_run_removes_what_a_killed_one_left(study: Callable[[str], Any]) -> None:
-    one = study(_TEXT.replace("packets = 250", "packets = 30"))
+    one = study(_TEXT.replace("packets = 160", "packets = 30"))
     one.start()
     one.until(lambda event: event["event"] == "block_phase" and event["phase"] == "tunnel")
     one.kill()
