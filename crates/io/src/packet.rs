@@ -22,14 +22,48 @@ pub const BATCH: usize = 64;
 
 /// A frame in the ring; it is given back when this is dropped.
 pub struct Frame<'a> {
-    /// From destination address, without FCS.
-    pub bytes: &'a [u8],
-    /// Length on the interface; longer than `bytes` if it did not fit.
-    pub length: usize,
+    /// From destination address, without FCS and without the tag.
+    bytes: &'a [u8],
+    /// The VLAN tag that the kernel took off on receiving, as it was behind the addresses.
+    tag: Option<[u8; TAG_BYTES]>,
+    /// Length on the interface without the tag; longer than `bytes` if it did not fit.
+    untagged_length: usize,
     /// When the kernel took it, `CLOCK_REALTIME`.
     pub realtime: Nanos,
     /// Its checksum was left to hardware that is not there: an offload is on.
     pub checksum_missing: bool,
+}
+
+/// IEEE Std 802.1Q-2018, 9.5: protocol identifier and control information.
+const TAG_BYTES: usize = 4;
+/// Where a tag stands: behind both addresses.
+const TAG_AT: usize = 12;
+
+impl Frame<'_> {
+    /// Length on the interface, tag included.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.untagged_length + self.tag.map_or(0, |tag| tag.len())
+    }
+
+    /// Whether an interface with this MTU may carry it: a tag comes on top (802.3 clause 3.2.7).
+    #[must_use]
+    pub fn fits(&self, mtu_bytes: usize) -> bool {
+        self.untagged_length <= mtu_bytes + ETHERNET_HEADER_BYTES
+    }
+
+    /// Replaces `buffer` by the frame as it was on the wire.
+    pub fn copy_to(&self, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        match (self.tag, self.bytes.split_at_checked(TAG_AT)) {
+            (Some(tag), Some((addresses, rest))) => {
+                buffer.extend_from_slice(addresses);
+                buffer.extend_from_slice(&tag);
+                buffer.extend_from_slice(rest);
+            }
+            _ => buffer.extend_from_slice(self.bytes),
+        }
+    }
 }
 
 /// Receives the frames that come in at an interface, not those that go out.
@@ -130,7 +164,8 @@ impl Receiver {
             let realtime = Nanos(i64::from(head.tp_sec) * 1_000_000_000 + i64::from(head.tp_nsec));
             take(&Frame {
                 bytes,
-                length: head.tp_len as usize,
+                tag: tag(bits, &head),
+                untagged_length: head.tp_len as usize,
                 realtime,
                 checksum_missing: bits & libc::TP_STATUS_CSUMNOTREADY != 0,
             });
@@ -177,6 +212,20 @@ impl Receiver {
         let [a, b] = both.map(|receiver| receiver.fd.as_raw_fd());
         wait_for(&mut [a, b, wake.0.as_raw_fd()].map(readable), due, wake);
     }
+}
+
+/// The tag that the kernel moved out of the frame; of two it moves the outer one.
+fn tag(status: u32, head: &libc::tpacket2_hdr) -> Option<[u8; TAG_BYTES]> {
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID == 0 {
+        0x8100
+    } else {
+        head.tp_vlan_tpid
+    };
+    let ([a, b], [c, d]) = (kind.to_be_bytes(), head.tp_vlan_tci.to_be_bytes());
+    Some([a, b, c, d])
 }
 
 fn readable(fd: RawFd) -> libc::pollfd {

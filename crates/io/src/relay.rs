@@ -8,7 +8,7 @@ use tm_link::{Counters, Direction, DirectionConfig};
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
-use crate::packet::{mtu_bytes, Receiver, Transmitter, Wake, BATCH, ETHERNET_HEADER_BYTES};
+use crate::packet::{mtu_bytes, Receiver, Transmitter, Wake, BATCH};
 use crate::process::{self, Stop};
 use crate::{clock, IoError};
 
@@ -133,7 +133,7 @@ struct Lane {
     receiver: Receiver,
     transmitter: Transmitter,
     direction: Direction<Vec<u8>>,
-    largest: usize,
+    mtu: usize,
     last_arrival: Nanos,
     spare: Vec<Vec<u8>>,
     send_errors: u64,
@@ -160,7 +160,7 @@ impl Lane {
             transmitter: Transmitter::open(to)?,
             receiver: Receiver::open(from, mtu)?,
             direction: Direction::new(config.clone(), seed, name),
-            largest: mtu + ETHERNET_HEADER_BYTES,
+            mtu,
             last_arrival: Nanos(i64::MIN),
             spare: Vec::with_capacity(SPARE),
             send_errors: 0,
@@ -213,24 +213,23 @@ impl Lane {
         let Self {
             receiver,
             direction,
-            largest,
+            mtu,
             last_arrival,
             spare,
             ..
         } = self;
         let (oversized, missing) = (&mut self.oversized, &mut self.checksum_missing);
         receiver.drain(DRAIN, |frame| {
-            if frame.length > *largest {
+            if !frame.fits(*mtu) {
                 *oversized += 1;
                 return;
             }
             *missing += u64::from(frame.checksum_missing);
             let at = (frame.realtime - offset).min(now).max(*last_arrival);
             *last_arrival = at;
-            let mut buffer = spare.pop().unwrap_or_else(|| Vec::with_capacity(*largest));
-            buffer.clear();
-            buffer.extend_from_slice(frame.bytes);
-            direction.offer(at.0, frame.length as u64, buffer);
+            let mut buffer = spare.pop().unwrap_or_default();
+            frame.copy_to(&mut buffer);
+            direction.offer(at.0, frame.length() as u64, buffer);
         })
     }
 

@@ -10,7 +10,7 @@ use tm_link::wlan::{
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
-use crate::packet::{mtu_bytes, Receiver, Transmitter, Wake, BATCH, ETHERNET_HEADER_BYTES};
+use crate::packet::{mtu_bytes, Frame, Receiver, Transmitter, Wake, BATCH};
 use crate::process::{self, Stop};
 use crate::relay::Report;
 use crate::{clock, IoError};
@@ -125,7 +125,7 @@ struct Station {
 struct End {
     receiver: Receiver,
     transmitter: Transmitter,
-    largest: usize,
+    mtu: usize,
     /// Frames on their way out of this interface.
     ready: Vec<Vec<u8>>,
     send_errors: u64,
@@ -186,11 +186,10 @@ impl Station {
         } = self;
         for (end, way) in ends.iter_mut().zip([Way::AToB, Way::BToA]) {
             let before = came.len();
-            let taken = end.drain(|at, bytes| {
+            let taken = end.drain(|frame| {
                 let mut buffer = spare.pop().unwrap_or_default();
-                buffer.clear();
-                buffer.extend_from_slice(bytes);
-                came.push((at - offset, way, buffer));
+                frame.copy_to(&mut buffer);
+                came.push((frame.realtime - offset, way, buffer));
             });
             if let (DRAIN, [.., (last, ..)]) = (taken, &came[before..]) {
                 // there may be more, so time must not pass over it
@@ -253,7 +252,7 @@ impl End {
         Ok(Self {
             receiver: Receiver::open(interface, mtu)?,
             transmitter: Transmitter::open(interface)?,
-            largest: mtu + ETHERNET_HEADER_BYTES,
+            mtu,
             ready: Vec::with_capacity(BATCH),
             send_errors: 0,
             oversized: 0,
@@ -263,16 +262,16 @@ impl End {
     }
 
     /// Calls `take` with the frames that are in the ring and fit the MTU.
-    fn drain(&mut self, mut take: impl FnMut(Nanos, &[u8])) -> usize {
+    fn drain(&mut self, mut take: impl FnMut(&Frame<'_>)) -> usize {
         let (oversized, missing) = (&mut self.oversized, &mut self.checksum_missing);
-        let largest = self.largest;
+        let mtu = self.mtu;
         self.receiver.drain(DRAIN, |frame| {
-            if frame.length > largest {
+            if !frame.fits(mtu) {
                 *oversized += 1;
                 return;
             }
             *missing += u64::from(frame.checksum_missing);
-            take(frame.realtime, frame.bytes);
+            take(frame);
         })
     }
 
