@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tunnelmark.run.progress import BlockProgress
 from tunnelmark.run.stop import relative_half_width
+from tunnelmark.run.time_left import TimeLeft
 from tunnelmark.study import parse_study
-from tunnelmark.study.plan import blocks
+from tunnelmark.study.plan import baseline, blocks
 
 _TEXT = """
 format = 1
@@ -107,3 +108,80 @@ def test_the_width_is_that_of_a_ratio_for_rates() -> None:
 @given(st.lists(st.floats(0, 1), max_size=1))
 def test_fewer_than_two_values_have_no_width(values: list[float]) -> None:
     assert relative_half_width(values, metric="loss_forward_ratio", confidence=0.95) is None
+
+
+def test_partners_are_repeated_together_until_both_are_precise() -> None:
+    progress = _progress()
+    dice = random.Random(2)  # noqa: S311 - figures, no secret
+    counts: dict[str, int] = {}
+    while trials := progress.next_trials():
+        for trial in trials:
+            noisy = trial.point.tunnel.kind == "none" and "1000" in trial.point.workload.label
+            value = dice.lognormvariate(0, 1) if noisy else 1e6
+            progress.record(trial, valid=True, value=value)
+            name = trial.point.workload.label
+            counts[name] = counts.get(name, 0) + 1
+    assert counts == {"udp_echo 100": 2 * 3, "udp_echo 1000": 2 * 6}
+
+
+def test_a_point_that_is_given_up_does_not_hold_up_its_partner() -> None:
+    progress = _progress()
+    lost = progress.next_trials()[0]
+    for _ in range(3):
+        progress.record(lost, valid=False, value=None)
+    dice = random.Random(3)  # noqa: S311 - figures, no secret
+    _run(progress, dice)
+    partner = next(
+        point
+        for point in progress.block.points
+        if point.workload == lost.point.workload and point != lost.point
+    )
+    assert len(progress.values[partner.point_id]) == 6
+    assert len(progress.values[lost.point.point_id]) == 0
+
+
+def test_an_interrupted_attempt_is_counted_but_not_held_against_its_point() -> None:
+    progress = _progress()
+    first = progress.next_trials()[0]
+    for _ in range(10):
+        progress.record(first, valid=False, value=None, interrupted=True)
+    assert progress.attempts[first.trial_id] == 10
+    assert first.point.point_id not in progress.given_up
+    assert first.trial_id in {trial.trial_id for trial in progress.next_trials()}
+
+
+def test_partners_stand_side_by_side_and_either_comes_first() -> None:
+    trials = _progress().next_trials()
+    firsts = set()
+    for one, other in zip(trials[::2], trials[1::2], strict=True):
+        assert one.point.workload == other.point.workload
+        assert {one.point.tunnel.kind, other.point.tunnel.kind} == {"none", "wireguard"}
+        firsts.add(one.point.tunnel.kind)
+    assert firsts == {"none", "wireguard"}
+
+
+def test_several_tunnels_are_compared_with_as_many_bare_paths() -> None:
+    study = parse_study(
+        _TEXT.replace('kind = "wireguard"', 'kind = "wireguard"\ncount = 3'), "m.toml"
+    )
+    (block,) = blocks(study)
+    assert baseline(block).columns == {"count": 3}
+    assert baseline(block).label == "none x3"
+    study = parse_study(_TEXT.replace("[[tunnel]]\n", "").replace('kind = "wireguard"\n', ""), "m")
+    (block,) = blocks(study)
+    assert block.tunnel == baseline(block)
+    assert len(block.points) == 2
+
+
+def test_time_left_learns_from_what_was_seen() -> None:
+    study = parse_study(_TEXT, "made.toml")
+    trials = _progress().next_trials()
+    left = TimeLeft(study)
+    guess = left.seconds([(trials, False)])
+    expected = 0.05 + 0.3
+    assert guess == pytest.approx(6.0 + 12 * (expected + 0.4))
+    left.block_done({"lab_up": 1.0, "proof": 2.0, "down": 0.5, "trials": 99.0, "measuring": 9.0})
+    left.trial_done(trials[0], expected + 0.1)
+    assert left.seconds([(trials, False)]) == pytest.approx(3.5 + 12 * (expected + 0.1))
+    assert left.seconds([(trials, True)]) == pytest.approx(12 * (expected + 0.1))
+    assert left.seconds([((), False)]) == 0.0

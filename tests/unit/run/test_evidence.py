@@ -1,0 +1,134 @@
+"""What the run says of a trial: CPU, link, tunnel; each limit from both sides."""
+
+from typing import Any
+
+import pytest
+
+from tunnelmark.lab.lab import LinkCounters
+from tunnelmark.model.validity import Check, Validity
+from tunnelmark.probes.cpu import CoreTicks, CpuUsage, GroupUsage
+from tunnelmark.run import evidence
+from tunnelmark.study.study import Limits
+
+LIMITS = Limits()
+
+
+def usage(*, steal: int = 0, sender_s: float = 0.1, tunnel_s: float = 0.5) -> CpuUsage:
+    cores = (CoreTicks(user=30, system=10, softirq=5, steal=steal, idle=155 - steal),)
+    groups = {
+        "client": GroupUsage(tunnel_s / 2 + sender_s, 0.1, 0.1),
+        "server": GroupUsage(tunnel_s / 2, 0.1, 0.1),
+        "tunnel": GroupUsage(tunnel_s, 0.1, 0.1),
+        "measuring client": GroupUsage(sender_s, 0.1, 0.1),
+    }
+    return CpuUsage(2.0, groups, cores)
+
+
+def direction(**changes: Any) -> dict[str, Any]:
+    return {
+        "offered": 110,
+        "offered_bytes": 110 * 114,
+        "delivered": 100,
+        "delivered_bytes": 100 * 114,
+        "queue_dropped": 4,
+        "lost": 5,
+        "in_flight": 1,
+        "capture_dropped": 0,
+        "send_errors": 0,
+        "oversized": 0,
+        "checksum_missing": 0,
+        "lateness_ns": {"p99": 90_000_000},
+        "lateness_recent_ns": {"p99": 100_000},
+        **changes,
+    }
+
+
+ZERO = dict.fromkeys(direction(), 0) | {"lateness_ns": None, "lateness_recent_ns": None}
+BEFORE = LinkCounters(ZERO, ZERO)
+
+
+def failed(checks: list[Check]) -> list[str]:
+    return [check.name for check in checks if not check.ok]
+
+
+def link(**changes: Any) -> list[str]:
+    after = LinkCounters(direction(**changes), direction())
+    return failed(evidence.link_checks(BEFORE, after, None, LIMITS))
+
+
+def test_a_quiet_machine_passes() -> None:
+    assert failed(evidence.cpu_checks(usage(), LIMITS, measuring_s=1.0)) == []
+    assert link() == []
+    assert evidence.tunnel_check(None).ok
+
+
+def test_stolen_time_and_a_busy_sender_are_seen() -> None:
+    assert failed(evidence.cpu_checks(usage(steal=10), LIMITS, measuring_s=1.0)) == []
+    assert failed(evidence.cpu_checks(usage(steal=11), LIMITS, measuring_s=1.0)) == ["steal"]
+    busy = evidence.cpu_checks(usage(sender_s=0.91), LIMITS, measuring_s=1.0)
+    assert failed(busy) == ["measuring_client"]
+    assert failed(evidence.cpu_checks(usage(sender_s=0.9), LIMITS, measuring_s=1.0)) == []
+    loose = Limits(measuring_cpu=1.0, steal=1.0)
+    assert failed(evidence.cpu_checks(usage(steal=99, sender_s=0.95), loose, measuring_s=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"lost": 6}, "link_conservation_forward"),
+        ({"delivered": 99}, "link_conservation_forward"),
+        ({"capture_dropped": 1}, "link_missed_forward"),
+        ({"send_errors": 1}, "link_missed_forward"),
+        ({"oversized": 1}, "link_missed_forward"),
+        ({"checksum_missing": 1}, "link_missed_forward"),
+        ({"lateness_recent_ns": {"p99": 2_000_001}}, "link_lateness_forward"),
+    ],
+)
+def test_a_link_that_did_not_do_what_it_was_told_is_seen(
+    changes: dict[str, Any], name: str
+) -> None:
+    assert link(**changes) == [name]
+
+
+def test_what_the_link_did_before_the_trial_does_not_count() -> None:
+    earlier = LinkCounters(direction(capture_dropped=7), direction())
+    later = LinkCounters(direction(capture_dropped=7), direction(lateness_recent_ns=None))
+    assert failed(evidence.link_checks(earlier, later, None, LIMITS)) == []
+
+
+def test_a_dead_link_or_tunnel_is_told_in_its_own_words() -> None:
+    (check,) = evidence.link_checks(BEFORE, None, "the link emulator ended: killed", LIMITS)
+    assert (check.ok, check.message) == (False, "the link emulator ended: killed")
+    (check,) = evidence.link_checks(BEFORE, None, None, LIMITS)
+    assert not check.ok
+    assert evidence.tunnel_check("openvpn ended").message == "openvpn ended"
+
+
+def test_a_verdict_needs_evidence() -> None:
+    assert not Validity(()).valid
+
+
+def test_metrics_are_of_the_time_in_which_traffic_was_offered() -> None:
+    after = LinkCounters(direction(), direction(offered=0, offered_bytes=0))
+    found = evidence.run_metrics(
+        usage(), BEFORE, after, payload_bytes=1 << 29, payload_packets=1000, measuring_s=1.0
+    )
+    assert found["cpu_tunnel_ratio"] == 0.5
+    assert found["cpu_client_ratio"] == 0.35
+    assert found["cpu_machine_ratio"] == 45 / 200
+    assert found["cpu_steal_ratio"] == 0
+    assert found["cpu_cost_s_per_gib"] == 1.0
+    assert found["cpu_cost_s_per_mpkt"] == 500.0
+    # 110 frames of 114 byte are 110 IP packets of 100 byte.
+    assert found["wire_forward_bit_s"] == 110 * 100 * 8
+    assert found["wire_reverse_bit_s"] == 0
+
+
+def test_what_was_not_measured_is_missing_and_not_zero() -> None:
+    found = evidence.run_metrics(
+        usage(), None, None, payload_bytes=0, payload_packets=0, measuring_s=0.0
+    )
+    assert found["cpu_cost_s_per_gib"] is None
+    assert found["cpu_cost_s_per_mpkt"] is None
+    assert found["wire_forward_bit_s"] is None
+    assert found["cpu_tunnel_ratio"] == 0.25
