@@ -26,6 +26,7 @@ class Ethernet(WireLink):
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {
         "ethernet-10": {"rate": "10 Mbit/s"},
         "ethernet-100": {"rate": "100 Mbit/s"},
+        "ethernet-1000": {"rate": "1 Gbit/s"},
     }
     # IEEE Std 802.3-2018: FCS 4 (3.2.9), preamble and delimiter 8 (3.2.1, 3.2.2), gap 12 (4.4.2)
     frame_overhead_bytes: ClassVar[int] = 24

@@ -1,15 +1,17 @@
 """What point-to-point links share: delay, queue, loss and variation, each direction on its own."""
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tunnelmark.engine.link import DelayVariation, Direction, LinkSpec, Loss, Queue
 from tunnelmark.links.base import Link
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, Ratio, SizeBytes
 
+ETHERNET_HEADER_BYTES: Final = 14
+"""Of a frame as the emulator's queue counts it: addresses and type, no FCS."""
 _MINUTE_NS: Final = 60 * 10**9
 
 Delay = Annotated[DurationNs, Field(ge=0, le=_MINUTE_NS)]
@@ -20,7 +22,7 @@ class WireParams(Params):
 
     delay: Delay = Field(0, description="propagation delay of each direction")
     delay_reverse: Delay | None = Field(None, description="propagation delay to the client")
-    queue: Annotated[SizeBytes, Field(ge=1514, le=1 << 30)] = Field(
+    queue: Annotated[SizeBytes, Field(ge=590, le=1 << 30)] = Field(
         65536, description="drop-tail queue in front of each direction, in bytes on the link"
     )
     loss_forward: Ratio = Field(0.0, description="share of packets lost towards the server")
@@ -35,6 +37,24 @@ class WireParams(Params):
     )
     reorder: bool = Field(default=False, description="whether varied packets may overtake others")
     mtu: Annotated[int, Field(ge=576, le=9000)] = Field(1500, description="MTU in bytes")
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        frame_bytes = self.mtu + ETHERNET_HEADER_BYTES
+        if self.queue < frame_bytes:
+            raise ValueError(f"queue is {self.queue} byte, must hold a frame of {frame_bytes} byte")
+        # At most this share is lost if after every burst just one packet gets through.
+        most = self.loss_burst / (self.loss_burst + 1)
+        for name, loss in (
+            ("loss_forward", self.loss_forward),
+            ("loss_reverse", self.loss_reverse),
+        ):
+            if self.loss_burst > 1 and most < loss < 1:
+                raise ValueError(
+                    f"{name} is {loss:g}, must be at most {most:g} in bursts of "
+                    f"{self.loss_burst:g} packets"
+                )
+        return self
 
 
 class WireLink(Link):
@@ -92,7 +112,7 @@ def _loss(ratio: float, burst: float) -> Loss:
     back = 1 / burst
     return Loss(
         "gilbert_elliott",
-        good_to_bad=min(1.0, back * ratio / (1 - ratio)) if ratio < 1 else 1.0,
+        good_to_bad=back * ratio / (1 - ratio) if ratio < 1 else 1.0,
         bad_to_good=back if ratio < 1 else 0.0,
         loss_good=0.0,
         loss_bad=1.0,

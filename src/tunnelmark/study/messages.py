@@ -31,7 +31,11 @@ def sentence(error: ErrorDetails, section: str, kind: type[BaseModel]) -> tuple[
         return place[:-1], f"{name} is missing"
     text = _limit(error, units(kind).get(str(place[0])) if place else None)
     if not place:
-        return place, f"{section} {text}"
+        # A check over several keys names the one to change first.
+        key = text.split(maxsplit=1)[0]
+        return (
+            ((key,), f"{section}.{text}") if key in kind.model_fields else ((), f"{section} {text}")
+        )
     joint = ", which " if text.startswith(("is ", "has ")) else ", "
     return place, f"{name} is {shown(error['input'])}{joint}{text}"
 

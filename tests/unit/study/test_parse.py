@@ -194,7 +194,7 @@ def test_a_study_is_frozen_and_typed() -> None:
         (
             "max_repeats = 10",
             "max_repeats = 2",
-            "a.toml:5: precision max_repeats is 2, must be at least min_repeats, 3",
+            "a.toml:9: precision.max_repeats is 2, must be at least min_repeats, 3",
         ),
         ("[precision]", "[precison]", "a.toml:5: precison is no key of a study, did you mean "),
         ("[[link]]", "[link]", "a.toml:15: link must be written as [[link]]"),
