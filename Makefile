@@ -28,6 +28,9 @@ test-python:
 test-unit: setup ## the tests that need no root and no network namespace
 	$(BIN)/pytest tests/unit $(PYTEST_ARGS)
 
+test-all: setup test-rust ## all tests, those too that want a quiet computer
+	TUNNELMARK_TEST_ALL=1 $(BIN)/pytest $(PYTEST_ARGS)
+
 lint: setup ## formatters, linters, types, direction of imports
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --target $(TARGET) -- -D warnings
