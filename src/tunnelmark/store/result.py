@@ -155,8 +155,8 @@ def _read_frame(path: Path, converting: tuple[Converter, ...]) -> pl.DataFrame:
     data = read_bounded(path, LARGEST_FILE_BYTES)
     try:
         frame = pl.read_parquet(io.BytesIO(data))
-    # Damage comes as any of several kinds of exception, a panic of the reader among them.
-    except Exception as error:
+    # Damage comes as any of several kinds of exception; a panic of the reader is no Exception.
+    except (Exception, pl.exceptions.PanicException) as error:
         raise ResultError(f"{path}: is damaged: {error}") from error
     for step in converting:
         frame = step.trials(frame)

@@ -1,26 +1,10 @@
-"""Every metric by name: unit, title, definition, source. Only these can be stored."""
+"""Figures of a packet stream and its answers."""
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from tunnelmark.model.metrics.metric import Metric
 
-@dataclass(frozen=True)
-class Metric:
-    """One figure of a trial, as a typed column with its unit in the name."""
-
-    name: str
-    """Column name, ending in the unit."""
-    title: str
-    unit: str
-    """Unit as shown: ``Mbit/s`` figures are stored in bit/s and scaled by the report."""
-    definition: str
-    source: str
-    better: Literal["higher", "lower", "neither"] = "neither"
-    scale: Literal["linear", "log"] = "linear"
-    """Scale on which differences are formed: rates and times are compared as ratios."""
-
-
-_ALL: Final = (
+METRICS: Final = (
     Metric(
         "goodput_bit_s",
         "Goodput",
@@ -137,92 +121,4 @@ _ALL: Final = (
         "packets the kernel dropped at a full socket buffer of ours, per packet sent",
         "SO_RXQ_OVFL",
     ),
-    Metric(
-        "cpu_client_ratio",
-        "CPU, client",
-        "ratio",
-        "busy time of the client's processes per second, as a share of one core",
-        "proc(5)",
-        "lower",
-    ),
-    Metric(
-        "cpu_server_ratio",
-        "CPU, server",
-        "ratio",
-        "busy time of the server's processes per second, as a share of one core",
-        "proc(5)",
-        "lower",
-    ),
-    Metric(
-        "cpu_tunnel_ratio",
-        "CPU, tunnel",
-        "ratio",
-        "busy time of the tunnel's processes on both hosts per second, as a share of one core",
-        "proc(5)",
-        "lower",
-    ),
-    Metric(
-        "cpu_machine_ratio",
-        "CPU, machine",
-        "ratio",
-        "busy share of all cores of the machine, softirq included",
-        "proc(5)",
-        "lower",
-    ),
-    Metric(
-        "cpu_steal_ratio",
-        "CPU, stolen",
-        "ratio",
-        "share of time stolen by the hypervisor",
-        "proc(5)",
-    ),
-    Metric(
-        "cpu_cost_s_per_gib",
-        "CPU cost per GiB",
-        "s/GiB",
-        "CPU seconds of the tunnel's processes per GiB of payload delivered",
-        "docs/metrics.md",
-        "lower",
-    ),
-    Metric(
-        "cpu_cost_s_per_mpkt",
-        "CPU cost per million packets",
-        "s/10^6",
-        "CPU seconds of the tunnel's processes per million packets delivered",
-        "docs/metrics.md",
-        "lower",
-    ),
-    Metric(
-        "wire_forward_bit_s",
-        "Wire rate, forward",
-        "bit/s",
-        "bytes of the IP packets on the link towards the server per second",
-        "docs/metrics.md",
-    ),
-    Metric(
-        "wire_reverse_bit_s",
-        "Wire rate, reverse",
-        "bit/s",
-        "bytes of the IP packets on the link towards the client per second",
-        "docs/metrics.md",
-    ),
-    Metric(
-        "overhead_bytes",
-        "Overhead",
-        "byte",
-        "bytes of the outer IP packets minus payload, for one datagram",
-        "docs/metrics.md",
-        "lower",
-    ),
-    Metric(
-        "outer_packets",
-        "Outer packets",
-        "1",
-        "IP packets on the link for one datagram; more than one is fragmentation",
-        "docs/metrics.md",
-        "lower",
-    ),
 )
-
-METRICS: Final = {metric.name: metric for metric in _ALL}
-"""All metrics by column name, in the order of the report."""
