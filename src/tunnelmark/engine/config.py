@@ -39,7 +39,18 @@ class Flow:
     packets: int | None
     duration_ns: int | None
     payload_bytes: int
+    """Of every packet, or of the longest one where ``size`` says how they vary."""
     content: dict[str, object]
+    schedule: dict[str, object] | None = None
+    """In place of the fixed ``gap_ns``, which is then the mean."""
+    size: dict[str, object] | None = None
+    """In place of the fixed ``payload_bytes``."""
+
+    @property
+    def span_ns(self) -> int:
+        """From the start of the sender to the end of this flow, as planned."""
+        sending = self.duration_ns if self.packets is None else self.gap_ns * self.packets
+        return self.start_offset_ns + (sending or 0)
 
     def to_json(self) -> dict[str, object]:
         """Return the engine's form."""
@@ -54,9 +65,9 @@ class Flow:
             "source": self.source,
             "interface": self.interface,
             "start_offset_ns": self.start_offset_ns,
-            "schedule": {"type": "fixed", "gap_ns": self.gap_ns},
+            "schedule": self.schedule or {"type": "fixed", "gap_ns": self.gap_ns},
             "stop": stop,
-            "size": {"type": "fixed", "payload_bytes": self.payload_bytes},
+            "size": self.size or {"type": "fixed", "payload_bytes": self.payload_bytes},
             "content": self.content,
         }
 
@@ -96,13 +107,15 @@ def reflect_config(
     records: str | None,
     realtime_priority: int | None,
     parent_pid: int | None,
+    answer: bool = True,
 ) -> dict[str, object]:
-    """Return the whole configuration of a reflector."""
+    """Return the whole configuration of a reflector; without ``answer`` it only counts."""
     return {
         "protocol": PROTOCOL,
         "parent_pid": parent_pid,
         "listen": list(listen),
         "sessions": [session.to_json() for session in sessions],
+        "answer": answer,
         "records": records,
         "realtime_priority": realtime_priority,
         "cpu": None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.params import Params
 from tunnelmark.model.trial import Measurement
@@ -48,6 +49,12 @@ class TrialContext:
     """Likewise below this share of the gap."""
     owner_pid: int = field(default_factory=os.getpid)
     """Process on both hosts with whose end everything there ends, for programs that watch it."""
+    link: AnyLinkSpec | None = None
+    """What joins the two hosts, for loads that are a share of its rate; None: directly joined."""
+    enough: Callable[[], bool] = lambda: False
+    """True when no more is wanted of a load beside another one: it ends in order, as planned."""
+    first_port: int = 7700
+    """Ports from here on, 16 of them, are free on both hosts for this workload."""
 
 
 @dataclass(frozen=True)

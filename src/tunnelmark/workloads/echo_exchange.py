@@ -48,16 +48,16 @@ class Exchange:
         context: TrialContext,
         flows: Sequence[config.Flow],
         *,
-        port: int,
         drain_ns: int,
         late_ns: int,
+        answer: bool = True,
     ) -> None:
-        """Prepare; nothing is started yet."""
+        """Prepare; nothing is started yet. Without ``answer`` the far end only counts."""
         self._context = context
         self._flows = flows
-        self._port = port
         self._drain_ns = drain_ns
         self._late_ns = late_ns
+        self._answer = answer
         stem = context.sample_stem
         self._send_file = context.client.work_dir / f"{stem}.send.rec"
         self._reflect_file = context.server.work_dir / f"{stem}.reflect.rec"
@@ -90,13 +90,13 @@ class Exchange:
         return self._found
 
     def _start_reflector(self) -> Process:
-        addresses = sorted({path.server_address for path in self._context.paths})
         document = config.reflect_config(
-            [config.address(address, self._port) for address in addresses],
+            sorted({flow.target for flow in self._flows}),
             [flow.session for flow in self._flows],
             records=str(self._reflect_file),
             realtime_priority=REALTIME_PRIORITY,
             parent_pid=self._context.owner_pid,
+            answer=self._answer,
         )
         return self._start(self._context.server, "reflect", document)
 
@@ -126,7 +126,7 @@ class Exchange:
 
     def _follow(self, sender: Process, reflector: Process) -> Mapping[str, Any]:
         """Read the sender's events to its summary; a reflector that dies ends the trial early."""
-        spans = [flow.gap_ns * (flow.packets or 0) + flow.start_offset_ns for flow in self._flows]
+        spans = [flow.span_ns for flow in self._flows]
         limit_s = max(spans) / 1e9 * 1.5 + self._drain_ns / 1e9 + _READY_LIMIT_S
         waited_s, ending = 0.0, False
         while True:
@@ -147,8 +147,11 @@ class Exchange:
                 self._progress(event)
             if ending and waited_s > limit_s:
                 raise LabError(f"the sender (send) did not end within {_END_LIMIT_S:g} s")
-            if not ending and (reason := self._reason_to_end(reflector, waited_s > limit_s)):
-                self._found.problems.append(reason)
+            if ending:
+                continue
+            reason = self._reason_to_end(reflector, waited_s > limit_s)
+            if reason or self._context.enough():
+                self._found.problems += [reason] if reason else []
                 # In order, so that its records are complete to here; it is waited for once more.
                 sender.stop(_END_LIMIT_S)
                 ending, waited_s, limit_s = True, 0.0, _END_LIMIT_S
@@ -172,7 +175,7 @@ class Exchange:
             sum(count for flow in told if isinstance(count := flow.get(key), int))
             for key in ("sent", "returned")
         )
-        due = sum(flow.packets or 0 for flow in self._flows)
+        due = sum(flow.span_ns / flow.gap_ns for flow in self._flows)
         figures = {"packets_sent": float(sent), "packets_returned": float(returned)}
         last = [rtt for flow in told if isinstance(rtt := flow.get("rtt_last_ns"), int)]
         if last:

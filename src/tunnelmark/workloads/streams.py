@@ -1,0 +1,215 @@
+"""Packet streams of one trial: planned over the paths, run by the engine, judged."""
+
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from tunnelmark.engine import config, records
+from tunnelmark.engine.summary import ReflectSummary, SendFlow, SendSummary
+from tunnelmark.model.trial import Measurement
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.model.validity import Check
+from tunnelmark.workloads.base import Outcome, TrialContext
+from tunnelmark.workloads.echo_evidence import evidence
+from tunnelmark.workloads.echo_exchange import Exchange, Exchanged
+
+Content = Literal["zero", "random", "repeat", "compressible"]
+Load = Literal["each", "spread"]
+
+_PATTERN: Final = b"tunnelmark "
+
+
+def plan(
+    context: TrialContext,
+    *,
+    name: str,
+    gap_ns: int,
+    packets: int,
+    payload_bytes: int,
+    content: dict[str, object],
+    load: Load,
+) -> list[config.Flow]:
+    """Return one flow for each path; sessions and keys come from the trial's seed and ``name``.
+
+    Spread: packet k of the stream belongs to path k modulo n, so the paths take turns. Each: every
+    path has the whole stream, and they start one after the other within a gap.
+    """
+    paths = context.paths
+    count = len(paths)
+    spread = load == "spread"
+    flows = []
+    for number, (path, session) in enumerate(
+        zip(paths, sessions(context.seed, name, count), strict=True)
+    ):
+        share, rest = divmod(packets, count)
+        flows.append(
+            config.Flow(
+                session=session,
+                target=config.address(path.server_address, context.first_port),
+                source=config.address(path.client_address, 0),
+                interface=None,
+                gap_ns=gap_ns * count if spread else gap_ns,
+                start_offset_ns=gap_ns * number if spread else gap_ns * number // count,
+                packets=share + (number < rest) if spread else packets,
+                duration_ns=None,
+                payload_bytes=payload_bytes,
+                content=content,
+            )
+        )
+    return flows
+
+
+def sessions(seed: int, name: str, count: int) -> list[config.Session]:
+    """Return so many sessions with keys, all different."""
+    stream = random.Random(f"{seed}/{name}/sessions")  # noqa: S311 - keys of a lab
+    # Distinct by construction: the reflector tells flows apart by their session.
+    numbers = stream.sample(range(1 << 32), count)
+    return [
+        config.Session(flow, session, stream.randbytes(16).hex())
+        for flow, session in enumerate(numbers)
+    ]
+
+
+def content_json(content: Content, compressible_share: float) -> dict[str, object]:
+    """Return what fills the payload as the engine reads it."""
+    if content == "repeat":
+        return {"type": "repeat", "pattern": _PATTERN.hex()}
+    if content == "compressible":
+        return {"type": "compressible", "ratio": compressible_share}
+    return {"type": content}
+
+
+def turned(context: TrialContext) -> TrialContext:
+    """Return the context in which the server sends and the client answers."""
+    return dataclasses.replace(
+        context,
+        client=context.server,
+        server=context.client,
+        paths=tuple(_turned(path) for path in context.paths),
+        sample_stem=f"{context.sample_stem}-reverse",
+    )
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """What came of the streams; ``joined`` and ``told`` are empty when there are no records."""
+
+    checks: tuple[Check, ...]
+    joined: tuple[records.Flow, ...] = ()
+    told: tuple[SendFlow, ...] = ()
+    """What the sender counted, flow by flow as in ``joined``."""
+    measuring_s: float = 0.0
+    details: Mapping[str, object] = field(default_factory=dict)
+    samples: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def delivered_packets(self) -> int:
+        """Packets that came to the far end, and answers that came back."""
+        return sum(int(flow.arrived.sum() + flow.returned.sum()) for flow in self.joined)
+
+    @property
+    def delivered_bytes(self) -> int:
+        """Payload of the same."""
+        return sum(
+            int(flow.size[flow.arrived].sum() + flow.size[flow.returned].sum())
+            for flow in self.joined
+        )
+
+    def outcome(
+        self,
+        paths: Sequence[str],
+        total: Sequence[Mapping[str, float | None]],
+        by_path: Sequence[Mapping[str, float | None]],
+    ) -> Outcome:
+        """Return the trial's outcome: one total (or none), then the paths by name."""
+        return Outcome(
+            (
+                *(Measurement("total", metrics) for metrics in total),
+                *(
+                    Measurement(name, metrics)
+                    for name, metrics in zip(paths, by_path, strict=False)
+                ),
+            ),
+            self.checks,
+            self.delivered_bytes,
+            self.delivered_packets,
+            self.measuring_s,
+            details=self.details,
+            samples=self.samples,
+        )
+
+
+def run_streams(
+    context: TrialContext,
+    flows: Sequence[config.Flow],
+    *,
+    drain_ns: int,
+    late_ns: int,
+    answer: bool = True,
+) -> Streamed:
+    """Run the flows to their end; a process that dies is a failed check, never an exception."""
+    with Exchange(context, flows, drain_ns=drain_ns, late_ns=late_ns, answer=answer) as exchange:
+        found = exchange.run()
+    alive = Check(
+        "processes",
+        ok=not found.problems,
+        message="; ".join(found.problems) or "sender and reflector ran to their end",
+    )
+    return _judged(context, flows, found, alive)
+
+
+def _judged(
+    context: TrialContext, flows: Sequence[config.Flow], found: Exchanged, alive: Check
+) -> Streamed:
+    sent, send, reflect = found.sent, found.send, found.reflect
+    if sent is None or send is None or reflect is None:
+        return Streamed((alive,))
+    told = {flow.flow: flow for flow in sent.flows}
+    if set(told) != {flow.session.flow for flow in flows}:
+        message = f"the sender tells of flows {sorted(told)}, {len(flows)} were asked for"
+        return Streamed((alive, Check("flows", ok=False, message=message)))
+    joined = tuple(records.join(send, reflect, flow.session.flow) for flow in flows)
+    shortest_gap_ns = min(flow.gap_ns for flow in flows)
+    limit_ns = max(int(shortest_gap_ns * context.lateness_gap_ratio), context.lateness_floor_ns)
+    return Streamed(
+        (alive, *evidence(sent, found.reflected, joined, late_limit_ns=limit_ns)),
+        joined,
+        tuple(told[flow.session.flow] for flow in flows),
+        _span_s(joined, sum(flow.gap_ns for flow in flows) / len(flows) ** 2),
+        details=_details(sent, found.reflected),
+        samples=found.samples,
+    )
+
+
+def _span_s(joined: Sequence[records.Flow], gap_ns: float) -> float:
+    """Return how long traffic was offered: the last packet has its gap too."""
+    spans = [flow.sent_ns for flow in joined if len(flow.sent_ns)]
+    if not spans:
+        return 0.0
+    first = min(int(span.min()) for span in spans)
+    last = max(int(span.max()) for span in spans)
+    return (last - first + gap_ns) / 1e9
+
+
+def _details(sent: SendSummary, reflected: ReflectSummary | None) -> dict[str, object]:
+    return {
+        "send": dataclasses.asdict(sent),
+        "reflect": None if reflected is None else dataclasses.asdict(reflected),
+    }
+
+
+def _turned(path: TrafficPath) -> TrafficPath:
+    return dataclasses.replace(
+        path,
+        client_address=path.server_address,
+        server_address=path.client_address,
+        client_interface=path.server_interface,
+        server_interface=path.client_interface,
+    )
