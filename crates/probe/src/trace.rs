@@ -1,0 +1,186 @@
+//! A trace to be replayed: when each packet left, and how long it was.
+
+use tm_wire::{Nanos, LARGEST_PAYLOAD_BYTES};
+
+/// Packets of a trace, in order of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    packets: Vec<(Nanos, u32)>,
+}
+
+/// Largest number of packets in a trace.
+pub const MOST_PACKETS: usize = 4_000_000;
+/// Largest size of a trace's file: longer than the most packets on lines of the usual length.
+pub const LARGEST_TRACE_BYTES: u64 = 128 << 20;
+const LONGEST_NS: i64 = 24 * 3_600_000_000_000;
+
+/// What is wrong with a trace, and on which line (from 1; 0: with the whole of it).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceError {
+    /// The line.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl core::fmt::Display for TraceError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.what),
+            line => write!(f, "line {line}: {}", self.what),
+        }
+    }
+}
+
+impl std::error::Error for TraceError {}
+
+impl Trace {
+    /// Parses lines of `offset_ns payload_bytes`, separated by blanks or a comma.
+    ///
+    /// Offsets count from the start of the trace and never go back; `#` begins a comment.
+    pub fn parse(text: &[u8]) -> Result<Self, TraceError> {
+        let mut packets: Vec<(Nanos, u32)> = Vec::new();
+        for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let wrong = |what| TraceError { line: at + 1, what };
+            let Some(packet) = parse_line(line).map_err(wrong)? else {
+                continue;
+            };
+            if let Some((before, _)) = packets.last() {
+                if packet.0 < *before {
+                    return Err(wrong(format!(
+                        "offset is {} ns, before the {} ns of the packet above it",
+                        packet.0 .0, before.0
+                    )));
+                }
+            }
+            if packets.len() == MOST_PACKETS {
+                return Err(wrong(format!("has more than {MOST_PACKETS} packets")));
+            }
+            packets.push(packet);
+        }
+        if packets.is_empty() {
+            return Err(TraceError {
+                line: 0,
+                what: "has no packet".to_owned(),
+            });
+        }
+        Ok(Self { packets })
+    }
+
+    /// Packet `index`: its time from the start of the trace, and its payload size.
+    #[must_use]
+    pub fn packet(&self, index: usize) -> Option<(Nanos, u32)> {
+        self.packets.get(index).copied()
+    }
+
+    /// Time of the last packet.
+    #[must_use]
+    pub fn end(&self) -> Nanos {
+        self.packets.last().map_or(Nanos(0), |(at, _)| *at)
+    }
+
+    /// Smallest and largest payload size.
+    #[must_use]
+    pub fn sizes(&self) -> (u32, u32) {
+        let sizes = self.packets.iter().map(|(_, size)| *size);
+        let least = sizes.clone().min().unwrap_or(0);
+        (least, sizes.max().unwrap_or(0))
+    }
+}
+
+fn parse_line(line: &[u8]) -> Result<Option<(Nanos, u32)>, String> {
+    let line = line.split(|byte| *byte == b'#').next().unwrap_or(line);
+    let mut words = line
+        .split(|byte| byte.is_ascii_whitespace() || *byte == b',')
+        .filter(|word| !word.is_empty());
+    let Some(first) = words.next() else {
+        return Ok(None);
+    };
+    let (Some(second), None) = (words.next(), words.next()) else {
+        return Err("must be an offset in ns and a payload size in bytes".to_owned());
+    };
+    let offset = number(first, "offset", LONGEST_NS.unsigned_abs())?;
+    let size = number(second, "payload size", LARGEST_PAYLOAD_BYTES as u64)?;
+    let (offset, size) = (i64::try_from(offset), u32::try_from(size));
+    match (offset, size) {
+        (Ok(offset), Ok(size)) => Ok(Some((Nanos(offset), size))),
+        _ => Err("is out of range".to_owned()),
+    }
+}
+
+fn number(word: &[u8], what: &str, most: u64) -> Result<u64, String> {
+    let shown = || String::from_utf8_lossy(&word[..word.len().min(24)]).into_owned();
+    // No sign, no blank, no other digits than these: `parse` alone would take a plus.
+    if !word.iter().all(u8::is_ascii_digit) {
+        return Err(format!("{what} is {:?}, must be a whole number", shown()));
+    }
+    std::str::from_utf8(word)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|value| *value <= most)
+        .ok_or_else(|| format!("{what} is {}, must be at most {most}", shown()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn comments_blank_lines_and_commas_are_read() {
+        let trace = Trace::parse(b"# mine\n0 100\n\n5,200 # again\r\n5\t30\n").unwrap();
+        let packets: Vec<_> = (0..).map_while(|k| trace.packet(k)).collect();
+        assert_eq!(
+            packets,
+            [(Nanos(0), 100), (Nanos(5), 200), (Nanos(5), 30)]
+        );
+        assert_eq!((trace.end(), trace.sizes()), (Nanos(5), (30, 200)));
+    }
+
+    #[test]
+    fn an_error_names_line_value_and_limit() {
+        let error = |text: &str| Trace::parse(text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(error("# nothing\n"), "has no packet");
+        assert_eq!(
+            error("0 64\n0 70000\n"),
+            "line 2: payload size is 70000, must be at most 65507"
+        );
+        assert_eq!(
+            error("7 64\n5 64\n"),
+            "line 2: offset is 5 ns, before the 7 ns of the packet above it"
+        );
+        assert_eq!(
+            error("+1 64\n"),
+            "line 1: offset is \"+1\", must be a whole number"
+        );
+        assert!(error("1\n").starts_with("line 1: must be"));
+        assert!(error("1 2 3\n").starts_with("line 1: must be"));
+        assert!(error("99999999999999999999999 64\n").contains("must be at most"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            gaps in proptest::collection::vec((0_i64..1_000_000, 1_u32..60_000), 1..50),
+        ) {
+            let mut at = 0;
+            let mut text = String::new();
+            let mut packets = Vec::new();
+            for (gap, size) in gaps {
+                at += gap;
+                text += &format!("{at} {size}\n");
+                packets.push((Nanos(at), size));
+            }
+            let trace = Trace::parse(text.as_bytes()).unwrap();
+            let read: Vec<_> = (0..).map_while(|k| trace.packet(k)).collect();
+            prop_assert_eq!(read, packets);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(trace) = Trace::parse(&bytes) {
+                prop_assert!(trace.sizes().1 as usize <= LARGEST_PAYLOAD_BYTES);
+            }
+        }
+    }
+}
