@@ -8,10 +8,15 @@ mod record;
 mod reflector;
 mod schedule;
 mod sender;
+mod size;
+mod stream;
+mod trace;
 
 pub use content::{Content, Filler};
 pub use delays::{Delays, Summary};
 pub use record::{flags, ReflectRecord, SendRecord};
 pub use reflector::{Answer, ReflectCounters, ReflectorFlow};
-pub use schedule::{Missed, Pacer, Slot, Stop};
+pub use schedule::{Missed, Pacer, Schedule, Slot, Stop};
 pub use sender::{SendCounters, SenderFlow};
+pub use size::{Share, Size};
+pub use trace::{Trace, TraceError, LARGEST_TRACE_BYTES};

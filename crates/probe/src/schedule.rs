@@ -1,8 +1,57 @@
 //! When packet k is due: an absolute schedule, so that a late packet does not shift the next.
 
+use std::sync::Arc;
+
 use tm_wire::Nanos;
 
-/// When a flow ends.
+use crate::size::{Size, Sizes};
+use crate::stream::Stream;
+use crate::trace::Trace;
+
+/// When the packets of a flow are due, counted from its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Packet k at k × gap.
+    Fixed {
+        /// From packet to packet, at least 1 ns.
+        gap: Nanos,
+    },
+    /// Packet k at k × per / packets, so that any rate is exact over any time.
+    PacketRate {
+        /// At least 1.
+        packets: u64,
+        /// In this time, at least 1 ns.
+        per: Nanos,
+    },
+    /// Each packet when the payload before it would have been sent at this rate.
+    BitRate {
+        /// Payload bits per second, at least 1.
+        bit_s: u64,
+    },
+    /// Gaps drawn from an exponential distribution: packets come as of many independent sources.
+    Poisson {
+        /// At least 1 ns.
+        mean_gap: Nanos,
+    },
+    /// Bursts at a fixed gap, and silence between them; the lengths of both are uniform.
+    OnOff {
+        /// From packet to packet within a burst, at least 1 ns.
+        gap: Nanos,
+        /// Shortest and longest burst.
+        on: (Nanos, Nanos),
+        /// Shortest and longest silence.
+        off: (Nanos, Nanos),
+    },
+    /// As a trace has it.
+    Trace {
+        /// The packets.
+        trace: Arc<Trace>,
+        /// From one replay to the start of the next; None: once.
+        period: Option<Nanos>,
+    },
+}
+
+/// When a flow ends; a trace that is replayed once also ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// After this many packets.
@@ -16,7 +65,7 @@ pub enum Stop {
 pub enum Missed {
     /// They are sent at once, with their true time.
     Send,
-    /// Those more than one gap late are counted as not sent.
+    /// Those behind which another should have left already are counted as not sent.
     Skip,
 }
 
@@ -27,6 +76,8 @@ pub struct Slot {
     pub seq: u32,
     /// When it should have left.
     pub scheduled: Nanos,
+    /// Payload bytes.
+    pub size: u32,
     /// False: too late, not to be sent.
     pub send: bool,
 }
@@ -35,116 +86,174 @@ pub struct Slot {
 #[derive(Clone, Debug)]
 pub struct Pacer {
     start: Nanos,
-    gap: Nanos,
-    count: u64,
-    next: u64,
     missed: Missed,
+    stop: Stop,
+    offsets: Offsets,
+    sizes: Sizes,
+    /// Sequence number, offset and size of the next packet.
+    next: Option<(u64, i64, u32)>,
+    last_gap: i64,
 }
 
 impl Pacer {
-    /// A flow whose packet k is due at `start + k × gap`; `gap` is at least 1 ns.
+    /// A flow that begins at `start`; its gaps and its sizes have a random stream each.
     #[must_use]
-    pub fn new(start: Nanos, gap: Nanos, stop: Stop, missed: Missed) -> Self {
-        let gap = Nanos(gap.0.max(1));
-        let count = match stop {
-            Stop::Packets(packets) => packets,
-            // Packets due at 0, gap, 2 gap … before the end: the quotient rounded up.
-            Stop::Duration(duration) => {
-                u64::try_from(duration.0.max(0).saturating_add(gap.0 - 1) / gap.0).unwrap_or(0)
-            }
-        };
-        // The sequence number on the wire has 32 bits.
-        Self {
+    pub fn new(
+        start: Nanos,
+        schedule: Schedule,
+        size: Size,
+        stop: Stop,
+        missed: Missed,
+        seed: u64,
+    ) -> Self {
+        let mut pacer = Self {
             start,
-            gap,
-            count: count.min(u64::from(u32::MAX)),
-            next: 0,
             missed,
-        }
-    }
-
-    /// Packets that the flow has in all.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count
+            stop,
+            offsets: Offsets::new(schedule, Stream::named(seed, "schedule")),
+            sizes: Sizes::new(size, Stream::named(seed, "size")),
+            next: None,
+            last_gap: 0,
+        };
+        pacer.next = pacer.after(None, 0);
+        pacer
     }
 
     /// When the next packet is due; None when there is none.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        (self.next < self.count).then(|| self.due(self.next))
+        self.next.map(|(_, offset, _)| self.due(offset))
     }
 
     /// The next packet if it is due at `now`.
     pub fn poll(&mut self, now: Nanos) -> Option<Slot> {
-        let scheduled = self.next_due().filter(|due| *due <= now)?;
-        let seq = u32::try_from(self.next).ok()?;
-        self.next += 1;
-        let too_late = self.missed == Missed::Skip && (now - scheduled) > self.gap;
+        let (number, offset, size) = self.next?;
+        let scheduled = self.due(offset);
+        if scheduled > now {
+            return None;
+        }
+        let seq = u32::try_from(number).ok()?;
+        self.next = self.after(Some(number), size);
+        if let Some((_, following, _)) = self.next {
+            self.last_gap = following - offset;
+        }
+        let too_late = self.missed == Missed::Skip && (now - scheduled).0 > self.last_gap;
         Some(Slot {
             seq,
             scheduled,
+            size,
             send: !too_late,
         })
     }
 
-    fn due(&self, k: u64) -> Nanos {
-        // i128: k × gap of a run of any length cannot overflow on the way.
-        let offset = i128::from(k) * i128::from(self.gap.0);
-        self.start + Nanos(i64::try_from(offset).unwrap_or(i64::MAX - self.start.0.max(0)))
+    fn due(&self, offset: i64) -> Nanos {
+        Nanos(self.start.0.saturating_add(offset))
     }
+
+    fn after(&mut self, last: Option<u64>, last_size: u32) -> Option<(u64, i64, u32)> {
+        let number = last.map_or(0, |number| number + 1);
+        // The sequence number on the wire has 32 bits.
+        if number > u64::from(u32::MAX) {
+            return None;
+        }
+        let (offset, traced) = self.offsets.next(number, last_size)?;
+        let over = match self.stop {
+            Stop::Packets(packets) => number >= packets,
+            Stop::Duration(duration) => offset >= duration.0,
+        };
+        (!over).then(|| (number, offset, self.sizes.next(traced)))
+    }
+}
+
+/// The offsets of a schedule, one after the other.
+#[derive(Clone, Debug)]
+struct Offsets {
+    schedule: Schedule,
+    random: Stream,
+    /// Poisson: offset of the packet before. `OnOff`: start of the burst.
+    base: i64,
+    /// `OnOff`: end of the burst, and packets in it so far.
+    burst_end: i64,
+    burst_packets: i64,
+    /// `BitRate`: payload bits before the packet.
+    bits: u128,
+}
+
+impl Offsets {
+    fn new(schedule: Schedule, mut random: Stream) -> Self {
+        let burst_end = match &schedule {
+            Schedule::OnOff { on, .. } => drawn(&mut random, *on),
+            _ => 0,
+        };
+        Self {
+            schedule,
+            random,
+            base: 0,
+            burst_end,
+            burst_packets: 0,
+            bits: 0,
+        }
+    }
+
+    /// Offset of packet `k`, asked for in order, and its size where a trace says it.
+    fn next(&mut self, k: u64, last_size: u32) -> Option<(i64, Option<u32>)> {
+        let wide = i128::from(k);
+        let offset = match &self.schedule {
+            Schedule::Fixed { gap } => narrow(wide * i128::from(gap.0.max(1))),
+            Schedule::PacketRate { packets, per } => {
+                narrow(wide * i128::from(per.0.max(1)) / i128::from((*packets).max(1)))
+            }
+            Schedule::BitRate { bit_s } => {
+                self.bits += u128::from(last_size) * 8;
+                let ns = self.bits * 1_000_000_000 / u128::from((*bit_s).max(1));
+                i64::try_from(ns).unwrap_or(i64::MAX)
+            }
+            Schedule::Poisson { mean_gap } => {
+                if k > 0 {
+                    let gap = -self.random.unit().ln() * mean_gap.0 as f64;
+                    #[allow(clippy::cast_possible_truncation)] // saturates
+                    let gap = gap.round() as i64;
+                    self.base = self.base.saturating_add(gap);
+                }
+                self.base
+            }
+            Schedule::OnOff { gap, on, off } => {
+                let (gap, on, off) = (gap.0.max(1), *on, *off);
+                let mut at = self.base.saturating_add(gap.saturating_mul(self.burst_packets));
+                if at >= self.burst_end && k > 0 {
+                    let silence = drawn(&mut self.random, off);
+                    at = self.burst_end.saturating_add(silence);
+                    self.base = at;
+                    self.burst_end = at.saturating_add(drawn(&mut self.random, on));
+                    self.burst_packets = 0;
+                }
+                self.burst_packets += 1;
+                at
+            }
+            Schedule::Trace { trace, period } => {
+                let length = trace.length() as u64;
+                let (round, index) = (k / length, k % length);
+                if round > 0 && period.is_none() {
+                    return None;
+                }
+                let (at, size) = trace.packet(usize::try_from(index).ok()?)?;
+                let shift = i128::from(round) * i128::from(period.map_or(0, |ns| ns.0));
+                return Some((narrow(i128::from(at.0) + shift), Some(size)));
+            }
+        };
+        Some((offset, None))
+    }
+}
+
+fn drawn(random: &mut Stream, (least, most): (Nanos, Nanos)) -> i64 {
+    let bound = |ns: Nanos| u64::try_from(ns.0).unwrap_or(0);
+    i64::try_from(random.between(bound(least), bound(most).max(bound(least)))).unwrap_or(i64::MAX)
+}
+
+fn narrow(offset: i128) -> i64 {
+    i64::try_from(offset).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn lateness_never_shifts_the_schedule(
-            gap in 1_i64..10_000_000, steps in proptest::collection::vec(0_i64..50_000_000, 1..60),
-        ) {
-            let start = Nanos(1_000);
-            let mut pacer = Pacer::new(start, Nanos(gap), Stop::Packets(40), Missed::Send);
-            let mut now = start;
-            let mut seen = 0_i64;
-            for step in steps {
-                now = now + Nanos(step);
-                while let Some(slot) = pacer.poll(now) {
-                    prop_assert_eq!(i64::from(slot.seq), seen);
-                    prop_assert_eq!(slot.scheduled, start + Nanos(seen * gap));
-                    prop_assert!(slot.scheduled <= now);
-                    prop_assert!(slot.send);
-                    seen += 1;
-                }
-                prop_assert!(pacer.next_due().map_or(seen == 40, |due| due > now));
-            }
-        }
-
-        #[test]
-        fn skip_leaves_out_what_is_more_than_a_gap_late(gap in 1_i64..1_000, held in 0_i64..100_000) {
-            let mut pacer = Pacer::new(Nanos(0), Nanos(gap), Stop::Packets(50), Missed::Skip);
-            while let Some(slot) = pacer.poll(Nanos(held)) {
-                prop_assert_eq!(slot.send, held - slot.scheduled.0 <= gap);
-            }
-        }
-    }
-
-    #[test]
-    fn a_duration_holds_the_packets_due_before_its_end() {
-        let count = |duration| {
-            Pacer::new(
-                Nanos(0),
-                Nanos(10),
-                Stop::Duration(Nanos(duration)),
-                Missed::Send,
-            )
-            .count()
-        };
-        assert_eq!(
-            [count(0), count(1), count(10), count(11), count(100)],
-            [0, 1, 1, 2, 10]
-        );
-    }
-}
+#[path = "schedule_tests.rs"]
+mod tests;

@@ -73,6 +73,12 @@ impl Trace {
         self.packets.get(index).copied()
     }
 
+    /// Packets in it, at least one.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.packets.len()
+    }
+
     /// Time of the last packet.
     #[must_use]
     pub fn end(&self) -> Nanos {
