@@ -83,6 +83,33 @@ pub struct SessionConfig {
     pub key: String,
 }
 
+/// What a STAMP session needs beside its addresses.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StampKeyConfig {
+    /// Hexadecimal digits of up to 64 bytes; null: unauthenticated.
+    key: Option<String>,
+}
+
+impl StampKeyConfig {
+    /// The key.
+    pub fn key(&self, place: &str) -> Result<Option<Vec<u8>>, Failure> {
+        stamp_key(place, self.key.as_deref())
+    }
+}
+
+/// Parses the key of a STAMP session; the message never repeats it.
+pub fn stamp_key(place: &str, text: Option<&str>) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    match hex(text) {
+        Some(bytes) if (1..=64).contains(&bytes.len()) => Ok(Some(bytes)),
+        _ => wrong(format!(
+            "{place} has {} characters, must be 2 to 128 hexadecimal digits or null",
+            text.chars().count()
+        )),
+    }
+}
+
 /// Parses a key; the message never repeats it.
 pub fn key(place: &str, text: &str) -> Result<Key, Failure> {
     match hex(text).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()) {

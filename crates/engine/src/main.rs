@@ -2,6 +2,7 @@
 
 mod config;
 mod events;
+mod flow;
 mod link;
 mod link_wlan;
 mod reflect;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::json;
 use tm_io::process::Stop;
-use tm_io::reflect::{run, ReflectEvent, ReflectPlan, SessionPlan};
+use tm_io::reflect::{run, ReflectEvent, ReflectPlan, SessionPlan, StampPlan};
+use tm_wire::Nanos;
 
 use crate::config::{self, SessionConfig};
 use crate::{events, Failure};
@@ -18,12 +19,28 @@ struct ReflectConfig {
     parent_pid: Option<u32>,
     listen: Vec<String>,
     sessions: Vec<SessionConfig>,
+    #[serde(default)]
+    stamp: Vec<StampConfig>,
+    #[serde(default)]
+    spin_ns: i64,
     #[serde(default = "yes")]
     answer: bool,
     records: Option<PathBuf>,
     realtime_priority: Option<u8>,
     cpu: Option<usize>,
     socket_buffer_bytes: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StampConfig {
+    flow: u16,
+    listen: String,
+    key: Option<String>,
+    #[serde(default)]
+    stateful: bool,
+    #[serde(default)]
+    peer: Option<String>,
 }
 
 fn yes() -> bool {
@@ -36,14 +53,13 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let plan = plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
     let outcome = run(&plan, &stop, |event| tell(&event))?;
-    let flows: Vec<_> = plan
-        .sessions
+    let flows: Vec<_> = outcome
+        .flows
         .iter()
-        .zip(&outcome.flows)
-        .map(|(session, flow)| {
+        .map(|flow| {
             let c = flow.counters;
             json!({
-                "flow": session.flow, "received": c.received, "bytes_received": c.bytes_received,
+                "flow": flow.flow(), "received": c.received, "bytes_received": c.bytes_received,
                 "answered": c.answered, "duplicates": c.duplicates, "reordered": c.reordered,
                 "send_errors": c.send_errors,
             })
@@ -52,7 +68,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
     events::write(&json!({
         "event": "summary", "timestamps": events::timestamps(outcome.kernel_timestamps),
         "realtime": outcome.realtime, "rejected": outcome.rejected, "overrun": outcome.overrun,
-        "flows": flows,
+        "turnround_ns": events::delays(&outcome.turnround), "flows": flows,
     }));
     Ok(())
 }
@@ -78,13 +94,14 @@ fn tell(event: &ReflectEvent<'_>) {
 
 fn plan(config: &ReflectConfig) -> Result<ReflectPlan, Failure> {
     config::protocol(config.protocol)?;
-    config::within("listen: number of addresses", config.listen.len(), 1, 256)?;
-    config::within(
-        "sessions: number of sessions",
-        config.sessions.len(),
-        1,
-        4096,
-    )?;
+    let least = usize::from(config.stamp.is_empty());
+    for (place, count, most) in [
+        ("listen: number of addresses", config.listen.len(), 256),
+        ("sessions: number of sessions", config.sessions.len(), 4096),
+    ] {
+        config::within(place, count, least, most)?;
+    }
+    config::within("stamp: number of sessions", config.stamp.len(), 0, 256)?;
     let mut sessions: Vec<SessionPlan> = Vec::new();
     for (index, session) in config.sessions.iter().enumerate() {
         if sessions
@@ -108,10 +125,45 @@ fn plan(config: &ReflectConfig) -> Result<ReflectPlan, Failure> {
             .map(|(index, text)| config::address(&format!("listen[{index}]"), text))
             .collect::<Result<_, _>>()?,
         sessions,
+        stamp: config
+            .stamp
+            .iter()
+            .enumerate()
+            .map(|(index, stamp)| stamp_plan(index, stamp))
+            .collect::<Result<_, _>>()?,
         answer: config.answer,
+        spin: Nanos(config::within(
+            "spin_ns",
+            config.spin_ns,
+            0,
+            LONGEST_SPIN_NS,
+        )?),
         records: config.records.clone(),
         realtime_priority: config::priority(config.realtime_priority)?,
         cpu: config.cpu,
         buffer_bytes: config::buffer(config.socket_buffer_bytes)?,
+    })
+}
+
+/// A reflector that is awake all the time takes a processor of its own; a second is ample.
+const LONGEST_SPIN_NS: i64 = 1_000_000_000;
+
+fn stamp_plan(index: usize, stamp: &StampConfig) -> Result<StampPlan, Failure> {
+    let at = |key: &str| format!("stamp[{index}].{key}");
+    let peer = match &stamp.peer {
+        None => None,
+        Some(text) => Some(text.parse().or_else(|_| {
+            config::wrong(format!(
+                "{} is {text:?}, must be an address such as 198.18.0.1",
+                at("peer")
+            ))
+        })?),
+    };
+    Ok(StampPlan {
+        flow: stamp.flow,
+        listen: config::address(&at("listen"), &stamp.listen)?,
+        key: config::stamp_key(&at("key"), stamp.key.as_deref())?,
+        stateful: stamp.stateful,
+        peer,
     })
 }

@@ -1,16 +1,15 @@
 //! The subcommand `send`.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{json, Value};
 use tm_io::process::Stop;
 use tm_io::send::{run, FlowPlan, SendEvent, SendOutcome, SendPlan};
-use tm_probe::{Content, Missed, SenderFlow, Stop as End};
-use tm_wire::Nanos;
+use tm_probe::{Missed, SenderFlow};
 
 use crate::config;
+use crate::flow::{flow_plan, FlowConfig};
 use crate::{events, Failure};
 
 #[derive(Deserialize)]
@@ -30,50 +29,6 @@ struct SendConfig {
     send_cpu: Option<usize>,
     receive_cpu: Option<usize>,
     socket_buffer_bytes: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FlowConfig {
-    flow: u16,
-    session: u32,
-    key: String,
-    target: String,
-    source: Option<String>,
-    interface: Option<String>,
-    start_offset_ns: i64,
-    schedule: Schedule,
-    stop: StopConfig,
-    size: Size,
-    content: ContentConfig,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum Schedule {
-    Fixed { gap_ns: i64 },
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum StopConfig {
-    Packets { packets: u64 },
-    Duration { duration_ns: i64 },
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum Size {
-    Fixed { payload_bytes: usize },
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum ContentConfig {
-    Zero,
-    Repeat { pattern: String },
-    Random,
-    Compressible { ratio: f64 },
 }
 
 #[derive(Deserialize)]
@@ -143,6 +98,7 @@ fn flow_summary(number: u16, flow: &SenderFlow, overrun: u32) -> Value {
         "send_errors": c.send_errors, "bytes_sent": c.bytes_sent, "returned": c.returned,
         "bytes_returned": c.bytes_returned, "duplicates": c.duplicates,
         "reordered": c.reordered, "late": c.late, "rejected": c.rejected, "overrun": overrun,
+        "remote_received": flow.remote_received,
         "first_sent_ns": flow.sent_span.map(|(first, _)| first.0),
         "last_sent_ns": flow.sent_span.map(|(_, last)| last.0),
         "rtt_ns": events::delays(&flow.rtt),
@@ -180,76 +136,5 @@ fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
         send_cpu: config.send_cpu,
         receive_cpu: config.receive_cpu,
         buffer_bytes: config::buffer(config.socket_buffer_bytes)?,
-    })
-}
-
-fn flow_plan(index: usize, flow: &FlowConfig, seed: u64) -> Result<FlowPlan, Failure> {
-    let at = |key: &str| format!("flows[{index}].{key}");
-    let target = config::address(&at("target"), &flow.target)?;
-    let source = match &flow.source {
-        Some(text) => config::address(&at("source"), text)?,
-        None if target.is_ipv4() => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        None => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    if source.is_ipv4() != target.is_ipv4() {
-        return config::wrong(format!(
-            "{} is {source}, target is {target}: both must be IPv4 or IPv6",
-            at("source")
-        ));
-    }
-    if let Some(name) = &flow.interface {
-        config::within(&at("interface: length"), name.len(), 1, 15)?;
-    }
-    let Schedule::Fixed { gap_ns } = flow.schedule;
-    let Size::Fixed { payload_bytes } = flow.size;
-    Ok(FlowPlan {
-        flow: flow.flow,
-        session: flow.session,
-        key: config::key(&at("key"), &flow.key)?,
-        target,
-        source,
-        interface: flow.interface.clone(),
-        start_offset: config::duration(&at("start_offset_ns"), flow.start_offset_ns)?,
-        gap: Nanos(config::within(
-            &at("schedule.gap_ns"),
-            gap_ns,
-            1,
-            config::LONGEST_NS,
-        )?),
-        end: match flow.stop {
-            StopConfig::Packets { packets } => End::Packets(config::within(
-                &at("stop.packets"),
-                packets,
-                1,
-                u64::from(u32::MAX),
-            )?),
-            StopConfig::Duration { duration_ns } => End::Duration(Nanos(config::within(
-                &at("stop.duration_ns"),
-                duration_ns,
-                1,
-                config::LONGEST_NS,
-            )?)),
-        },
-        payload_bytes: config::payload(&at("size.payload_bytes"), payload_bytes)?,
-        content: content(&at("content"), &flow.content)?,
-        seed: seed ^ u64::from(flow.session),
-    })
-}
-
-fn content(place: &str, content: &ContentConfig) -> Result<Content, Failure> {
-    Ok(match content {
-        ContentConfig::Zero => Content::Zero,
-        ContentConfig::Random => Content::Random,
-        ContentConfig::Repeat { pattern } => match config::hex(pattern) {
-            Some(bytes) if (1..=4096).contains(&bytes.len()) => Content::Repeat(bytes),
-            _ => {
-                return config::wrong(format!(
-                    "{place}.pattern must be 1 to 4096 bytes in hexadecimal digits"
-                ))
-            }
-        },
-        ContentConfig::Compressible { ratio } => {
-            Content::Compressible(config::within(&format!("{place}.ratio"), *ratio, 0.0, 1.0)?)
-        }
     })
 }

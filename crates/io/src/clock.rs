@@ -8,6 +8,12 @@ pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// Processor time that the calling thread has used.
+#[must_use]
+pub fn thread_time() -> Nanos {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, to convert kernel timestamps.
 ///
 /// The monotonic clock is read on both sides of the other; the closest of three tries counts, so a
@@ -28,8 +34,6 @@ pub fn realtime_offset() -> Nanos {
 }
 
 /// Sleeps until `at`, in slices of at most 100 ms so that the caller sees a request to stop.
-///
-/// Never spins: under `SCHED_FIFO` spinning runs into the kernel's real-time throttle.
 pub fn sleep_until(at: Nanos) {
     let slice = now() + Nanos(100_000_000);
     let until = at.min(slice).0.max(0);

@@ -2,7 +2,10 @@
 //!
 //! The only crate that reads a clock, opens a socket or holds unsafe code.
 
+pub mod alarm;
 pub mod clock;
+pub mod format;
+mod outgoing;
 pub mod packet;
 pub mod process;
 pub mod records;

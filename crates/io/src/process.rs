@@ -4,19 +4,61 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use crate::IoError;
+use tm_wire::Nanos;
 
-/// Gives the calling thread `SCHED_FIFO` at this priority; false where that is not allowed.
-#[must_use]
-pub fn realtime(priority: Option<u8>) -> bool {
-    let Some(priority) = priority else {
-        return false;
-    };
+use crate::{clock, IoError};
+
+/// `SCHED_FIFO` for the calling thread, given back when it takes nearly all of its processor.
+///
+/// The kernel takes a real-time thread that never rests off its processor for 50 ms of every second
+/// (`sched_rt_runtime_us`), which tears holes into a schedule: a thread without rest is better off
+/// without the priority.
+pub struct Priority {
+    /// None: it never had the priority, or has given it back.
+    window: Option<(Nanos, Nanos)>,
+}
+
+const WINDOW: Nanos = Nanos(200_000_000);
+
+impl Priority {
+    /// Takes it where there is one to take and that is allowed.
+    #[must_use]
+    pub fn take(priority: Option<u8>) -> Self {
+        let has = priority.is_some_and(|priority| schedule(libc::SCHED_FIFO, priority));
+        let window = has.then(|| (clock::now(), clock::thread_time()));
+        Self { window }
+    }
+
+    /// To be called now and then by a thread that is busy.
+    pub fn check(&mut self) {
+        let Some((since, used)) = self.window else {
+            return;
+        };
+        let now = clock::now();
+        if now - since < WINDOW {
+            return;
+        }
+        let busy = clock::thread_time() - used;
+        if busy.0 > (now - since).0 / 20 * 17 && schedule(libc::SCHED_OTHER, 0) {
+            self.window = None;
+        } else {
+            self.window = Some((now, clock::thread_time()));
+        }
+    }
+
+    /// Whether the thread has had it all the time.
+    #[must_use]
+    pub fn kept(&self) -> bool {
+        self.window.is_some()
+    }
+}
+
+fn schedule(policy: i32, priority: u8) -> bool {
     let param = libc::sched_param {
         sched_priority: i32::from(priority),
     };
     // SAFETY: `param` lives across the call; 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) == 0 }
+    unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
 }
 
 /// Keeps the calling thread on one processor.

@@ -1,18 +1,21 @@
 //! The reflector in real time: verify, answer, record.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use tm_probe::{Answer, ReflectRecord, ReflectorFlow};
-use tm_wire::{emit, parse, Direction, Header, Key, Nanos, LARGEST_PAYLOAD_BYTES};
+use tm_probe::{Answer, Delays, ReflectRecord, ReflectorFlow};
+use tm_wire::stamp::{self, Question, Timestamp};
+use tm_wire::{
+    emit, pack_answer_time, parse, Direction, Header, Key, Nanos, LARGEST_PAYLOAD_BYTES,
+};
 
-use crate::process::{self, Stop};
+use crate::process::{self, Priority, Stop};
 use crate::records::{Kind, Records};
 use crate::udp::{wait_readable, Batch, Options, Socket, BATCH};
 use crate::{clock, IoError};
 
-/// One session that is answered.
+/// One session of our own format that is answered.
 pub struct SessionPlan {
     /// Number in events and records.
     pub flow: u16,
@@ -22,14 +25,32 @@ pub struct SessionPlan {
     pub key: Key,
 }
 
+/// A STAMP reflector (RFC 8762) on a socket of its own, which is one session.
+pub struct StampPlan {
+    /// Number in events and records.
+    pub flow: u16,
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Authenticated where there is one.
+    pub key: Option<Vec<u8>>,
+    /// Answers are numbered by the reflector's own count, not by the sender's (section 4.3).
+    pub stateful: bool,
+    /// The only host that is answered; None: anyone.
+    pub peer: Option<IpAddr>,
+}
+
 /// The whole reflector.
 pub struct ReflectPlan {
     /// Addresses to listen on.
     pub listen: Vec<SocketAddr>,
     /// Sessions that are known; all others are dropped without an answer.
     pub sessions: Vec<SessionPlan>,
+    /// STAMP sessions.
+    pub stamp: Vec<StampPlan>,
     /// Whether questions are answered or only counted.
     pub answer: bool,
+    /// How long to look for the next packet before the thread sleeps.
+    pub spin: Nanos,
     /// Record file.
     pub records: Option<PathBuf>,
     /// `SCHED_FIFO` priority.
@@ -42,7 +63,7 @@ pub struct ReflectPlan {
 
 /// What it came to.
 pub struct ReflectOutcome {
-    /// It had `SCHED_FIFO`.
+    /// It had `SCHED_FIFO` to the end.
     pub realtime: bool,
     /// Every packet had a kernel timestamp.
     pub kernel_timestamps: bool,
@@ -50,13 +71,15 @@ pub struct ReflectOutcome {
     pub rejected: u64,
     /// Packets that the kernel dropped at full buffers.
     pub overrun: u64,
-    /// The sessions in the order of the plan.
+    /// From a packet's arrival to its answer.
+    pub turnround: Delays,
+    /// The sessions in the order of the plan, those of STAMP behind the others.
     pub flows: Vec<ReflectorFlow>,
 }
 
 /// What is told while it runs.
 pub enum ReflectEvent<'a> {
-    /// All sockets are open.
+    /// All sockets are open; those of STAMP behind the others.
     Ready(&'a [SocketAddr]),
     /// Every 500 ms.
     Progress(Nanos, &'a [ReflectorFlow]),
@@ -73,16 +96,21 @@ pub fn run(
     mut tell: impl FnMut(ReflectEvent<'_>),
 ) -> Result<ReflectOutcome, IoError> {
     process::pin(plan.cpu)?;
-    let options = Options {
-        buffer_bytes: plan.buffer_bytes,
-        dont_fragment: false,
-        interface: None,
-    };
-    let mut sockets = plan
+    let mut sockets = Vec::new();
+    for (address, time_to_live) in plan
         .listen
         .iter()
-        .map(|address| Socket::open(*address, None, &options))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|address| (*address, false))
+        .chain(plan.stamp.iter().map(|stamp| (stamp.listen, true)))
+    {
+        let options = Options {
+            buffer_bytes: plan.buffer_bytes,
+            dont_fragment: false,
+            interface: None,
+            time_to_live,
+        };
+        sockets.push(Socket::open(address, None, &options)?);
+    }
     let locals = sockets
         .iter()
         .map(Socket::local)
@@ -95,79 +123,131 @@ pub fn run(
         start,
     )?;
     process::steady();
-    let mut reflector = Reflector {
-        known: plan
-            .sessions
-            .iter()
-            .enumerate()
-            .map(|(index, session)| (session.session, (index, session.key)))
-            .collect(),
-        flows: plan
-            .sessions
-            .iter()
-            .map(|session| ReflectorFlow::new(session.flow))
-            .collect(),
-        answer: plan.answer,
-        rejected: 0,
-        kernel_timestamps: true,
-    };
-    let realtime = process::realtime(plan.realtime_priority);
+    let mut reflector = Reflector::new(plan);
+    let mut priority = Priority::take(plan.realtime_priority);
     let mut batch = Batch::new(LARGEST_PAYLOAD_BYTES);
     tell(ReflectEvent::Ready(&locals));
     let mut next_progress = start + PROGRESS;
+    let mut awake_until = start;
     while !stop.asked() {
-        wait_readable(&sockets, SLICE);
-        for socket in &mut sockets {
-            while reflector.take(socket, &mut batch, &mut records) == BATCH {}
+        if clock::now() >= awake_until {
+            wait_readable(&sockets, SLICE);
         }
+        let mut seen = 0;
+        for (place, socket) in sockets.iter_mut().enumerate() {
+            loop {
+                let taken = reflector.take(place, socket, &mut batch, &mut records);
+                seen += taken;
+                if taken < BATCH {
+                    break;
+                }
+            }
+        }
+        priority.check();
         let now = clock::now();
+        if seen > 0 {
+            awake_until = now + plan.spin;
+        }
         if now >= next_progress {
             tell(ReflectEvent::Progress(now, &reflector.flows));
             next_progress = now + PROGRESS;
         }
     }
     // What lies in the buffers has arrived: it is answered and counted before the end.
-    for socket in &mut sockets {
-        while reflector.take(socket, &mut batch, &mut records) > 0 {}
+    for (place, socket) in sockets.iter_mut().enumerate() {
+        while reflector.take(place, socket, &mut batch, &mut records) > 0 {}
     }
     records.finish()?;
     Ok(ReflectOutcome {
-        realtime,
+        realtime: priority.kept(),
         kernel_timestamps: reflector.kernel_timestamps,
         rejected: reflector.rejected,
         overrun: sockets
             .iter()
             .map(|socket| u64::from(socket.overrun()))
             .sum(),
+        turnround: reflector.turnround,
         flows: reflector.flows,
     })
 }
 
-struct Reflector {
+struct Reflector<'a> {
+    plan: &'a ReflectPlan,
     known: HashMap<u32, (usize, Key)>,
     flows: Vec<ReflectorFlow>,
-    answer: bool,
     rejected: u64,
     kernel_timestamps: bool,
+    turnround: Delays,
 }
 
 /// A question of the batch that was accepted.
 #[derive(Clone, Copy)]
 struct Accepted {
     place: usize,
+    /// Index of its flow.
     index: usize,
-    seq: u32,
+    asked: Asked,
     received: Nanos,
     user_time: bool,
     size: u32,
 }
 
-impl Reflector {
-    fn take(&mut self, socket: &mut Socket, batch: &mut Batch, records: &mut Records) -> usize {
+#[derive(Clone, Copy)]
+enum Asked {
+    Own {
+        session: u32,
+        seq: u32,
+        key: Key,
+    },
+    Stamp {
+        question: Question,
+        /// Index in the plan.
+        stamp: usize,
+        ttl: u8,
+    },
+}
+
+impl Asked {
+    fn seq(&self) -> u32 {
+        match self {
+            Self::Own { seq, .. } => *seq,
+            Self::Stamp { question, .. } => question.seq,
+        }
+    }
+}
+
+impl<'a> Reflector<'a> {
+    fn new(plan: &'a ReflectPlan) -> Self {
+        let own = plan.sessions.iter().map(|session| session.flow);
+        let stamp = plan.stamp.iter().map(|stamp| stamp.flow);
+        Self {
+            plan,
+            known: plan
+                .sessions
+                .iter()
+                .enumerate()
+                .map(|(index, session)| (session.session, (index, session.key)))
+                .collect(),
+            flows: own.chain(stamp).map(ReflectorFlow::new).collect(),
+            rejected: 0,
+            kernel_timestamps: true,
+            turnround: Delays::default(),
+        }
+    }
+
+    /// Takes a batch from the socket at `place` of the plan.
+    fn take(
+        &mut self,
+        place: usize,
+        socket: &mut Socket,
+        batch: &mut Batch,
+        records: &mut Records,
+    ) -> usize {
+        let stamp = place.checked_sub(self.plan.listen.len());
         let count = batch.receive(socket);
         let mut accepted: [Option<Accepted>; BATCH] = [None; BATCH];
         for (place, slot) in accepted.iter_mut().enumerate().take(count) {
-            *slot = self.accept(place, batch);
+            *slot = self.accept(place, stamp, batch);
             if slot.is_none() {
                 self.rejected += 1;
             }
@@ -189,34 +269,51 @@ impl Reflector {
         count
     }
 
-    fn accept(&mut self, place: usize, batch: &mut Batch) -> Option<Accepted> {
+    fn accept(
+        &mut self,
+        place: usize,
+        stamp: Option<usize>,
+        batch: &mut Batch,
+    ) -> Option<Accepted> {
         let arrival = batch.arrival(place);
+        let (source, ttl) = (batch.source(place), batch.time_to_live(place));
         let packet = batch.packet(place);
         let size = u32::try_from(packet.len()).ok()?;
-        let mut session = None;
-        let header = parse(packet, Direction::Question, |number| {
-            session = self.known.get(&number).copied();
-            session.map(|(_, key)| key)
-        })
-        .ok()?;
-        let (index, key) = session?;
-        let received = arrival.unwrap_or_else(clock::now);
-        self.kernel_timestamps &= arrival.is_some();
-        if self.answer {
-            let answer = Header {
+        let (index, asked) = if let Some(stamp) = stamp {
+            let plan = &self.plan.stamp[stamp];
+            if plan.peer.is_some() && plan.peer != source.map(|source| source.ip()) {
+                return None;
+            }
+            let question = stamp::parse_question(packet, plan.key.as_deref()).ok()?;
+            let ttl = ttl.unwrap_or(0);
+            let asked = Asked::Stamp {
+                question,
+                stamp,
+                ttl,
+            };
+            (self.plan.sessions.len() + stamp, asked)
+        } else {
+            let mut session = None;
+            let header = parse(packet, Direction::Question, |number| {
+                session = self.known.get(&number).copied();
+                session.map(|(_, key)| key)
+            })
+            .ok()?;
+            let (index, key) = session?;
+            let asked = Asked::Own {
                 session: header.session,
                 seq: header.seq,
-                time: received,
+                key,
             };
-            emit(packet, &answer, Direction::Answer, &key);
-        }
-        let user_time = arrival.is_none();
+            (index, asked)
+        };
+        self.kernel_timestamps &= arrival.is_some();
         Some(Accepted {
             place,
             index,
-            seq: header.seq,
-            received,
-            user_time,
+            asked,
+            received: arrival.unwrap_or_else(clock::now),
+            user_time: arrival.is_none(),
             size,
         })
     }
@@ -230,7 +327,10 @@ impl Reflector {
     ) {
         let answered = clock::now();
         let mut refused = [false; BATCH];
-        if self.answer {
+        if self.plan.answer {
+            for (ahead, accepted) in (0_u64..).zip(run.iter().flatten()) {
+                self.write_answer(accepted, ahead, answered, batch);
+            }
             let first = run
                 .first()
                 .copied()
@@ -248,13 +348,16 @@ impl Reflector {
             }
         }
         for accepted in run.iter().flatten() {
-            let at = match (self.answer, refused[accepted.place]) {
+            let at = match (self.plan.answer, refused[accepted.place]) {
                 (false, _) => Answer::NotAsked,
                 (true, true) => Answer::Refused,
-                (true, false) => Answer::Sent(answered),
+                (true, false) => {
+                    self.turnround.add(answered - accepted.received);
+                    Answer::Sent(answered)
+                }
             };
             let record = self.flows[accepted.index].on_packet(
-                accepted.seq,
+                accepted.asked.seq(),
                 accepted.received,
                 at,
                 accepted.size,
@@ -262,6 +365,41 @@ impl Reflector {
             );
             if let Some(record) = record {
                 records.push(&record.to_bytes());
+            }
+        }
+    }
+
+    /// Writes the answer over the question; `ahead` packets of its run leave before it.
+    fn write_answer(&self, accepted: &Accepted, ahead: u64, answered: Nanos, batch: &mut Batch) {
+        let offset = batch.realtime_offset();
+        let packet = batch.packet(accepted.place);
+        match accepted.asked {
+            Asked::Own { session, seq, key } => {
+                let time = pack_answer_time(accepted.received, answered - accepted.received);
+                let header = Header { session, seq, time };
+                emit(packet, &header, Direction::Answer, &key);
+            }
+            Asked::Stamp {
+                question,
+                stamp,
+                ttl,
+            } => {
+                let plan = &self.plan.stamp[stamp];
+                let count = self.flows[accepted.index].counters.answered + ahead;
+                let answer = stamp::Answer {
+                    // The count wraps as the field does.
+                    seq: if plan.stateful {
+                        u32::try_from(count & u64::from(u32::MAX)).unwrap_or(0)
+                    } else {
+                        question.seq
+                    },
+                    answered: Timestamp::from_realtime(answered + offset),
+                    error: stamp::ERROR_ESTIMATE,
+                    received: Timestamp::from_realtime(accepted.received + offset),
+                    question,
+                    ttl,
+                };
+                stamp::emit_answer(packet, &answer, plan.key.as_deref());
             }
         }
     }

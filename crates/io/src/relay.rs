@@ -8,8 +8,9 @@ use tm_link::{Counters, Direction, DirectionConfig};
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
+use crate::alarm::Alarm;
 use crate::packet::{mtu_bytes, Receiver, Transmitter, Wake, BATCH};
-use crate::process::{self, Stop};
+use crate::process::{self, Priority, Stop};
 use crate::{clock, IoError};
 
 /// A link between two interfaces.
@@ -184,7 +185,8 @@ impl Lane {
     fn run(mut self, plan: &RelayPlan, stop: &Stop, side: &LaneSide) -> Result<Report, IoError> {
         process::pin(plan.cpu)?;
         process::steady();
-        let _ = process::realtime(plan.realtime_priority);
+        let mut priority = Priority::take(plan.realtime_priority);
+        let mut alarm = Alarm::default();
         let mut ready: Vec<Vec<u8>> = Vec::with_capacity(BATCH);
         while !stop.asked() {
             let taken = self.take();
@@ -197,9 +199,12 @@ impl Lane {
                 // A reader that is late finds the newest report when it asks again.
                 let _ = side.outbox.try_send(self.report());
             }
+            priority.check();
             if taken == 0 && sent == 0 {
-                self.receiver
-                    .wait(self.direction.next_due_ns().map(Nanos), &side.shared.wake);
+                let due = self.direction.next_due_ns().map(Nanos);
+                alarm.wait_or(due, |up| self.receiver.wait(up, &side.shared.wake));
+            } else if sent > 0 {
+                alarm.passed(clock::now());
             }
         }
         Ok(self.report())

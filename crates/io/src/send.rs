@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::Arc;
 
-use rtrb::{Consumer, Producer, RingBuffer};
-use tm_probe::{Content, Filler, Missed, Pacer, SendRecord, SenderFlow, Slot, Stop as End};
-use tm_wire::{emit, parse, Direction, Header, Key, Nanos, HEADER_BYTES};
+use rtrb::{Consumer, RingBuffer};
+use tm_probe::{Content, Missed, Schedule, SendRecord, SenderFlow, Size, Stop as End};
+use tm_wire::Nanos;
 
-use crate::process::{self, Stop};
+use crate::format::Format;
+use crate::outgoing::{sending, Note};
+use crate::process::{self, Priority, Stop};
 use crate::records::{Kind, Records};
 use crate::udp::{wait_readable, Batch, Options, Socket, BATCH};
 use crate::{clock, IoError};
@@ -18,10 +20,8 @@ use crate::{clock, IoError};
 pub struct FlowPlan {
     /// Its number in events and records.
     pub flow: u16,
-    /// Session on the wire.
-    pub session: u32,
-    /// Key of the session.
-    pub key: Key,
+    /// What its packets look like.
+    pub format: Format,
     /// The reflector.
     pub target: SocketAddr,
     /// Own address; port 0 lets the kernel choose.
@@ -30,16 +30,32 @@ pub struct FlowPlan {
     pub interface: Option<String>,
     /// First packet after the start of the run.
     pub start_offset: Nanos,
-    /// From packet to packet.
-    pub gap: Nanos,
+    /// When the others follow.
+    pub schedule: Schedule,
     /// When it ends.
     pub end: End,
-    /// Payload size.
-    pub payload_bytes: usize,
+    /// Payload sizes, none below the least of the format.
+    pub size: Size,
     /// Filling.
     pub content: Content,
-    /// Seed of the filling.
+    /// Seed of gaps, sizes and filling.
     pub seed: u64,
+}
+
+impl FlowPlan {
+    /// Smallest and largest payload of the flow.
+    #[must_use]
+    pub fn size_limits(&self) -> (u32, u32) {
+        match (self.size.limits(), &self.schedule) {
+            (Some(limits), _) => limits,
+            (None, Schedule::Trace { trace, .. }) => trace.sizes(),
+            (None, _) => (0, 0),
+        }
+    }
+
+    pub(crate) fn largest_bytes(&self) -> usize {
+        self.size_limits().1 as usize
+    }
 }
 
 /// The whole run.
@@ -72,7 +88,7 @@ pub struct SendOutcome {
     pub start: Nanos,
     /// When the last answer was waited for.
     pub end: Nanos,
-    /// Both threads had `SCHED_FIFO`.
+    /// Both threads had `SCHED_FIFO` to the end.
     pub realtime: bool,
     /// Every answer had a kernel timestamp.
     pub kernel_timestamps: bool,
@@ -88,26 +104,12 @@ pub enum SendEvent<'a> {
     Progress(Nanos, &'a [SenderFlow]),
 }
 
-/// A packet that was due, from the sending to the receiving thread.
-#[derive(Clone, Copy)]
-enum Note {
-    Due {
-        flow: u16,
-        scheduled: Nanos,
-        sent: Option<Nanos>,
-        size: u32,
-    },
-    Refused {
-        flow: u16,
-        seq: u32,
-    },
-}
-
 const RING: usize = 1 << 16;
-/// Notes of a batch are pushed before its packets leave, so an answer always finds its question.
 const PROGRESS: Nanos = Nanos(500_000_000);
 /// The first packet leaves this long after both threads are ready.
 const LEAD: Nanos = Nanos(20_000_000);
+/// Longest time between two looks at the notes of the sending thread.
+const LOOK: Nanos = Nanos(5_000_000);
 
 /// Runs a plan to its end, or until `stop`.
 pub fn run(
@@ -121,6 +123,7 @@ pub fn run(
             buffer_bytes: plan.buffer_bytes,
             dont_fragment: plan.dont_fragment,
             interface: flow.interface.clone(),
+            time_to_live: false,
         };
         sockets.push(Socket::open(flow.source, Some(flow.target), &options)?);
     }
@@ -145,13 +148,12 @@ pub fn run(
     let shared = Arc::new(Shared {
         sending_done: AtomicBool::new(false),
         sent_until: AtomicI64::new(0),
-        realtime: AtomicBool::new(false),
     });
     let outcome = std::thread::scope(|scope| {
         let sender = {
             let (shared, stop) = (Arc::clone(&shared), stop.clone());
             scope.spawn(move || {
-                let result = sending(plan, &sockets, notes, start, &shared, &stop);
+                let result = sending(plan, &sockets, notes, start, &stop);
                 shared.sent_until.store(clock::now().0, Ordering::Relaxed);
                 shared.sending_done.store(true, Ordering::Release);
                 result
@@ -173,7 +175,10 @@ pub fn run(
                 "sending",
                 std::io::Error::other("thread died"),
             )),
-            (Ok(outcome), Ok(Ok(()))) => Ok(outcome),
+            (Ok(mut outcome), Ok(Ok(realtime))) => {
+                outcome.realtime &= realtime;
+                Ok(outcome)
+            }
         }
     })?;
     records.finish()?;
@@ -183,133 +188,10 @@ pub fn run(
 struct Shared {
     sending_done: AtomicBool,
     sent_until: AtomicI64,
-    realtime: AtomicBool,
-}
-
-struct Outgoing<'a> {
-    plan: &'a FlowPlan,
-    socket: &'a Socket,
-    pacer: Pacer,
-    filler: Filler,
-    batch: Batch,
-    slots: [Option<Slot>; BATCH],
-}
-
-fn sending(
-    plan: &SendPlan,
-    sockets: &[Socket],
-    mut notes: Producer<Note>,
-    start: Nanos,
-    shared: &Shared,
-    stop: &Stop,
-) -> Result<(), IoError> {
-    process::pin(plan.send_cpu)?;
-    process::steady();
-    shared
-        .realtime
-        .store(process::realtime(plan.realtime_priority), Ordering::Relaxed);
-    let mut flows: Vec<Outgoing<'_>> = plan
-        .flows
-        .iter()
-        .zip(sockets)
-        .map(|(flow, socket)| Outgoing {
-            plan: flow,
-            socket,
-            pacer: Pacer::new(start + flow.start_offset, flow.gap, flow.end, plan.missed),
-            filler: Filler::new(flow.content.clone(), flow.seed),
-            batch: Batch::new(flow.payload_bytes),
-            slots: [None; BATCH],
-        })
-        .collect();
-    while !stop.asked() {
-        let Some((index, due)) = flows
-            .iter()
-            .enumerate()
-            .filter_map(|(index, flow)| flow.pacer.next_due().map(|due| (index, due)))
-            .min_by_key(|(_, due)| *due)
-        else {
-            break;
-        };
-        if due > clock::now() {
-            clock::sleep_until(due);
-            continue;
-        }
-        flows[index].send_due(&mut notes);
-    }
-    Ok(())
-}
-
-impl Outgoing<'_> {
-    /// Sends what is due of this flow, at most a batch, in one system call.
-    fn send_due(&mut self, notes: &mut Producer<Note>) {
-        let now = clock::now();
-        let mut count = 0;
-        while count < BATCH {
-            let Some(slot) = self.pacer.poll(now) else {
-                break;
-            };
-            self.slots[count] = Some(slot);
-            if slot.send {
-                self.batch.set_length(count, self.plan.payload_bytes);
-                let packet = self.batch.packet(count);
-                self.filler.fill(slot.seq, &mut packet[HEADER_BYTES..]);
-                let time = clock::now();
-                let header = Header {
-                    session: self.plan.session,
-                    seq: slot.seq,
-                    time,
-                };
-                emit(packet, &header, Direction::Question, &self.plan.key);
-                self.note(notes, slot.scheduled, Some(time));
-                count += 1;
-            } else {
-                self.note(notes, slot.scheduled, None);
-            }
-        }
-        let mut from = 0;
-        while from < count {
-            let (sent, refused) = self.batch.send(self.socket, from, count, false);
-            from += sent;
-            if refused {
-                if let Some(slot) = self.slots[from] {
-                    push(
-                        notes,
-                        Note::Refused {
-                            flow: self.plan.flow,
-                            seq: slot.seq,
-                        },
-                    );
-                }
-                from += 1;
-            }
-        }
-    }
-
-    fn note(&self, notes: &mut Producer<Note>, scheduled: Nanos, sent: Option<Nanos>) {
-        let size = u32::try_from(self.plan.payload_bytes).unwrap_or(u32::MAX);
-        push(
-            notes,
-            Note::Due {
-                flow: self.plan.flow,
-                scheduled,
-                sent,
-                size,
-            },
-        );
-    }
-}
-
-fn push(notes: &mut Producer<Note>, mut note: Note) {
-    while let Err(rtrb::PushError::Full(back)) = notes.push(note) {
-        note = back;
-        clock::sleep_until(clock::now() + Nanos(100_000));
-    }
 }
 
 struct Incoming {
     flows: Vec<SenderFlow>,
-    /// Flow number to index.
-    index: Vec<u16>,
     notes: Consumer<Note>,
     kernel_timestamps: bool,
 }
@@ -324,25 +206,21 @@ fn receiving_loop(
     tell: &mut impl FnMut(SendEvent<'_>),
 ) -> Result<SendOutcome, IoError> {
     process::pin(plan.receive_cpu)?;
-    let realtime = process::realtime(plan.realtime_priority);
+    let mut priority = Priority::take(plan.realtime_priority);
     let mut incoming = Incoming {
         flows: plan
             .flows
             .iter()
             .map(|flow| SenderFlow::new(flow.flow, plan.late))
             .collect(),
-        index: plan.flows.iter().map(|flow| flow.flow).collect(),
         notes,
         kernel_timestamps: true,
     };
-    let largest = plan
-        .flows
-        .iter()
-        .map(|flow| flow.payload_bytes)
-        .max()
-        .unwrap_or(HEADER_BYTES);
-    let mut batch = Batch::new(largest);
+    let largest = plan.flows.iter().map(FlowPlan::largest_bytes).max();
+    let mut batch = Batch::new(largest.unwrap_or(0));
     let mut next_progress = start + PROGRESS;
+    // Two limits: an answer just past the limit is still told apart from a loss.
+    let keep = Nanos(plan.late.0.saturating_mul(2).max(plan.drain.0));
     let end = loop {
         let done = shared.sending_done.load(Ordering::Acquire);
         incoming.take_notes();
@@ -350,8 +228,6 @@ fn receiving_loop(
             while incoming.take_answers(index, &plan.flows[index], socket, &mut batch) == BATCH {}
         }
         let now = clock::now();
-        // Two limits: an answer just past the limit is still told apart from a loss.
-        let keep = Nanos(plan.late.0.saturating_mul(2).max(plan.drain.0));
         for flow in &mut incoming.flows {
             flow.expire(now, keep, |record| records.push(&record.to_bytes()));
         }
@@ -369,7 +245,8 @@ fn receiving_loop(
                 break now;
             }
         }
-        wait_readable(&sockets, Nanos(5_000_000));
+        wait_readable(&sockets, LOOK);
+        priority.check();
     };
     incoming.take_notes();
     for flow in &mut incoming.flows {
@@ -378,7 +255,7 @@ fn receiving_loop(
     Ok(SendOutcome {
         start,
         end,
-        realtime: realtime && shared.realtime.load(Ordering::Relaxed),
+        realtime: priority.kept(),
         kernel_timestamps: incoming.kernel_timestamps,
         flows: incoming
             .flows
@@ -397,23 +274,10 @@ impl Incoming {
                     scheduled,
                     sent,
                     size,
-                } => {
-                    if let Some(flow) = self.flow(flow) {
-                        flow.on_due(scheduled, sent, size);
-                    }
-                }
-                Note::Refused { flow, seq } => {
-                    if let Some(flow) = self.flow(flow) {
-                        flow.on_send_error(seq);
-                    }
-                }
+                } => self.flows[usize::from(flow)].on_due(scheduled, sent, size),
+                Note::Refused { flow, seq } => self.flows[usize::from(flow)].on_send_error(seq),
             }
         }
-    }
-
-    fn flow(&mut self, number: u16) -> Option<&mut SenderFlow> {
-        let index = self.index.iter().position(|flow| *flow == number)?;
-        self.flows.get_mut(index)
     }
 
     fn take_answers(
@@ -430,17 +294,20 @@ impl Incoming {
         // A question's note is pushed before it leaves: taking notes now, after its answer has been
         // read, finds it.
         self.take_notes();
+        let offset = batch.realtime_offset();
+        let flow = &mut self.flows[index];
         for place in 0..count {
             let arrival = batch.arrival(place);
-            let key_of = |session| (session == plan.session).then_some(plan.key);
-            match parse(batch.packet(place), Direction::Answer, key_of) {
-                Ok(header) => {
-                    self.kernel_timestamps &= arrival.is_some();
-                    let returned = arrival.unwrap_or_else(clock::now);
-                    let user = arrival.is_none();
-                    self.flows[index].on_answer(header.seq, header.time, returned, user);
-                }
-                Err(_) => self.flows[index].counters.rejected += 1,
+            let returned = arrival.unwrap_or_else(clock::now);
+            let packet = batch.packet(place);
+            let answer = plan
+                .format
+                .read_answer(packet, returned, offset, |seq| flow.sent_at(seq));
+            if let Some(answer) = answer {
+                self.kernel_timestamps &= arrival.is_some();
+                flow.on_answer(&answer, returned, arrival.is_none());
+            } else {
+                flow.counters.rejected += 1;
             }
         }
         count

@@ -1,7 +1,7 @@
 //! UDP sockets in batches, with the kernel's time of arrival and its count of overruns.
 
 use std::mem::{size_of, zeroed};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
 use tm_wire::Nanos;
@@ -21,6 +21,8 @@ pub struct Options {
     pub dont_fragment: bool,
     /// Interface that all packets use.
     pub interface: Option<String>,
+    /// Tell the time to live (or hop limit) with which packets arrive.
+    pub time_to_live: bool,
 }
 
 /// A bound socket.
@@ -78,6 +80,13 @@ impl Socket {
             ),
         };
         set(fd, level, option, value).map_err(|error| IoError::new("dont_fragment", error))?;
+        if options.time_to_live {
+            let (level, option) = match local {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_RECVTTL),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+            };
+            set(fd, level, option, 1).map_err(|error| IoError::new("time to live", error))?;
+        }
         if let Some(name) = &options.interface {
             bind_to_interface(fd, name)?;
         }
@@ -144,9 +153,11 @@ pub struct Batch {
     name_lengths: [libc::socklen_t; BATCH],
     controls: Box<[[u64; CONTROL_WORDS]; BATCH]>,
     arrivals: [Option<Nanos>; BATCH],
+    hops: [Option<u8>; BATCH],
+    offset: Nanos,
 }
 
-/// Room for a timestamp and an overrun count, aligned as control messages are.
+/// Room for a timestamp, an overrun count and a time to live, aligned as control messages are.
 const CONTROL_WORDS: usize = 16;
 
 impl Batch {
@@ -163,6 +174,8 @@ impl Batch {
             name_lengths: [0; BATCH],
             controls: Box::new([[0; CONTROL_WORDS]; BATCH]),
             arrivals: [None; BATCH],
+            hops: [None; BATCH],
+            offset: Nanos(0),
         }
     }
 
@@ -181,6 +194,24 @@ impl Batch {
     #[must_use]
     pub fn arrival(&self, index: usize) -> Option<Nanos> {
         self.arrivals[index]
+    }
+
+    /// Time to live (or hop limit) with which packet `index` arrived, where it was asked for.
+    #[must_use]
+    pub fn time_to_live(&self, index: usize) -> Option<u8> {
+        self.hops[index]
+    }
+
+    /// Where packet `index` came from.
+    #[must_use]
+    pub fn source(&self, index: usize) -> Option<SocketAddr> {
+        address(&self.names[index])
+    }
+
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` as it was when the batch was received.
+    #[must_use]
+    pub fn realtime_offset(&self) -> Nanos {
+        self.offset
     }
 
     /// Sends packets `from..to`; answers go to where each packet came from with `reply`.
@@ -276,36 +307,73 @@ impl Batch {
                 header.msg_len as usize
             };
             self.name_lengths[index] = header.msg_hdr.msg_namelen;
-            let (time, overrun) = control(&header.msg_hdr);
-            self.arrivals[index] = time.map(|real| real - offset);
-            if let Some(overrun) = overrun {
+            let told = control(&header.msg_hdr);
+            self.arrivals[index] = told.time.map(|real| real - offset);
+            self.hops[index] = told.time_to_live;
+            if let Some(overrun) = told.overrun {
                 socket.overrun = overrun;
             }
         }
+        self.offset = offset;
         count
     }
 }
 
-fn control(header: &libc::msghdr) -> (Option<Nanos>, Option<u32>) {
-    let (mut time, mut overrun) = (None, None);
+/// What the kernel says beside a packet.
+#[derive(Default)]
+struct Told {
+    /// On `CLOCK_REALTIME`.
+    time: Option<Nanos>,
+    overrun: Option<u32>,
+    time_to_live: Option<u8>,
+}
+
+fn control(header: &libc::msghdr) -> Told {
+    let mut told = Told::default();
     // SAFETY: the kernel filled msg_control up to msg_controllen; the CMSG macros stay inside, and
-    // the data of both kinds is read unaligned, in the size that the kernel writes.
+    // the data of each kind is read unaligned, in the size that the kernel writes.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
-            if (*message).cmsg_level == libc::SOL_SOCKET {
-                let data = libc::CMSG_DATA(message);
-                if (*message).cmsg_type == libc::SO_TIMESTAMPNS {
+            let data = libc::CMSG_DATA(message);
+            match ((*message).cmsg_level, (*message).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => {
                     let at: libc::timespec = std::ptr::read_unaligned(data.cast());
-                    time = Some(Nanos(at.tv_sec * 1_000_000_000 + at.tv_nsec));
-                } else if (*message).cmsg_type == libc::SO_RXQ_OVFL {
-                    overrun = Some(std::ptr::read_unaligned(data.cast::<u32>()));
+                    told.time = Some(Nanos(at.tv_sec * 1_000_000_000 + at.tv_nsec));
                 }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    told.overrun = Some(std::ptr::read_unaligned(data.cast::<u32>()));
+                }
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    let value = std::ptr::read_unaligned(data.cast::<i32>());
+                    told.time_to_live = u8::try_from(value).ok();
+                }
+                _ => {}
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    (time, overrun)
+    told
+}
+
+fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    let start = std::ptr::from_ref(name);
+    match i32::from(name.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says which structure the kernel wrote into the storage, which is
+            // large enough and aligned for each of them.
+            let v4 = unsafe { *start.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Some(SocketAddr::from((ip, u16::from_be(v4.sin_port))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { *start.cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            Some(SocketAddr::from((ip, u16::from_be(v6.sin6_port))))
+        }
+        _ => None,
+    }
 }
 
 fn wait_writable(fd: RawFd) {

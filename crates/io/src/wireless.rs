@@ -10,8 +10,9 @@ use tm_link::wlan::{
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
+use crate::alarm::Alarm;
 use crate::packet::{mtu_bytes, Frame, Receiver, Transmitter, Wake, BATCH};
-use crate::process::{self, Stop};
+use crate::process::{self, Priority, Stop};
 use crate::relay::Report;
 use crate::{clock, IoError};
 
@@ -157,7 +158,8 @@ impl Station {
     ) -> Result<WirelessReport, IoError> {
         process::pin(plan.cpu)?;
         process::steady();
-        let _ = process::realtime(plan.realtime_priority);
+        let mut priority = Priority::take(plan.realtime_priority);
+        let mut alarm = Alarm::default();
         while !stop.asked() {
             let (taken, known_until) = self.take();
             let sent = self.hand_on(known_until);
@@ -165,10 +167,15 @@ impl Station {
                 // a reader that is late finds the newest report when it asks again
                 let _ = outbox.try_send(self.report());
             }
+            priority.check();
             if taken == 0 && sent == 0 {
                 let [a, b] = &self.ends;
                 let due = self.duplex.next_due_ns().map(Nanos);
-                Receiver::wait_either([&a.receiver, &b.receiver], due, wake);
+                alarm.wait_or(due, |up| {
+                    Receiver::wait_either([&a.receiver, &b.receiver], up, wake);
+                });
+            } else if sent > 0 {
+                alarm.passed(clock::now());
             }
         }
         Ok(self.report())

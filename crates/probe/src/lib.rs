@@ -17,6 +17,6 @@ pub use delays::{Delays, Summary};
 pub use record::{flags, ReflectRecord, SendRecord};
 pub use reflector::{Answer, ReflectCounters, ReflectorFlow};
 pub use schedule::{Missed, Pacer, Schedule, Slot, Stop};
-pub use sender::{SendCounters, SenderFlow};
+pub use sender::{Answered, SendCounters, SenderFlow};
 pub use size::{Share, Size};
 pub use trace::{Trace, TraceError, LARGEST_TRACE_BYTES};

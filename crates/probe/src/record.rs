@@ -17,6 +17,7 @@ pub mod flags {
 }
 
 const MISSING: i64 = i64::MIN;
+const UNKNOWN: u32 = u32::MAX;
 
 /// One packet as the sender saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct SendRecord {
     pub flags: u16,
     /// Answers beyond the first.
     pub duplicates: u32,
+    /// How long the reflector had the packet, ns; None if it did not say.
+    pub turnround_ns: Option<u32>,
 }
 
 impl SendRecord {
@@ -63,6 +66,8 @@ impl SendRecord {
         out[44..46].copy_from_slice(&self.flow.to_le_bytes());
         out[46..48].copy_from_slice(&self.flags.to_le_bytes());
         out[48..52].copy_from_slice(&self.duplicates.to_le_bytes());
+        let turnround = self.turnround_ns.unwrap_or(UNKNOWN);
+        out[52..56].copy_from_slice(&turnround.to_le_bytes());
         out
     }
 }

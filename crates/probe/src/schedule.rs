@@ -219,7 +219,9 @@ impl Offsets {
             }
             Schedule::OnOff { gap, on, off } => {
                 let (gap, on, off) = (gap.0.max(1), *on, *off);
-                let mut at = self.base.saturating_add(gap.saturating_mul(self.burst_packets));
+                let mut at = self
+                    .base
+                    .saturating_add(gap.saturating_mul(self.burst_packets));
                 if at >= self.burst_end && k > 0 {
                     let silence = drawn(&mut self.random, off);
                     at = self.burst_end.saturating_add(silence);

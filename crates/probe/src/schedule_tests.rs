@@ -124,7 +124,11 @@ fn poisson_gaps_have_mean_and_deviation_of_an_exponential() {
     let spread = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
     // Four standard errors of the mean are 1.3 %; the deviation equals the mean.
     assert!((mean / 1e6 - 1.0).abs() < 0.013, "{mean}");
-    assert!((spread.sqrt() / 1e6 - 1.0).abs() < 0.03, "{}", spread.sqrt());
+    assert!(
+        (spread.sqrt() / 1e6 - 1.0).abs() < 0.03,
+        "{}",
+        spread.sqrt()
+    );
 }
 
 #[test]
@@ -145,14 +149,23 @@ fn bursts_and_silences_stay_within_their_limits() {
             continue;
         }
         // From the last packet to the next burst: the rest of its gap, then the silence.
-        assert!((ms(1_000).0..=ms(2_001).0).contains(&gap), "silence of {gap} ns");
+        assert!(
+            (ms(1_000).0..=ms(2_001).0).contains(&gap),
+            "silence of {gap} ns"
+        );
         shortest = shortest.min(burst);
         longest = longest.max(burst);
         (bursts, burst) = (bursts + 1, 1);
     }
     assert!(bursts > 50, "{bursts} bursts");
-    assert!(shortest >= 100 && longest <= 301, "{shortest} to {longest} packets in a burst");
-    assert!(longest - shortest > 100, "bursts do not vary: {shortest} to {longest}");
+    assert!(
+        shortest >= 100 && longest <= 301,
+        "{shortest} to {longest} packets in a burst"
+    );
+    assert!(
+        longest - shortest > 100,
+        "bursts do not vary: {shortest} to {longest}"
+    );
 }
 
 #[test]

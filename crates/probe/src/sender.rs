@@ -34,6 +34,19 @@ pub struct SendCounters {
     pub rejected: u64,
 }
 
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Sequence number of the question.
+    pub seq: u32,
+    /// When the question reached the reflector, by its clock.
+    pub remote_rx: Nanos,
+    /// How long the reflector had it; None if it did not say.
+    pub turnround: Option<Nanos>,
+    /// How many questions had reached the reflector with this one, where it counts them.
+    pub remote_count: Option<u64>,
+}
+
 /// The state of one flow. Packets are entered in order of their sequence numbers.
 pub struct SenderFlow {
     flow: u16,
@@ -44,6 +57,8 @@ pub struct SenderFlow {
     highest_returned: Option<u64>,
     last_rtt: Option<(u64, Nanos)>,
     smallest_rtt: Option<Nanos>,
+    /// Largest count that a reflector told; what it received and did not answer is beyond it.
+    pub remote_received: Option<u64>,
     /// Counters so far.
     pub counters: SendCounters,
     /// First and last time of sending.
@@ -72,6 +87,7 @@ impl SenderFlow {
             highest_returned: None,
             last_rtt: None,
             smallest_rtt: None,
+            remote_received: None,
             counters: SendCounters::default(),
             sent_span: None,
             rtt: Delays::default(),
@@ -121,6 +137,7 @@ impl SenderFlow {
             flow: self.flow,
             flags: if sent.is_none() { flags::NOT_SENT } else { 0 },
             duplicates: 0,
+            turnround_ns: None,
         });
     }
 
@@ -138,8 +155,19 @@ impl SenderFlow {
         self.counters.send_errors += 1;
     }
 
-    /// An answer came: `remote_rx` as it says, `returned` when it arrived here.
-    pub fn on_answer(&mut self, seq: u32, remote_rx: Nanos, returned: Nanos, user_time: bool) {
+    /// When packet `seq` was sent, while its record is open.
+    #[must_use]
+    pub fn sent_at(&self, seq: u32) -> Option<Nanos> {
+        let index = u64::from(seq).checked_sub(self.base)?;
+        self.window.get(usize::try_from(index).ok()?)?.sent
+    }
+
+    /// An answer came at `returned`.
+    pub fn on_answer(&mut self, answer: &Answered, returned: Nanos, user_time: bool) {
+        let (seq, remote_rx) = (answer.seq, answer.remote_rx);
+        if let Some(count) = answer.remote_count {
+            self.remote_received = self.remote_received.max(Some(count));
+        }
         let next = self.base + self.window.len() as u64;
         let seq64 = u64::from(seq);
         if seq64 >= next {
@@ -170,8 +198,12 @@ impl SenderFlow {
             self.counters.reordered += 1;
         }
         self.highest_returned = self.highest_returned.max(Some(seq64));
-        let rtt = returned - sent;
-        if rtt > self.late {
+        record.turnround_ns = answer.turnround.and_then(|ns| u32::try_from(ns.0).ok());
+        let late = returned - sent > self.late;
+        // What the reflector's reader took is no delay of the path (RFC 5357, section 3.1.2, has
+        // both of its times in the answer for this).
+        let rtt = returned - sent - answer.turnround.unwrap_or(Nanos(0));
+        if late {
             record.flags |= flags::LATE;
             self.counters.late += 1;
             return;
@@ -180,7 +212,8 @@ impl SenderFlow {
         self.counters.bytes_returned += u64::from(record.size);
         self.rtt.add(rtt);
         self.owd_forward.add(remote_rx - sent);
-        self.owd_reverse.add(returned - remote_rx);
+        self.owd_reverse
+            .add(returned - remote_rx - answer.turnround.unwrap_or(Nanos(0)));
         self.smallest_rtt = Some(self.smallest_rtt.map_or(rtt, |least| least.min(rtt)));
         // RFC 3393: the difference between a packet and the one before it, both having come back.
         if let Some((before, last)) = self.last_rtt {
@@ -222,6 +255,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn answered(seq: u32, remote_rx: Nanos) -> Answered {
+        Answered {
+            seq,
+            remote_rx,
+            turnround: None,
+            remote_count: None,
+        }
+    }
+
     /// A path that loses, delays and duplicates, in virtual time.
     fn run(fates: &[(bool, i64, u8)], late: i64) -> (SenderFlow, Vec<SendRecord>) {
         let mut flow = SenderFlow::new(3, Nanos(late));
@@ -241,13 +283,13 @@ mod tests {
         for k in 0..fates.len() {
             let now = Nanos(i64::try_from(k).unwrap() * 100);
             while let Some((back, seq)) = answers.next_if(|(back, _)| *back <= now) {
-                flow.on_answer(seq, back - Nanos(1), back, false);
+                flow.on_answer(&answered(seq, back - Nanos(1)), back, false);
             }
             flow.on_due(now, Some(now), 64);
             flow.expire(now, Nanos(late * 2), |record| records.push(*record));
         }
         for (back, seq) in answers {
-            flow.on_answer(seq, back - Nanos(1), back, false);
+            flow.on_answer(&answered(seq, back - Nanos(1)), back, false);
         }
         flow.finish(|record| records.push(*record));
         (flow, records)
@@ -285,7 +327,7 @@ mod tests {
         let mut flow = SenderFlow::new(0, Nanos(1_000));
         flow.on_due(Nanos(0), Some(Nanos(5)), 64);
         flow.on_send_error(0);
-        flow.on_answer(0, Nanos(6), Nanos(7), false);
+        flow.on_answer(&answered(0, Nanos(6)), Nanos(7), false);
         assert_eq!((flow.counters.sent, flow.counters.send_errors), (0, 1));
         assert_eq!((flow.counters.returned, flow.counters.rejected), (0, 1));
     }
@@ -293,7 +335,7 @@ mod tests {
     #[test]
     fn an_answer_to_a_packet_of_the_future_is_rejected() {
         let mut flow = SenderFlow::new(0, Nanos(1_000));
-        flow.on_answer(0, Nanos(6), Nanos(7), false);
+        flow.on_answer(&answered(0, Nanos(6)), Nanos(7), false);
         assert_eq!(flow.counters.rejected, 1);
     }
 
@@ -302,5 +344,22 @@ mod tests {
         let (flow, records) = run(&[(false, 500, 0), (false, 10, 0), (false, 10, 0)], 1_000);
         assert_eq!(flow.counters.reordered, 1);
         assert_eq!(records[0].flags, flags::REORDERED);
+    }
+
+    #[test]
+    fn what_the_reflector_took_is_no_delay() {
+        let mut flow = SenderFlow::new(0, Nanos(1_000));
+        flow.on_due(Nanos(0), Some(Nanos(0)), 64);
+        let answer = Answered {
+            seq: 0,
+            remote_rx: Nanos(100),
+            turnround: Some(Nanos(30)),
+            remote_count: Some(1),
+        };
+        flow.on_answer(&answer, Nanos(250), false);
+        let p50 = |delays: &Delays| delays.summary().unwrap().p50;
+        assert_eq!(p50(&flow.rtt), 220);
+        assert_eq!((p50(&flow.owd_forward), p50(&flow.owd_reverse)), (100, 120));
+        assert_eq!(flow.remote_received, Some(1));
     }
 }

@@ -136,10 +136,7 @@ mod tests {
     fn comments_blank_lines_and_commas_are_read() {
         let trace = Trace::parse(b"# mine\n0 100\n\n5,200 # again\r\n5\t30\n").unwrap();
         let packets: Vec<_> = (0..).map_while(|k| trace.packet(k)).collect();
-        assert_eq!(
-            packets,
-            [(Nanos(0), 100), (Nanos(5), 200), (Nanos(5), 30)]
-        );
+        assert_eq!(packets, [(Nanos(0), 100), (Nanos(5), 200), (Nanos(5), 30)]);
         assert_eq!((trace.end(), trace.sizes()), (Nanos(5), (30, 200)));
     }
 
@@ -170,14 +167,14 @@ mod tests {
             gaps in proptest::collection::vec((0_i64..1_000_000, 1_u32..60_000), 1..50),
         ) {
             let mut at = 0;
-            let mut text = String::new();
+            let mut lines = Vec::new();
             let mut packets = Vec::new();
             for (gap, size) in gaps {
                 at += gap;
-                text += &format!("{at} {size}\n");
+                lines.push(format!("{at} {size}"));
                 packets.push((Nanos(at), size));
             }
-            let trace = Trace::parse(text.as_bytes()).unwrap();
+            let trace = Trace::parse(lines.join("\n").as_bytes()).unwrap();
             let read: Vec<_> = (0..).map_while(|k| trace.packet(k)).collect();
             prop_assert_eq!(read, packets);
         }

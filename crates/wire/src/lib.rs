@@ -9,7 +9,9 @@ mod packet;
 pub mod stamp;
 mod time;
 
-pub use packet::{emit, parse, Direction, Header, Key, HEADER_BYTES};
+pub use packet::{
+    emit, pack_answer_time, parse, unpack_answer_time, Direction, Header, Key, HEADER_BYTES,
+};
 pub use time::Nanos;
 
 /// Largest UDP payload over IPv4.

@@ -34,7 +34,7 @@ pub struct Header {
     pub session: u32,
     /// From 0.
     pub seq: u32,
-    /// Question: time of sending. Answer: time of arrival at the reflector.
+    /// Question: time of sending. Answer: see [`pack_answer_time`].
     pub time: Nanos,
 }
 
@@ -72,6 +72,34 @@ pub fn parse(
         time: Nanos(i64::from_be_bytes(array(&packet[8..16]))),
     })
 }
+
+/// What the time of an answer says: the arrival of the question, and how long the reflector had it.
+///
+/// Both fit into eight bytes: the upper 44 bits are the arrival in ns, which the sender completes
+/// from its own clock, the lower 20 the turn-round in ns. A turn-round beyond a millisecond is
+/// written as the largest value.
+#[must_use]
+pub fn pack_answer_time(arrival: Nanos, turnround: Nanos) -> Nanos {
+    let turnround = turnround.0.clamp(0, LONGEST_TURNROUND.0);
+    Nanos((arrival.0 << TURNROUND_BITS) | turnround)
+}
+
+/// Arrival and turn-round of an answer to a question that left at `sent`; the turn-round is None if
+/// it was too long to be told.
+#[must_use]
+pub fn unpack_answer_time(time: Nanos, sent: Nanos) -> (Nanos, Option<Nanos>) {
+    // Shifting left and back takes the arrival and `sent` modulo 2^44 and finds the nearest.
+    let apart = ((time.0 >> TURNROUND_BITS).wrapping_sub(sent.0)) << TURNROUND_BITS;
+    let arrival = Nanos(sent.0.wrapping_add(apart >> TURNROUND_BITS));
+    let turnround = Nanos(time.0 & LONGEST_TURNROUND.0);
+    (
+        arrival,
+        (turnround < LONGEST_TURNROUND).then_some(turnround),
+    )
+}
+
+const TURNROUND_BITS: u32 = 20;
+const LONGEST_TURNROUND: Nanos = Nanos((1 << TURNROUND_BITS) - 1);
 
 fn tag(head: &[u8], payload_bytes: usize, direction: Direction, key: &Key) -> u64 {
     let mut hasher = SipHasher24::new_with_key(&key.0);
@@ -131,6 +159,17 @@ mod tests {
         fn an_answer_is_no_question(session: u32, seq: u32, time: i64) {
             let bytes = packet(64, &Header { session, seq, time: Nanos(time) }, Direction::Answer);
             prop_assert_eq!(parse(&bytes, Direction::Question, |_| Some(KEY)), Err(Reject::Tag));
+        }
+
+        #[test]
+        fn the_time_of_an_answer_comes_back(
+            sent in 0_i64..i64::MAX / 4, away in -4_000_000_000_000_i64..4_000_000_000_000,
+            turnround in 0_i64..3_000_000,
+        ) {
+            let arrival = Nanos(sent + away);
+            let packed = pack_answer_time(arrival, Nanos(turnround));
+            let told = (turnround < LONGEST_TURNROUND.0).then_some(Nanos(turnround));
+            prop_assert_eq!(unpack_answer_time(packed, Nanos(sent)), (arrival, told));
         }
 
         #[test]

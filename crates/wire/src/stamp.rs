@@ -132,7 +132,11 @@ pub fn emit_answer(packet: &mut [u8], answer: &Answer, key: StampKey<'_>) {
     put(head, at.received, &answer.received.0.to_be_bytes());
     put(head, at.sender_seq, &answer.question.seq.to_be_bytes());
     put(head, at.sender_time, &answer.question.sent.0.to_be_bytes());
-    put(head, at.sender_time + 8, &answer.question.error.to_be_bytes());
+    put(
+        head,
+        at.sender_time + 8,
+        &answer.question.error.to_be_bytes(),
+    );
     head[at.ttl] = answer.ttl;
     seal(head, key);
 }

@@ -99,14 +99,32 @@ fn an_unauthenticated_answer_is_figure_4() {
     let mut packet = [0xff; PLAIN_BYTES];
     emit_answer(&mut packet, &answer, None);
     let mut wanted = [0; PLAIN_BYTES];
-    for (last, value) in [(3, 1), (11, 2), (13, 3), (23, 4), (27, 5), (35, 6), (37, 7), (40, 8)] {
+    for (last, value) in [
+        (3, 1),
+        (11, 2),
+        (13, 3),
+        (23, 4),
+        (27, 5),
+        (35, 6),
+        (37, 7),
+        (40, 8),
+    ] {
         wanted[last] = value;
     }
     assert_eq!(packet, wanted);
     let mut packet = [0xff; AUTHENTICATED_BYTES];
     emit_answer(&mut packet, &answer, Some(KEY));
     let mut wanted = [0; AUTHENTICATED_BYTES - 16];
-    for (last, value) in [(3, 1), (23, 2), (25, 3), (39, 4), (51, 5), (71, 6), (73, 7), (80, 8)] {
+    for (last, value) in [
+        (3, 1),
+        (23, 2),
+        (25, 3),
+        (39, 4),
+        (51, 5),
+        (71, 6),
+        (73, 7),
+        (80, 8),
+    ] {
         wanted[last] = value;
     }
     assert_eq!(packet[..96], wanted);
@@ -116,5 +134,8 @@ fn an_unauthenticated_answer_is_figure_4() {
 fn ntp_s_own_example_of_a_time() {
     // 1 January 1970 is second 2 208 988 800 of era 0 (RFC 5905, figure 4).
     let half = Nanos(500_000_000);
-    assert_eq!(Timestamp::from_realtime(half), Timestamp((2_208_988_800 << 32) | (1 << 31)));
+    assert_eq!(
+        Timestamp::from_realtime(half),
+        Timestamp((2_208_988_800 << 32) | (1 << 31))
+    );
 }

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tunnelmark.engine.traffic import FixedGap, FixedSize, Schedule, Size
+
 PROTOCOL: Final = 1
 HEADER_BYTES: Final = 24
 """Length of a test packet's header: no payload is shorter."""
@@ -35,16 +37,17 @@ class Flow:
     source: str | None
     interface: str | None
     gap_ns: int
+    """Fixed gap; the mean one where there is another ``schedule``."""
     start_offset_ns: int
     packets: int | None
     duration_ns: int | None
     payload_bytes: int
-    """Of every packet, or of the longest one where ``size`` says how they vary."""
+    """Fixed payload; the largest one where there is another ``size``."""
     content: dict[str, object]
-    schedule: dict[str, object] | None = None
-    """In place of the fixed ``gap_ns``, which is then the mean."""
-    size: dict[str, object] | None = None
-    """In place of the fixed ``payload_bytes``."""
+    schedule: Schedule | None = None
+    """In place of the fixed gap."""
+    size: Size | None = None
+    """In place of the fixed payload."""
 
     @property
     def span_ns(self) -> int:
@@ -65,9 +68,9 @@ class Flow:
             "source": self.source,
             "interface": self.interface,
             "start_offset_ns": self.start_offset_ns,
-            "schedule": self.schedule or {"type": "fixed", "gap_ns": self.gap_ns},
+            "schedule": (self.schedule or FixedGap(self.gap_ns)).to_json(),
             "stop": stop,
-            "size": self.size or {"type": "fixed", "payload_bytes": self.payload_bytes},
+            "size": (self.size or FixedSize(self.payload_bytes)).to_json(),
             "content": self.content,
         }
 

@@ -20,6 +20,7 @@ USER_TIME: Final = 16
 
 _MAGIC: Final = b"TMREC\0\0\0"
 _HEADER: Final = struct.Struct("<8sHHIQq32s")
+_UNKNOWN_TURNROUND: Final = 2**32 - 1
 _LIMIT_BYTES: Final = 8 << 30
 _SEND: Final = np.dtype(
     [
@@ -32,7 +33,8 @@ _SEND: Final = np.dtype(
         ("flow", "<u2"),
         ("flags", "<u2"),
         ("duplicates", "<u4"),
-        ("zero", "V12"),
+        ("turnround_ns", "<u4"),
+        ("zero", "V8"),
     ]
 )
 _REFLECT: Final = np.dtype(
@@ -72,6 +74,8 @@ class Flow:
     answered_ns: npt.NDArray[np.int64]
     """Sending of the answer; its arrival where only the answer tells of it."""
     returned_ns: npt.NDArray[np.int64]
+    turnround_ns: npt.NDArray[np.int64]
+    """How long the reflector had the packet; 0 where nobody told."""
     late: npt.NDArray[np.bool_]
 
     @property
@@ -91,9 +95,9 @@ class Flow:
 
     @property
     def rtt_ns(self) -> npt.NDArray[np.int64]:
-        """Round trips of the answers that came back in time."""
+        """Round trips of the answers that came back in time, less the reflector's turn-round."""
         seen = self.returned & ~self.late
-        return self.returned_ns[seen] - self.sent_ns[seen]
+        return self.returned_ns[seen] - self.sent_ns[seen] - self.turnround_ns[seen]
 
 
 def join(send: Table, reflect: Table, flow: int) -> Flow:
@@ -117,13 +121,20 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     # An answer proves the arrival even where the reflector was killed before it wrote its file.
     told = (arrived == MISSING_NS) & (sender["remote_rx_ns"] != MISSING_NS)
     arrived[told] = sender["remote_rx_ns"][told]
-    answered[told] = sender["remote_rx_ns"][told]
+    turnround = sender["turnround_ns"].astype(np.int64)
+    # Beyond a millisecond the answer itself does not tell it; the reflector's own record does.
+    unknown = turnround == _UNKNOWN_TURNROUND
+    turnround[unknown] = 0
+    both = unknown & (arrived != MISSING_NS) & (answered != MISSING_NS)
+    turnround[both] = answered[both] - arrived[both]
+    answered[told] = sender["remote_rx_ns"][told] + turnround[told]
     return Flow(
         sent_ns=sender["sent_ns"].astype(np.int64),
         size=sender["size"].astype(np.int64),
         arrived_ns=arrived,
         answered_ns=answered,
         returned_ns=sender["returned_ns"].astype(np.int64),
+        turnround_ns=turnround,
         late=(sender["flags"] & LATE) != 0,
     )
 

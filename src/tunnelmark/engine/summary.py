@@ -42,6 +42,8 @@ class SendFlow:
     late: int
     rejected: int
     overrun: int
+    remote_received: int | None
+    """Packets that a counting reflector of another make says it received, as far as it told."""
     first_sent_ns: int | None
     last_sent_ns: int | None
     rtt_ns: Histogram | None
@@ -83,6 +85,8 @@ class ReflectSummary:
     timestamps: str
     rejected: int
     overrun: int
+    turnround_ns: Histogram | None
+    """From the arrival of a packet to its answer."""
     flows: tuple[ReflectFlow, ...]
 
 
@@ -125,6 +129,7 @@ def parse_reflect_summary(event: Event) -> ReflectSummary:
         timestamps=read.text("timestamps"),
         rejected=read.whole("rejected"),
         overrun=read.whole("overrun"),
+        turnround_ns=read.histogram("turnround_ns"),
         flows=tuple(
             ReflectFlow(**{name: flow.whole(name) for name in _REFLECT_COUNTERS})
             for flow in read.objects("flows")
@@ -159,6 +164,7 @@ _SEND_COUNTERS: Final = (
     "rejected",
     "overrun",
 )
+_SEND_MAYBE: Final = ("remote_received", "first_sent_ns", "last_sent_ns")
 _SEND_HISTOGRAMS: Final = (
     "rtt_ns",
     "owd_forward_ns",
@@ -192,7 +198,7 @@ _LINK_COUNTERS: Final = (
 
 def _send_flow(read: "_Reader") -> SendFlow:
     counters = {name: read.whole(name) for name in _SEND_COUNTERS}
-    times = {name: read.whole_or_none(name) for name in ("first_sent_ns", "last_sent_ns")}
+    times = {name: read.whole_or_none(name) for name in _SEND_MAYBE}
     histograms = {name: read.histogram(name) for name in _SEND_HISTOGRAMS}
     # Unpacked one by one they would be 21 lines; the names are those of the fields, and a test
     # holds the three lists against them.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tunnelmark.engine.records import MISSING_NS, join, read_reflect, read_send
 from tunnelmark.model.errors import ResultError
 
-_SEND = struct.Struct("<QqqqqIHHI12x")
+_SEND = struct.Struct("<QqqqqIHHII8x")
 _REFLECT = struct.Struct("<QqqIHHI4x")
 
 
@@ -20,9 +20,15 @@ def _file(kind: int, size: int, rows: list[bytes], count: int | None = None) -> 
     return struct.pack("<8sHHIQq32x", b"TMREC\0\0\0", 1, kind, size, number, 0) + b"".join(rows)
 
 
-def _sent(seq: int, at: int | None, back: int | None = None, remote: int | None = None) -> bytes:
+def _sent(
+    seq: int,
+    at: int | None,
+    back: int | None = None,
+    remote: int | None = None,
+    turnround: int = 0,
+) -> bytes:
     times = [MISSING_NS if t is None else t for t in (at, remote, back)]
-    return _SEND.pack(seq, seq * 100, times[0], times[1], times[2], 500, 0, 0, 0)
+    return _SEND.pack(seq, seq * 100, times[0], times[1], times[2], 500, 0, 0, 0, turnround)
 
 
 def _reflected(seq: int, at: int) -> bytes:
@@ -38,6 +44,18 @@ def test_loss_is_told_by_direction() -> None:
     assert flow.arrived.tolist() == [True, False, True]
     assert flow.returned.tolist() == [True, False, False]
     assert flow.rtt_ns.tolist() == [30]
+
+
+def test_what_the_reflector_took_is_no_delay_of_the_path() -> None:
+    longest = 2**32 - 1
+    rows = [_sent(0, 10, 40, 20, 5), _sent(1, 110, 140, 120, longest)]
+    send = read_send(_file(1, 64, rows), "s")
+    reflected = [_reflected(0, 20), _REFLECT.pack(1, 120, 127, 500, 0, 0, 0)]
+    told = join(send, read_reflect(_file(2, 40, reflected), "r"), 0)
+    assert told.rtt_ns.tolist() == [25, 23]
+    alone = join(send, read_reflect(_file(2, 40, []), "r"), 0)
+    assert alone.rtt_ns.tolist() == [25, 30]
+    assert alone.answered_ns.tolist() == [25, 120]
 
 
 def test_an_answer_proves_an_arrival_that_the_reflector_did_not_write() -> None:

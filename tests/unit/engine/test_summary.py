@@ -26,6 +26,7 @@ COUNTERS = (
 HISTOGRAMS = ("rtt_ns", "owd_forward_ns", "owd_reverse_ns", "ipdv_ns", "lateness_ns")
 FLOW: dict[str, Any] = {
     **{name: number for number, name in enumerate(COUNTERS)},
+    "remote_received": 7,
     "first_sent_ns": 1,
     "last_sent_ns": None,
     **dict.fromkeys(HISTOGRAMS, HISTOGRAM),
@@ -72,6 +73,7 @@ def test_a_summary_of_a_reflector() -> None:
     )
     flow = {name: number for number, name in enumerate(names)}
     raw = {"realtime": False, "timestamps": "user", "rejected": 3, "overrun": 4, "flows": [flow]}
+    raw["turnround_ns"] = HISTOGRAM
     summary = parse_reflect_summary({"event": "summary", **raw})
     assert dataclasses.asdict(summary) == {**raw, "flows": (flow,)}
 

@@ -28,6 +28,7 @@ def flow(*packets: tuple[int, int, int, int], size: int = 100, late: tuple[int, 
         arrived_ns=columns[1],
         answered_ns=columns[2],
         returned_ns=columns[3],
+        turnround_ns=np.zeros(len(packets), dtype=np.int64),
         late=np.array([k in late for k in range(len(packets))], dtype=np.bool_),
     )
 
@@ -45,6 +46,7 @@ def told(one: Flow, **changes: int) -> SendFlow:
         "bytes_returned": 0,
         "duplicates": 0,
         "reordered": 0,
+        "remote_received": None,
         "late": int(one.late.sum()),
         "rejected": 0,
         "overrun": 0,
@@ -180,7 +182,7 @@ def summaries(one: Flow) -> tuple[SendSummary, ReflectSummary]:
     arrived = int(one.arrived.sum())
     heard = ReflectFlow(0, arrived, 0, arrived, 0, 0, 0)
     return sent, ReflectSummary(
-        realtime=True, timestamps="kernel", rejected=0, overrun=0, flows=(heard,)
+        realtime=True, timestamps="kernel", rejected=0, overrun=0, turnround_ns=None, flows=(heard,)
     )
 
 

@@ -1,0 +1,167 @@
+//! The sending thread: what is due, when it is due, a batch a system call.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rtrb::Producer;
+use tm_probe::{Filler, Pacer, Slot};
+use tm_wire::Nanos;
+
+use crate::alarm::Alarm;
+use crate::process::{self, Priority, Stop};
+use crate::send::{FlowPlan, SendPlan};
+use crate::udp::{Batch, Socket, BATCH};
+use crate::{clock, IoError};
+
+/// A packet that was due, from the sending to the receiving thread.
+///
+/// Notes of a batch are pushed before its packets leave, so an answer always finds its question.
+#[derive(Clone, Copy)]
+pub(crate) enum Note {
+    /// It was handed to the kernel, or skipped.
+    Due {
+        /// Place of the flow in the plan.
+        flow: u16,
+        scheduled: Nanos,
+        sent: Option<Nanos>,
+        size: u32,
+    },
+    /// The kernel refused it.
+    Refused { flow: u16, seq: u32 },
+}
+
+/// Sends all flows to their end; returns whether the thread kept `SCHED_FIFO` all the time.
+pub(crate) fn sending(
+    plan: &SendPlan,
+    sockets: &[Socket],
+    mut notes: Producer<Note>,
+    start: Nanos,
+    stop: &Stop,
+) -> Result<bool, IoError> {
+    process::pin(plan.send_cpu)?;
+    process::steady();
+    let mut priority = Priority::take(plan.realtime_priority);
+    let mut flows: Vec<Outgoing<'_>> = (0_u16..)
+        .zip(plan.flows.iter().zip(sockets))
+        .map(|(number, (flow, socket))| Outgoing::new(number, flow, socket, plan, start))
+        .collect();
+    // The flow with the earliest packet is on top.
+    let mut queue: BinaryHeap<Reverse<(Nanos, usize)>> = flows
+        .iter()
+        .enumerate()
+        .filter_map(|(index, flow)| Some(Reverse((flow.pacer.next_due()?, index))))
+        .collect();
+    let mut alarm = Alarm::default();
+    while let Some(Reverse((due, index))) = queue.peek().copied() {
+        if stop.asked() {
+            break;
+        }
+        if due > clock::now() {
+            alarm.wait_until(due);
+            continue;
+        }
+        queue.pop();
+        flows[index].send_due(&mut notes);
+        alarm.passed(due);
+        if let Some(next) = flows[index].pacer.next_due() {
+            queue.push(Reverse((next, index)));
+        }
+        priority.check();
+    }
+    Ok(priority.kept())
+}
+
+struct Outgoing<'a> {
+    number: u16,
+    plan: &'a FlowPlan,
+    socket: &'a Socket,
+    pacer: Pacer,
+    filler: Filler,
+    batch: Batch,
+    slots: [Option<Slot>; BATCH],
+}
+
+impl<'a> Outgoing<'a> {
+    fn new(
+        number: u16,
+        flow: &'a FlowPlan,
+        socket: &'a Socket,
+        plan: &SendPlan,
+        start: Nanos,
+    ) -> Self {
+        Self {
+            number,
+            plan: flow,
+            socket,
+            pacer: Pacer::new(
+                start + flow.start_offset,
+                flow.schedule.clone(),
+                flow.size.clone(),
+                flow.end,
+                plan.missed,
+                flow.seed,
+            ),
+            filler: Filler::new(flow.content.clone(), flow.seed),
+            batch: Batch::new(flow.largest_bytes()),
+            slots: [None; BATCH],
+        }
+    }
+
+    /// Sends what is due of this flow, at most a batch, in one system call.
+    fn send_due(&mut self, notes: &mut Producer<Note>) {
+        let offset = clock::realtime_offset();
+        let now = clock::now();
+        let head = self.plan.format.least_bytes();
+        let mut count = 0;
+        while count < BATCH {
+            let Some(slot) = self.pacer.poll(now) else {
+                break;
+            };
+            self.slots[count] = Some(slot);
+            let mut sent = None;
+            if slot.send {
+                self.batch.set_length(count, slot.size as usize);
+                let packet = self.batch.packet(count);
+                self.filler.fill(slot.seq, &mut packet[head..]);
+                let time = clock::now();
+                self.plan.format.ask(packet, slot.seq, time, offset);
+                sent = Some(time);
+                count += 1;
+            }
+            push(
+                notes,
+                Note::Due {
+                    flow: self.number,
+                    scheduled: slot.scheduled,
+                    sent,
+                    size: slot.size,
+                },
+            );
+        }
+        let mut from = 0;
+        while from < count {
+            let (sent, refused) = self.batch.send(self.socket, from, count, false);
+            from += sent;
+            if refused {
+                if let Some(slot) = self.slots[from] {
+                    let flow = self.number;
+                    push(
+                        notes,
+                        Note::Refused {
+                            flow,
+                            seq: slot.seq,
+                        },
+                    );
+                }
+                from += 1;
+            }
+        }
+    }
+}
+
+fn push(notes: &mut Producer<Note>, mut note: Note) {
+    while let Err(rtrb::PushError::Full(back)) = notes.push(note) {
+        note = back;
+        clock::sleep_until(clock::now() + Nanos(100_000));
+    }
+}
