@@ -48,6 +48,7 @@ impl Format {
                     seq,
                     sent: Timestamp::from_realtime(time + offset),
                     error: stamp::ERROR_ESTIMATE,
+                    ssid: 0,
                 };
                 stamp::emit_question(packet, &question, key.as_deref());
             }

@@ -35,6 +35,8 @@ pub struct Question {
     pub sent: Timestamp,
     /// How good the sender's clock is.
     pub error: u16,
+    /// Session identifier of RFC 8972, which an answer repeats; 0 where there is none.
+    pub ssid: u16,
 }
 
 /// What an answer says.
@@ -104,6 +106,7 @@ pub fn emit_question(packet: &mut [u8], question: &Question, key: StampKey<'_>) 
     put(head, 0, &question.seq.to_be_bytes());
     put(head, at.time, &question.sent.0.to_be_bytes());
     put(head, at.time + 8, &question.error.to_be_bytes());
+    put(head, at.time + 10, &question.ssid.to_be_bytes());
     seal(head, key);
 }
 
@@ -115,6 +118,7 @@ pub fn parse_question(packet: &[u8], key: StampKey<'_>) -> Result<Question, Reje
         seq: u32::from_be_bytes(take(head, 0)),
         sent: Timestamp(u64::from_be_bytes(take(head, at.time))),
         error: u16::from_be_bytes(take(head, at.time + 8)),
+        ssid: u16::from_be_bytes(take(head, at.time + 10)),
     })
 }
 
@@ -129,6 +133,7 @@ pub fn emit_answer(packet: &mut [u8], answer: &Answer, key: StampKey<'_>) {
     put(head, 0, &answer.seq.to_be_bytes());
     put(head, at.time, &answer.answered.0.to_be_bytes());
     put(head, at.time + 8, &answer.error.to_be_bytes());
+    put(head, at.time + 10, &answer.question.ssid.to_be_bytes());
     put(head, at.received, &answer.received.0.to_be_bytes());
     put(head, at.sender_seq, &answer.question.seq.to_be_bytes());
     put(head, at.sender_time, &answer.question.sent.0.to_be_bytes());
@@ -154,6 +159,7 @@ pub fn parse_answer(packet: &[u8], key: StampKey<'_>) -> Result<Answer, Reject> 
             seq: u32::from_be_bytes(take(head, at.sender_seq)),
             sent: Timestamp(u64::from_be_bytes(take(head, at.sender_time))),
             error: u16::from_be_bytes(take(head, at.sender_time + 8)),
+            ssid: u16::from_be_bytes(take(head, at.time + 10)),
         },
         ttl: head[at.ttl],
     })
@@ -161,7 +167,7 @@ pub fn parse_answer(packet: &[u8], key: StampKey<'_>) -> Result<Answer, Reject> 
 
 /// Offsets of the fields (figures 2 to 5 of the RFC). The sequence number is always at 0.
 struct Places {
-    /// Time stamp, error estimate behind it.
+    /// Time stamp, error estimate and session identifier behind it.
     time: usize,
     received: usize,
     sender_seq: usize,

@@ -14,10 +14,13 @@ fn keys() -> impl Strategy<Value = Option<&'static [u8]>> {
 }
 
 fn question() -> impl Strategy<Value = Question> {
-    (any::<u32>(), any::<u64>(), any::<u16>()).prop_map(|(seq, sent, error)| Question {
-        seq,
-        sent: Timestamp(sent),
-        error,
+    (any::<u32>(), any::<u64>(), any::<u16>(), any::<u16>()).prop_map(|(seq, sent, error, ssid)| {
+        Question {
+            seq,
+            sent: Timestamp(sent),
+            error,
+            ssid,
+        }
     })
 }
 
@@ -73,11 +76,12 @@ fn an_unauthenticated_question_is_figure_2() {
         seq: 0x0102_0304,
         sent: Timestamp(0x1112_1314_1516_1718),
         error: 0x2122,
+        ssid: 0x3132,
     };
     emit_question(&mut packet, &question, None);
     let mut wanted = [0; PLAIN_BYTES];
-    wanted[..14].copy_from_slice(&[
-        1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22,
+    wanted[..16].copy_from_slice(&[
+        1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x31, 0x32,
     ]);
     assert_eq!(packet, wanted);
 }
@@ -93,6 +97,7 @@ fn an_unauthenticated_answer_is_figure_4() {
             seq: 5,
             sent: Timestamp(6),
             error: 7,
+            ssid: 9,
         },
         ttl: 8,
     };
@@ -103,6 +108,7 @@ fn an_unauthenticated_answer_is_figure_4() {
         (3, 1),
         (11, 2),
         (13, 3),
+        (15, 9),
         (23, 4),
         (27, 5),
         (35, 6),
@@ -119,6 +125,7 @@ fn an_unauthenticated_answer_is_figure_4() {
         (3, 1),
         (23, 2),
         (25, 3),
+        (27, 9),
         (39, 4),
         (51, 5),
         (71, 6),

@@ -49,16 +49,28 @@ METRICS: Final = (
         "lower",
     ),
     Metric(
-        "rtt_min_ns", "RTT, minimum", "ns", "smallest round-trip delay", "RFC 2681", "lower", "log"
+        "rtt_min_ns",
+        "RTT, minimum",
+        "ns",
+        "smallest round-trip delay, less the turn-round of the reflector",
+        "RFC 2681",
+        "lower",
+        "log",
     ),
     Metric(
-        "rtt_p50_ns", "RTT, median", "ns", "median round-trip delay", "RFC 2681", "lower", "log"
+        "rtt_p50_ns",
+        "RTT, median",
+        "ns",
+        "median round-trip delay, less the turn-round of the reflector",
+        "RFC 2681",
+        "lower",
+        "log",
     ),
     Metric(
         "rtt_p99_ns",
         "RTT, 99th percentile",
         "ns",
-        "99th percentile of the round-trip delay",
+        "99th percentile of the round-trip delay, less the turn-round of the reflector",
         "RFC 2681",
         "lower",
         "log",

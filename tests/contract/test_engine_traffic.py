@@ -1,0 +1,143 @@
+"""Schedules and sizes of ``send`` as its records and a plain socket see them, over the loopback."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tunnelmark.engine import config, traffic
+from tunnelmark.engine.binary import find_engine
+from tunnelmark.engine.records import MISSING_NS, Table, read_reflect, read_send
+from tunnelmark.model.errors import LabError
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def engine() -> str:
+    try:
+        return find_engine()
+    except LabError as error:
+        pytest.skip(str(error))
+
+
+def flow(number: int, target: str, **changes: Any) -> config.Flow:
+    return config.Flow(
+        session=config.Session(number, 1000 + number, bytes([number] * 16).hex()),
+        target=target,
+        source=None,
+        interface=None,
+        gap_ns=1 * MS,
+        duration_ns=None,
+        payload_bytes=64,
+        content={"type": "random"},
+        **{"packets": 200, "start_offset_ns": 0, **changes},
+    )
+
+
+def exchange(engine: str, tmp_path: Path, changes: list[dict[str, Any]]) -> tuple[Table, Table]:
+    """Run a sender against our reflector; return both tables of records."""
+    flows = [flow(number, "", **one) for number, one in enumerate(changes)]
+    reflect = config.reflect_config(
+        ["127.0.0.1:0"],
+        [one.session for one in flows],
+        records=str(tmp_path / "reflect.rec"),
+        realtime_priority=None,
+        parent_pid=None,
+    )
+    with subprocess.Popen(
+        [engine, "reflect", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reflector:
+        assert reflector.stdin is not None
+        assert reflector.stdout is not None
+        reflector.stdin.write(json.dumps(reflect))
+        reflector.stdin.close()
+        target = json.loads(reflector.stdout.readline())["listen"][0]
+        flows = [flow(number, target, **one) for number, one in enumerate(changes)]
+        send = config.send_config(
+            flows,
+            seed=5,
+            drain_ns=1000 * MS,
+            late_ns=1000 * MS,
+            records=str(tmp_path / "send.rec"),
+            realtime_priority=None,
+            parent_pid=None,
+        )
+        subprocess.run(
+            [engine, "send", "-"],
+            input=json.dumps(send),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        reflector.terminate()
+        reflector.wait(20)
+    return (
+        read_send((tmp_path / "send.rec").read_bytes(), "send.rec"),
+        read_reflect((tmp_path / "reflect.rec").read_bytes(), "reflect.rec"),
+    )
+
+
+def test_each_schedule_and_each_size_leaves_as_it_was_asked_for(
+    engine: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.txt"
+    trace.write_text("# offset_ns payload_bytes\n0 100\n3000000 200\n3000000 300\n")
+    mix = traffic.Mix(((64, 7), (576, 4), (1400, 1)))
+    sent, reflected = exchange(
+        engine,
+        tmp_path,
+        [
+            {"schedule": traffic.Poisson(2 * MS), "size": mix},
+            {"schedule": traffic.OnOff(MS, (20 * MS, 40 * MS), (50 * MS, 90 * MS))},
+            {"schedule": traffic.PacketRate(300)},
+            {"schedule": traffic.BitRate(1_000_000), "size": traffic.UniformSize(24, 1400)},
+            {
+                "schedule": traffic.Trace(str(trace), 5 * MS),
+                "size": traffic.TracedSize(),
+                "packets": 30,
+            },
+        ],
+    )
+    by_flow = [sent[sent["flow"] == number] for number in range(5)]
+    assert [len(one) for one in by_flow] == [200, 200, 200, 200, 30]
+    gaps = [np.diff(one["scheduled_ns"]) for one in by_flow]
+    # Poisson: exponential gaps vary as much as their mean, give or take 40 % in 200.
+    assert 0.6 < gaps[0].std() / gaps[0].mean() < 1.4
+    assert set(by_flow[0]["size"]) <= {64, 576, 1400}
+    silences = gaps[1][gaps[1] != MS]
+    assert len(silences) > 2
+    assert ((silences >= 50 * MS) & (silences <= 91 * MS)).all()
+    offsets = by_flow[2]["scheduled_ns"] - by_flow[2]["scheduled_ns"][0]
+    assert (offsets == np.arange(200) * 10**9 // 300).all()
+    bits = np.concatenate([[0], np.cumsum(by_flow[3]["size"].astype(np.int64) * 8)])[:-1]
+    offsets = by_flow[3]["scheduled_ns"] - by_flow[3]["scheduled_ns"][0]
+    assert (offsets == bits * 1000).all()
+    assert by_flow[4]["size"].tolist() == [100, 200, 300] * 10
+    offsets = by_flow[4]["scheduled_ns"] - by_flow[4]["scheduled_ns"][0]
+    wanted = [round_ * 5 * MS + at for round_ in range(10) for at in (0, 3 * MS, 3 * MS)]
+    assert offsets.tolist() == wanted
+    # What the sender says of sizes is what the reflector got.
+    for number, one in enumerate(by_flow):
+        other = reflected[reflected["flow"] == number]
+        assert (other["size"][np.argsort(other["seq"])] == one["size"]).all()
+        assert (one["sent_ns"] >= one["scheduled_ns"]).all()
+
+
+def test_sixty_four_sessions_in_one_process(engine: str, tmp_path: Path) -> None:
+    gap = traffic.FixedGap(10 * MS)
+    changes = [
+        {"start_offset_ns": number * 100_000, "packets": 50, "schedule": gap}
+        for number in range(64)
+    ]
+    sent, reflected = exchange(engine, tmp_path, changes)
+    assert len(sent) == 64 * 50
+    assert len(reflected) == 64 * 50
+    assert (sent["returned_ns"] != MISSING_NS).all()
+    for number in range(64):
+        one = sent[sent["flow"] == number]
+        assert one["seq"].tolist() == list(range(50))
