@@ -6,7 +6,7 @@ CARGO := cargo
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-rust test-python test-all lint check bench fuzz lock schema clean
+.PHONY: help setup demo test test-unit test-rust test-python test-all lint check bench fuzz lock schema metrics-page clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ bench: setup ## benchmarks beside public tools, into bench/results.md
 
 lock: ## renew requirements.lock after a change of pyproject.toml
 	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --python-version 3.11 --no-header -o requirements.lock
+
+metrics-page: ## renew docs/metrics.md after a change of src/tunnelmark/model/metrics
+	$(BIN)/python scripts/metrics_page.py
 
 clean: ## remove what a build made (not results/)
 	rm -rf target .venv dist
