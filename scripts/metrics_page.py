@@ -1,4 +1,4 @@
-"""Renew the table of docs/metrics.md from the metrics themselves: python scripts/metrics_page.py."""
+"""Renew the table of docs/metrics.md from the metrics: python scripts/metrics_page.py."""
 
 from pathlib import Path
 
