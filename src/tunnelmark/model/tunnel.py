@@ -72,6 +72,8 @@ class WireRule:
     udp_ports: tuple[int, ...] = ()
     """If not empty: a UDP packet must have one of these as source or destination."""
     tcp_ports: tuple[int, ...] = ()
+    ether_types: tuple[int, ...] = ()
+    """Allowed types of frames that are not IP: 0x88E5 for MACsec."""
 
 
 @dataclass(frozen=True)

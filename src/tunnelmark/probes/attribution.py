@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-from tunnelmark.probes.pcap import WirePacket
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -25,9 +23,24 @@ class Probe:
     payload_bytes: int
 
 
+class Seen(Protocol):
+    """A packet on the link, as much of it as counts here."""
+
+    @property
+    def time_ns(self) -> int:
+        """When it passed, on the capture's clock."""
+
+    @property
+    def ip_bytes(self) -> int:
+        """Its length behind the Ethernet header."""
+
+
+AnySeen = TypeVar("AnySeen", bound=Seen)
+
+
 def attribute(
-    probes: Sequence[Probe], packets: Sequence[WirePacket]
-) -> tuple[tuple[WirePacket, ...], ...] | None:
+    probes: Sequence[Probe], packets: Sequence[AnySeen]
+) -> tuple[tuple[AnySeen, ...], ...] | None:
     """Return, for each probe, the packets that carried it, in the order of capture.
 
     ``probes`` in order of sending, ``packets`` those of the probes' direction; packets of others
@@ -47,7 +60,7 @@ def attribute(
     shift, matched = _best_shift(sent, seen, max(1, spacing // 4))
     if matched * 3 < len(sent):
         return None
-    parts: list[list[WirePacket]] = [[] for _ in probes]
+    parts: list[list[AnySeen]] = [[] for _ in probes]
     # A probe's packets come from just before its expected time (others may have been slower) until
     # just before that of the next one, or for as long as the longest gap.
     starts = sent + shift - spacing // 4
@@ -68,7 +81,7 @@ class Votes:
         """Start without any."""
         self._seen: dict[int, Counter[tuple[int, ...]]] = {}
 
-    def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[WirePacket]]) -> None:
+    def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[Seen]]) -> None:
         """Count what each probe saw; one that saw nothing has no vote."""
         for probe, part in zip(probes, parts, strict=True):
             if part:

@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple
 from tunnelmark.model.errors import LabError
 
 TCP: Final = 6
+GRE: Final = 47
 UDP: Final = 17
 ICMPV6: Final = 58
 
@@ -60,6 +61,8 @@ class OtherFrame:
     """``not IP``, or what is wrong with the IP packet."""
     payload: bytes
     """Everything behind the Ethernet header."""
+    source: str = ""
+    """Ethernet address of the sender, ``02:00:00:00:00:01``; empty if the frame has none."""
 
 
 Frame = WirePacket | OtherFrame
@@ -83,6 +86,7 @@ def parse_frame(time_ns: int, frame: bytes) -> Frame:
     if len(frame) < _ETHERNET_BYTES:
         return OtherFrame(time_ns, 0, f"{len(frame)} bytes are no Ethernet frame", frame)
     at = _ETHERNET_BYTES
+    source = frame[6:12].hex(":")
     ether_type = int.from_bytes(frame[12:14], "big")
     for _ in range(_MAX_VLAN_TAGS):
         if ether_type not in _VLAN_TYPES or len(frame) < at + 4:
@@ -96,8 +100,8 @@ def parse_frame(time_ns: int, frame: bytes) -> Frame:
         if ether_type == _IPV6:
             return _ipv6(time_ns, packet)
     except _MalformedError as error:
-        return OtherFrame(time_ns, ether_type, str(error), packet)
-    return OtherFrame(time_ns, ether_type, "not IP", packet)
+        return OtherFrame(time_ns, ether_type, str(error), packet, source)
+    return OtherFrame(time_ns, ether_type, "not IP", packet, source)
 
 
 class _MalformedError(Exception):

@@ -13,9 +13,11 @@ from typing import Final, Protocol
 
 from tunnelmark.model.block import WireProof, WireSample
 from tunnelmark.model.host import Host
+from tunnelmark.model.topology import MACS
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
 from tunnelmark.probes.attribution import Probe, Votes, attribute
 from tunnelmark.probes.capture import Capture, Captured
+from tunnelmark.probes.carriers import Carrier, carriers
 from tunnelmark.probes.fragmentation import LARGEST_BYTES, SMALLEST_BYTES, bracket, next_sizes
 from tunnelmark.probes.pcap import ICMPV6, TCP, UDP, Frame, OtherFrame, WirePacket
 
@@ -83,7 +85,7 @@ def prove(
     judge = Judge(_with_port(rule, prober.port), marker, idle)
     # A tunnel and the baseline beside it have paths of the same name: their files must not.
     name = f"proof-{'tunnel' if rule.encrypted else 'readable'}-{path.name}"
-    bench = _Bench(name, prober, watch, marker, repeats, keep)
+    bench = _Bench(name, prober, watch, marker, repeats, keep, rule)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
     votes = Votes()
     lengths: dict[int, tuple[int, ...]] = {}
@@ -206,7 +208,7 @@ class Judge:
 
     def _allowed(self, frame: Frame, firsts: "dict[_FragmentKey, WirePacket]") -> bool:
         if isinstance(frame, OtherFrame):
-            return False
+            return any(frame.ether_type in rule.ether_types for rule in (self.rule, *self.idle))
         # A later fragment has no ports: it is as its first one, which was seen or is missed.
         first = firsts.get(_fragment_key(frame)) if frame.fragment_offset_bytes else frame
         return any(_matches(frame, first, rule) for rule in (self.rule, *self.idle))
@@ -251,7 +253,7 @@ class _Batch:
 
     sent: Sent
     captured: Captured
-    parts: tuple[tuple[WirePacket, ...], ...] | None
+    parts: tuple[tuple[Carrier, ...], ...] | None
     """The packets of each probe; None when they could not be told apart."""
 
     @property
@@ -309,6 +311,7 @@ class _Bench:
     marker: bytes
     repeats: int
     keep: Callable[[str, bytes], None]
+    rule: WireRule
 
     def run(self, number: int, sizes: Sequence[int]) -> _Batch:
         name = f"{self.name}-{number}"
@@ -318,13 +321,8 @@ class _Bench:
             captured = capture.stop()
         self.keep(f"{name}.pcap", captured.pcap)
         ours = {str(ipaddress.ip_address(text)) for text in (watch.client.ipv4, watch.client.ipv6)}
-        forward = [
-            frame
-            for frame in captured.frames
-            if isinstance(frame, WirePacket)
-            and frame.source in ours
-            and not _is_link_control(frame)
-        ]
+        frames = [frame for frame in captured.frames if not _is_link_control(frame)]
+        forward = carriers(frames, rule=self.rule, addresses=ours, mac=MACS["client"])
         return _Batch(sent, captured, attribute(sent.probes, forward))
 
 
