@@ -11,8 +11,9 @@ use tm_link::wlan::{Config, ConfigError, StationCounters, ACCESS_POINT, CHAIN_LE
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
+use crate::alarm::Alarm;
 use crate::genl::{Genl, Received};
-use crate::process::{self, Stop};
+use crate::process::{self, Priority, Stop};
 use crate::relay::Report;
 use crate::{clock, IoError};
 
@@ -109,13 +110,14 @@ pub fn run(
     )?;
     process::pin(plan.cpu)?;
     process::steady();
-    let _ = process::realtime(plan.realtime_priority);
+    let mut priority = Priority::take(plan.realtime_priority);
+    let mut alarm = Alarm::default();
     let mut driver = Driver::new(plan, air, socket);
     tell(RadiosEvent::Ready);
     let mut next = clock::now() + SECOND;
     while !stop.asked() {
         let taken = driver.take()?;
-        driver.hand_on()?;
+        let sent = driver.hand_on()?;
         let now = clock::now();
         if wanted() {
             tell(RadiosEvent::Progress(Box::new(driver.report())));
@@ -123,9 +125,12 @@ pub fn run(
             tell(RadiosEvent::Progress(Box::new(driver.report())));
             next = now + SECOND;
         }
-        if taken == 0 {
+        priority.check();
+        if sent > 0 {
+            alarm.passed(now);
+        } else if taken == 0 {
             let due = driver.air.next_due_ns().map(Nanos);
-            driver.socket.wait(due, TICK);
+            alarm.wait_or(due, |up| driver.socket.wait(up, TICK));
         }
     }
     Ok(driver.report())
@@ -245,11 +250,13 @@ impl Driver {
         Ok(DRAIN)
     }
 
-    /// Hands on what is due.
-    fn hand_on(&mut self) -> Result<(), IoError> {
+    /// Hands on what is due; returns how many frames and reports.
+    fn hand_on(&mut self) -> Result<usize, IoError> {
         let now = clock::now();
+        let mut sent = 0;
         let family = self.socket.family();
         while let Some(event) = self.air.poll(now.0) {
+            sent += 1;
             match event {
                 Event::Heard {
                     due_ns,
@@ -299,7 +306,8 @@ impl Driver {
                 self.flush()?;
             }
         }
-        self.flush()
+        self.flush()?;
+        Ok(sent)
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
