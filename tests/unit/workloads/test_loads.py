@@ -30,8 +30,16 @@ def serial(forward: int, reverse: int) -> LinkSpec:
 # RFC 2544 appendix B gives the rates of 10 Mbit/s Ethernet; those of 70 byte are worked out.
 @pytest.mark.parametrize(
     ("frame_bytes", "frames"),
-    [(70, 13888), (128, 8445), (256, 4528), (512, 2349), (768, 1586), (1024, 1197), (1280, 961)]
-    + [(1518, 812)],
+    [
+        (70, 13888),
+        (128, 8445),
+        (256, 4528),
+        (512, 2349),
+        (768, 1586),
+        (1024, 1197),
+        (1280, 961),
+        (1518, 812),
+    ],
 )
 def test_ethernet_carries_what_rfc_2544_says(frame_bytes: int, frames: int) -> None:
     params = RateParams(frame_bytes=frame_bytes, load=1.0)
