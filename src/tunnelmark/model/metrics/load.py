@@ -69,8 +69,8 @@ METRICS: Final = (
         "throughput_lower_packet_s",
         "Throughput, lower bound",
         "packet/s",
-        "highest offered load that the search showed to keep to the loss goal, or what arrived of it "
-        "per second where a queue took in the rest",
+        "highest offered load that the search showed to keep to the loss goal, or what arrived of "
+        "it per second where a queue took in the rest",
         "RFC 2544 section 26.1, draft-ietf-bmwg-mlrsearch",
         "higher",
         "log",
