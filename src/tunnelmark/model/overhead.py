@@ -17,6 +17,8 @@ UDP_HEADER_BYTES: Final = 8
 """RFC 768."""
 TCP_HEADER_BYTES: Final = 20
 """RFC 9293 section 3.1, without options."""
+TCP_TIMESTAMPS_BYTES: Final = 12
+"""RFC 7323 appendix A: the timestamps option, 10 bytes, behind two of padding."""
 IPV6_FRAGMENT_HEADER_BYTES: Final = 8
 """RFC 8200 section 4.5."""
 LARGEST_PAYLOAD_BYTES: Final = 65507
@@ -44,6 +46,11 @@ class Encapsulation:
     outer_ip: IpVersion = 4
     wraps: Literal["packet", "ip_payload"] = "packet"
     """``ip_payload``: the datagram's own IP header becomes the outer one (ESP transport mode)."""
+    stream: bool = False
+    """The carrier is TCP: the first two layers are its IP and TCP headers, which every segment has.
+
+    Sizes are then those of a packet that finds the stream idle, without acknowledgements: in a
+    burst TCP may put two packets into one segment, or cut one elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +108,12 @@ def datagram(
     outer: list[int] = []
     if encapsulation.wraps == "ip_payload":
         layers = encapsulation.layers(whole - ip)
-        outer += _wrapped(whole - ip, layers, link_mtu_bytes, encapsulation.outer_ip, added)
+        outer += _wrapped(whole - ip, layers, link_mtu_bytes, encapsulation, added)
         return Wire(payload_bytes, tuple(outer), (*added.values(), udp))
     inner = fragment(whole, encapsulation.inner_mtu_bytes, inner_ip)
     for length in inner:
         layers = encapsulation.layers(length)
-        outer += _wrapped(length, layers, link_mtu_bytes, encapsulation.outer_ip, added)
+        outer += _wrapped(length, layers, link_mtu_bytes, encapsulation, added)
     inner_header = Layer(inner_header.name, sum(inner) - whole + ip, inner_header.source)
     return Wire(payload_bytes, tuple(outer), (*added.values(), inner_header, udp))
 
@@ -155,6 +162,27 @@ def padding(length_bytes: int, block_bytes: int) -> int:
     return -length_bytes % block_bytes
 
 
+def segment(wrapped_bytes: int, headers_bytes: int, mtu_bytes: int) -> tuple[int, ...]:
+    """Return the IP lengths of the TCP segments that carry so many bytes written at once.
+
+    Every segment but the last is full (RFC 9293 section 3.7.1: an MSS is what the MTU leaves).
+    """
+    room = mtu_bytes - headers_bytes
+    if room <= 0:
+        raise ValueError(f"an MTU of {mtu_bytes} byte leaves no room for a segment")
+    full, rest = divmod(wrapped_bytes, room)
+    return (headers_bytes + room,) * full + ((headers_bytes + rest,) if rest else ())
+
+
+def tcp_layer() -> Layer:
+    """Return the outer TCP header as a layer, with the timestamps that Linux agrees on."""
+    return Layer(
+        "outer TCP header",
+        TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES,
+        "RFC 9293 section 3.1, RFC 7323 appendix A",
+    )
+
+
 def ip_layer(version: IpVersion) -> Layer:
     """Return the outer IP header as a layer."""
     return Layer(f"outer IPv{version} header", IP_HEADER_BYTES[version], _IP_SOURCE[version])
@@ -172,12 +200,18 @@ def _wrapped(
     wrapped_bytes: int,
     layers: tuple[Layer, ...],
     mtu_bytes: int,
-    version: IpVersion,
+    encapsulation: Encapsulation,
     added: dict[str, Layer],
 ) -> tuple[int, ...]:
     whole = wrapped_bytes + sum(layer.bytes for layer in layers)
-    packets = fragment(whole, mtu_bytes, version)
-    extra = Layer("outer fragment headers", sum(packets) - whole, _IP_SOURCE[version])
+    version = encapsulation.outer_ip
+    if encapsulation.stream:
+        headers = sum(layer.bytes for layer in layers[:2])
+        packets = segment(whole - headers, headers, mtu_bytes)
+        extra = Layer("headers of further segments", sum(packets) - whole, "RFC 9293 section 3.1")
+    else:
+        packets = fragment(whole, mtu_bytes, version)
+        extra = Layer("outer fragment headers", sum(packets) - whole, _IP_SOURCE[version])
     for layer in (*layers, *((extra,) if extra.bytes else ())):
         seen = added.get(layer.name)
         added[layer.name] = Layer(

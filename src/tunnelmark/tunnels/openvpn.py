@@ -1,16 +1,17 @@
-"""OpenVPN 2.6 in user space: TLS with certificates of the run, UDP, point to point."""
+"""OpenVPN 2.6, point to point: TLS or a static key, UDP or TCP, in user space or offloaded."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import ClassVar, Final, Literal
+from secrets import token_hex
+from typing import ClassVar, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
-from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
+from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
 from tunnelmark.model.tunnel import (
     Endpoint,
     Negotiated,
@@ -22,6 +23,7 @@ from tunnelmark.model.tunnel import (
 from tunnelmark.tunnels import pki
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.openvpn_log import OpenVpnReport, last_words, read_log
+from tunnelmark.tunnels.openvpn_wire import AEAD, data_channel
 from tunnelmark.tunnels.support import (
     Watched,
     daemon_name,
@@ -39,10 +41,8 @@ Side = Literal["client", "server"]
 FIRST_PORT: Final = 1194
 """Tunnel i listens on this plus i (IANA: openvpn)."""
 
-_AEAD: Final = frozenset({"AES-256-GCM", "CHACHA20-POLY1305"})
-_BLOCK_BYTES: Final = {"BF-CBC": 8, "AES-128-CBC": 16, "AES-256-CBC": 16}
-_HMAC_BYTES: Final = {"SHA1": 20, "SHA256": 32, "SHA512": 64}
 _UDP: Final = 17
+_TCP: Final = 6
 # Of both sockets, so that a burst waits in the kernel and is not lost there.
 _SOCKET_BUFFER_BYTES: Final = 4 << 20
 _TX_QUEUE_PACKETS: Final = 1000
@@ -52,8 +52,14 @@ _BIND_LIMIT_S: Final = 15.0
 _START_LIMIT_S: Final = 30.0
 _START_LIMIT_PER_TUNNEL_S: Final = 2.0
 _FIRST_PACKET_LIMIT_S: Final = 15.0
-# At verb 3 a start writes about 45 lines; more than that is trouble, and trouble is at the end.
-_LOG_LINES: Final = 400
+# At verb 3 a start writes about 45 lines, at verb 4 about 350; more than that is trouble, and
+# trouble is at the end.
+_LOG_LINES: Final = 1000
+# The out-of-tree module of OpenVPN 2.6 (Debian: openvpn-dco-dkms); the "ovpn" that Linux has itself
+# since 6.16 speaks to OpenVPN 2.7 only.
+_OFFLOAD_MODULE: Final = "ovpn_dco_v2"
+# Where a static key is in use: which half of it encrypts (openvpn(8), --secret file [direction]).
+_DIRECTION: Final = {"server": "0", "client": "1"}
 
 
 class OpenVpnParams(TunnelParams):
@@ -66,6 +72,22 @@ class OpenVpnParams(TunnelParams):
     compression: Literal["none", "lzo"] = Field(
         "none", description="lzo compresses every packet that gets smaller by it"
     )
+    transport: Literal["udp", "tcp"] = Field(
+        "udp", description="tcp carries packets in a stream: a lost segment holds up all behind it"
+    )
+    key_exchange: Literal["tls", "static"] = Field(
+        "tls",
+        description="static: one secret of the run on both ends, no handshake, no forward secrecy; "
+        "CBC ciphers only",
+    )
+    control: Literal["plain", "tls-crypt"] = Field(
+        "plain",
+        description="tls-crypt encrypts the handshake with a key of the run; data packets are the "
+        "same",
+    )
+    offload: Literal["off", "kernel"] = Field(
+        "off", description="kernel: data packets pass through the kernel's data-channel offload"
+    )
     mtu_bytes: int = Field(
         1500,
         ge=100,
@@ -73,6 +95,23 @@ class OpenVpnParams(TunnelParams):
         description="MTU of the inner interface; OpenVPN's own default is 1500, so that packets "
         "of full size are fragmented outside",
     )
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        """Refuse what OpenVPN itself would refuse, before anything is made."""
+        if self.key_exchange == "static":
+            if self.cipher in AEAD:
+                raise ValueError(
+                    f"cipher {self.cipher} needs key_exchange tls; with a static key choose a CBC "
+                    "cipher"
+                )
+            if self.control != "plain" or self.offload != "off":
+                raise ValueError("key_exchange static has neither tls-crypt nor the kernel offload")
+        if self.offload == "kernel" and (self.cipher not in AEAD or self.compression != "none"):
+            raise ValueError(
+                "offload kernel needs cipher AES-256-GCM or CHACHA20-POLY1305 and no compression"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -112,10 +151,10 @@ class OpenVpnTunnel(Tunnel):
         self._ends: list[_End] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
-        """Need OpenVPN and a TUN device; the kernel's data-channel offload is not used."""
+        """Need OpenVPN and a TUN device, or the kernel's data-channel offload where asked for."""
         return Need(
             programs={"openvpn": "openvpn", "ip": "iproute2", "ping": "iputils-ping"},
-            kernel=("tun",),
+            kernel=(_OFFLOAD_MODULE,) if self._params.offload == "kernel" else ("tun",),
         )
 
     def up(self, site: Site) -> TunnelUp:
@@ -148,14 +187,16 @@ class OpenVpnTunnel(Tunnel):
             negotiated.append(agreed)
         ports = tuple(FIRST_PORT + number for number in range(count))
         shown = str(ports[0]) if count == 1 else f"{ports[0]} to {ports[-1]}"
+        tcp = self._params.transport == "tcp"
         return TunnelUp(
             paths=tuple(paths),
             negotiated=tuple(negotiated),
             wire=WireRule(
                 encrypted=True,
-                describe=f"UDP to or from port {shown}",
-                ip_protocols=(_UDP,),
-                udp_ports=ports,
+                describe=f"{'TCP' if tcp else 'UDP'} to or from port {shown}",
+                ip_protocols=(_TCP if tcp else _UDP,),
+                udp_ports=() if tcp else ports,
+                tcp_ports=ports if tcp else (),
             ),
             processes=tuple((end.endpoint.host.name, end.process) for end in self._ends),
         )
@@ -181,41 +222,36 @@ class OpenVpnTunnel(Tunnel):
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the data channel's layers; with lzo those of a packet that does not compress."""
-        return Encapsulation(
-            lambda inner_bytes: (ip_layer(4), udp_layer(), *self._data_channel(inner_bytes)),
-            agreed.mtu_bytes,
-        )
+        params, tcp = self._params, self._params.transport == "tcp"
 
-    def _data_channel(self, inner_bytes: int) -> tuple[Layer, ...]:
-        params = self._params
-        # src/openvpn/lzo.h: a packet that did not get smaller has one byte that says so.
-        lzo = (Layer("compression header", 1, "openvpn lzo.h"),) * (params.compression == "lzo")
-        opcode = Layer("opcode and peer id", 4, "openvpn-rfc, P_DATA_V2")
-        packet_id = Layer("packet id", 4, "openvpn-rfc, data channel packet format")
-        if params.cipher in _AEAD:
-            tag = Layer("authentication tag", 16, "RFC 5116 section 5.1, RFC 8439 section 2.8")
-            return (opcode, packet_id, tag, *lzo)
-        block_bytes = _BLOCK_BYTES[params.cipher]
-        encrypted = packet_id.bytes + len(lzo) + inner_bytes
-        return (
-            opcode,
-            Layer("HMAC", _HMAC_BYTES[params.auth], f"RFC 2104 with {params.auth}, not truncated"),
-            Layer("IV", block_bytes, "NIST SP 800-38A section 6.2"),
-            packet_id,
-            *lzo,
-            # A full block when nothing is missing, so that the padding can be told apart.
-            Layer("padding", block_bytes - encrypted % block_bytes, "RFC 5652 section 6.3"),
-        )
+        def layers(inner_bytes: int) -> tuple[Layer, ...]:
+            return (
+                ip_layer(4),
+                tcp_layer() if tcp else udp_layer(),
+                *data_channel(
+                    inner_bytes,
+                    cipher=params.cipher,
+                    auth=params.auth,
+                    lzo=params.compression == "lzo",
+                    static_key=params.key_exchange == "static",
+                    tcp=tcp,
+                ),
+            )
+
+        return Encapsulation(layers, agreed.mtu_bytes, stream=tcp)
 
     def _arguments(self, side: Side) -> list[str]:
         """Return the options that both ends must agree on."""
         cipher = self._params.cipher
         options = [
-            *("--cipher", cipher, "--data-ciphers", cipher, "--data-ciphers-fallback", cipher),
-            *("--auth", self._params.auth, "--tun-mtu", str(self._params.mtu_bytes)),
-            *(("--tls-server", "--dh", "none") if side == "server" else ("--tls-client",)),
-            *("--remote-cert-tls", "client" if side == "server" else "server"),
+            *("--cipher", cipher, "--auth", self._params.auth),
+            *("--tun-mtu", str(self._params.mtu_bytes)),
+            *(("--disable-dco",) if self._params.offload == "off" else ()),
         ]
+        if self._params.key_exchange == "tls":
+            options += ["--data-ciphers", cipher, "--data-ciphers-fallback", cipher]
+            options += ["--tls-server", "--dh", "none"] if side == "server" else ["--tls-client"]
+            options += ["--remote-cert-tls", "client" if side == "server" else "server"]
         if cipher == "BF-CBC":
             options += ["--providers", "legacy", "default"]  # OpenSSL 3 has Blowfish only there
         if self._params.compression == "lzo":
@@ -224,6 +260,9 @@ class OpenVpnTunnel(Tunnel):
         return options
 
     def _put_identities(self, site: Site) -> None:
+        secret = _secret()
+        for host in (site.server.host, site.client.host):
+            host.put(_folder(host) / "secret.key", secret)
         authority = pki.RunAuthority(site.prefix, datetime.now(UTC))
         sides: tuple[tuple[Side, Host], ...] = (
             ("server", site.server.host),
@@ -247,21 +286,17 @@ class OpenVpnTunnel(Tunnel):
             if side == "client"
             else ["--local", endpoint.ipv4, "--lport", port]
         )
-        folder = _folder(endpoint.host)
         process = endpoint.host.spawn(
             [
-                *("openvpn", "--dev-type", "tun", "--dev", interface, "--proto", "udp4"),
-                *(*socket, "--ifconfig", here, there),
-                *("--ca", str(folder / "ca.crt"), "--cert", str(folder / f"{side}.crt")),
-                *("--key", str(folder / f"{side}.key")),
-                *("--disable-dco", "--persist-tun", "--persist-key", "--script-security", "1"),
-                *("--sndbuf", str(_SOCKET_BUFFER_BYTES), "--rcvbuf", str(_SOCKET_BUFFER_BYTES)),
+                *("openvpn", "--dev-type", "tun", "--dev", interface),
+                *(*self._transport(side), *socket, "--ifconfig", here, there),
+                *("--persist-tun", "--persist-key", "--script-security", "1"),
                 *("--txqueuelen", str(_TX_QUEUE_PACKETS)),
-                # No new keys in mid-run: a handshake would fall into some trials and not others.
-                *("--reneg-sec", "0", "--reneg-bytes", "0", "--reneg-pkts", "0"),
                 # A failure ends the process with its reason instead of a quiet restart.
-                *("--hand-window", str(_HANDSHAKE_LIMIT_S), "--tls-exit"),
-                *("--remap-usr1", "SIGTERM", "--verb", "3"),
+                *("--remap-usr1", "SIGTERM"),
+                # Only from 4 on does it name the encryption of the control channel.
+                *("--verb", "3" if self._params.control == "plain" else "4"),
+                *self._keys(side, _folder(endpoint.host)),
                 *self._arguments(side),
             ],
             name=daemon_name(f"openvpn-{side}-{number}"),
@@ -269,6 +304,27 @@ class OpenVpnTunnel(Tunnel):
         end = _End(side, number, endpoint, interface, process)
         self._ends.append(end)
         return end
+
+    def _transport(self, side: Side) -> list[str]:
+        if self._params.transport == "udp":
+            size = str(_SOCKET_BUFFER_BYTES)
+            return ["--proto", "udp4", "--sndbuf", size, "--rcvbuf", size]
+        # Nagle's algorithm would hold a packet back until the one before it is acknowledged, a
+        # round trip later. The buffers are left to the kernel, which sizes those of TCP itself.
+        return ["--proto", f"tcp4-{side}", "--socket-flags", "TCP_NODELAY"]
+
+    def _keys(self, side: Side, folder: PurePosixPath) -> list[str]:
+        secret = str(folder / "secret.key")
+        if self._params.key_exchange == "static":
+            return ["--secret", secret, _DIRECTION[side]]
+        return [
+            *("--ca", str(folder / "ca.crt"), "--cert", str(folder / f"{side}.crt")),
+            *("--key", str(folder / f"{side}.key")),
+            *(("--tls-crypt", secret) if self._params.control == "tls-crypt" else ()),
+            # No new keys in mid-run: a handshake would fall into some trials and not others.
+            *("--reneg-sec", "0", "--reneg-bytes", "0", "--reneg-pkts", "0"),
+            *("--hand-window", str(_HANDSHAKE_LIMIT_S), "--tls-exit"),
+        ]
 
     def _wait_for(
         self,
@@ -288,6 +344,12 @@ class OpenVpnTunnel(Tunnel):
                     raise TunnelError(
                         f"{end.place} on {end.endpoint.host.name} ended with status {status} "
                         f"before it could {what}: {last_words(log)}"
+                    )
+                # With a static key nothing else tells: the packets of the other end are dropped.
+                if self._params.key_exchange == "static" and (refused := read_log(log).refused):
+                    raise TunnelError(
+                        f"{end.place} on {end.endpoint.host.name} has another static key than its "
+                        f"peer: {refused}"
                     )
             return True if all(reached(read_log(log)) for _, _, log in states) else None
 
@@ -327,7 +389,13 @@ class OpenVpnTunnel(Tunnel):
             implementation="openvpn",
             mtu_bytes=self._params.mtu_bytes,
             details={
-                "data_path": "user space (data-channel offload disabled)",
+                "data_path": "kernel (data-channel offload)"
+                if of_client.kernel_offload
+                else "user space (data-channel offload disabled)",
+                "transport": self._params.transport
+                + (", Nagle's algorithm off" if self._params.transport == "tcp" else ""),
+                "key_exchange": self._params.key_exchange,
+                "control_encryption": of_client.control_encryption or "none apart from TLS",
                 "auth": of_client.auth or "in the AEAD cipher",
                 "compression": of_client.compression or "unknown",
                 "control_channel": of_client.control_channel or "unknown",
@@ -344,9 +412,12 @@ class OpenVpnTunnel(Tunnel):
             ("cipher", report.cipher, params.cipher),
             ("compression", report.compression, params.compression),
             ("MTU", report.mtu_bytes, params.mtu_bytes),
-            ("kernel offload", report.kernel_offload, False),
+            ("kernel offload", report.kernel_offload, params.offload == "kernel"),
+            ("tls-crypt", report.control_encryption is not None, params.control == "tls-crypt"),
+            ("TLS", report.control_channel is not None, params.key_exchange == "tls"),
+            ("transport", report.transport, params.transport),
         ]
-        if params.cipher not in _AEAD:
+        if params.cipher not in AEAD:
             wanted.append(("auth", report.auth, params.auth))
         return wanted
 
@@ -360,6 +431,13 @@ class OpenVpnTunnel(Tunnel):
             server_interface=server.interface,
             mtu_bytes=agreed.mtu_bytes,
         )
+
+
+def _secret() -> bytes:
+    """Return a new 2048-bit static key file, as ``openvpn --genkey secret`` writes it."""
+    lines = [token_hex(16) for _ in range(16)]
+    begin, end = (f"-----{word} OpenVPN Static key V1-----" for word in ("BEGIN", "END"))
+    return "\n".join([begin, *lines, end, ""]).encode()
 
 
 def _folder(host: Host) -> PurePosixPath:

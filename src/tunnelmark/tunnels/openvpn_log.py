@@ -13,7 +13,7 @@ class OpenVpnReport:
     """E.g. ``OpenVPN 2.6.14``."""
     libraries: str | None = None
     bound: bool = False
-    """The UDP socket exists; for the server: bound to its port."""
+    """The socket exists; for the server: bound to its port, with TCP listening on it."""
     completed: bool = False
     """Keys are agreed and the data channel is open."""
     cipher: str | None = None
@@ -22,6 +22,12 @@ class OpenVpnReport:
     compression: str | None = None
     mtu_bytes: int | None = None
     control_channel: str | None = None
+    control_encryption: str | None = None
+    """How tls-crypt encrypts the handshake; None without it."""
+    transport: str | None = None
+    """``udp`` or ``tcp``."""
+    refused: str | None = None
+    """The first packet of the peer that did not pass the authentication."""
     socket_buffers: str | None = None
     kernel_offload: bool = False
     """OpenVPN opened a data-channel-offload device although it was told not to."""
@@ -44,6 +50,9 @@ def read_log(text: str) -> OpenVpnReport:
         version=_text(_last(lines, _BANNER)),
         libraries=_text(_last(lines, _LIBRARIES)),
         bound=_last(lines, _BOUND) is not None,
+        transport=(_text(_last(lines, _TRANSPORT)) or "").lower() or None,
+        control_encryption=_text(_last(lines, _TLS_CRYPT)),
+        refused=_text(_last(lines, _REFUSED)),
         completed=any(line.startswith("Initialization Sequence Completed") for line in lines),
         cipher=items.get("cipher"),
         auth=items.get("auth"),
@@ -68,10 +77,17 @@ def last_words(text: str) -> str:
     return (reasons or complaints or lines or ["nothing in its log"])[-1]
 
 
-_TIME_STAMP: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
+_TIME_STAMP: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?:us=\d{1,6} )?")
 _BANNER: Final = re.compile(r"^(OpenVPN \d[^ ]*) ")
 _LIBRARIES: Final = re.compile(r"^library versions: (.{1,200})$")
-_BOUND: Final = re.compile(r"^UDPv[46] link local(?: \(bound\))?: ")
+_BOUND: Final = re.compile(
+    r"^(?:UDPv[46] link local(?: \(bound\))?: |Listening for incoming TCP connection on )"
+)
+_TRANSPORT: Final = re.compile(r"^(UDP|TCP)v[46](?:_CLIENT|_SERVER)? link remote: ")
+_TLS_CRYPT: Final = re.compile(
+    r"^Outgoing Control Channel Encryption: (Cipher '[^']{1,40}' initialized .{1,100})$"
+)
+_REFUSED: Final = re.compile(r"^(Authenticate/Decrypt packet error: .{1,200})$")
 _DATA_CHANNEL: Final = re.compile(r"^Data Channel: (.{1,300})$")
 _DATA_ITEM: Final = re.compile(r"(cipher|auth|compression):? '([^']{1,64})'")
 _MTU: Final = re.compile(r"^net_iface_mtu_set: mtu (\d{1,6}) for ")

@@ -126,9 +126,10 @@ def first_packet(client: Host, path: TrafficPath, *, limit_s: float) -> str | No
 
 def first_problem(ends: Sequence[Watched]) -> str | None:
     """Return what is wrong with tunnels that were up, or None: daemons alive, interfaces up."""
-    for end in ends:
-        if problem := _ended(end):
-            return problem
+    # All of them: the end of one daemon may end its peer, and the order does not tell the cause.
+    if ended := [problem for end in ends if (problem := _ended(end))]:
+        more = f"; and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
+        return "; ".join(ended[:_TOLD]) + more
     seen: dict[str, dict[str, InterfaceState]] = {}
     for end in ends:
         if end.host.unique not in seen:
@@ -146,6 +147,7 @@ def first_problem(ends: Sequence[Watched]) -> str | None:
 
 
 _DYING_LIMIT_S: Final = 1.0
+_TOLD: Final = 4
 
 
 def _ended(end: Watched) -> str | None:

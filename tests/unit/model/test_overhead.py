@@ -14,6 +14,8 @@ from tunnelmark.model.overhead import (
     fragmentation_point,
     ip_layer,
     padding,
+    segment,
+    tcp_layer,
 )
 
 
@@ -87,3 +89,30 @@ def test_best_inner_mtu_just_fits() -> None:
 def test_no_room_for_a_fragment_is_an_error() -> None:
     with pytest.raises(ValueError, match="no room"):
         fragment(1000, 27, 4)
+
+
+@given(data=st.integers(1, 20000), headers=st.integers(40, 80), mtu=st.integers(576, 9000))
+def test_segments_carry_all_data_and_all_but_the_last_are_full(
+    data: int, headers: int, mtu: int
+) -> None:
+    packets = segment(data, headers, mtu)
+    assert sum(packets) - headers * len(packets) == data
+    assert all(packet == mtu for packet in packets[:-1])
+    assert headers < packets[-1] <= mtu
+
+
+def test_no_room_for_a_segment_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no room"):
+        segment(1000, 52, 52)
+
+
+def test_a_packet_in_a_stream_is_cut_where_a_segment_is_full() -> None:
+    def layers(_wrapped: int) -> tuple[Layer, ...]:
+        return (ip_layer(4), tcp_layer(), Layer("length", 2, "test"))
+
+    wrap = Encapsulation(layers, 1500, stream=True)
+    wire = datagram(1450, link_mtu_bytes=1500, encapsulation=wrap)
+    # 1478 + 2 bytes are written, 1448 fit into the first segment.
+    assert wire.outer_packet_bytes == (1500, 52 + 32)
+    assert sum(layer.bytes for layer in wire.layers) == wire.overhead_bytes
+    assert fragmentation_point(link_mtu_bytes=1500, encapsulation=wrap) == 1448 - 2 - 28

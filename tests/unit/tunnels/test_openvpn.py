@@ -25,7 +25,8 @@ def log_of(argv: tuple[str, ...], **changed: str) -> str:
                 "2026-11-21 05:00:01 net_iface_mtu_set: mtu "
                 f"{changed.get('mtu', option['--tun-mtu'])} for {option['--dev']}"
             ),
-            "2026-11-21 05:00:01 UDPv4 link local (bound): [AF_INET]198.18.0.2:1194",
+            *_socket_lines(argv),
+            *_control_lines(argv),
             "2026-11-21 05:00:02 Initialization Sequence Completed",
             (
                 f"2026-11-21 05:00:02 Data Channel: cipher '{cipher}',{auth} peer-id: 0"
@@ -33,6 +34,28 @@ def log_of(argv: tuple[str, ...], **changed: str) -> str:
             ),
         ]
     )
+
+
+def _socket_lines(argv: tuple[str, ...]) -> list[str]:
+    if "udp4" in argv:
+        return [
+            "2026-11-21 05:00:01 UDPv4 link local (bound): [AF_INET]198.18.0.2:1194",
+            "2026-11-21 05:00:01 UDPv4 link remote: [AF_UNSPEC]",
+        ]
+    side = "SERVER" if "tcp4-server" in argv else "CLIENT"
+    return [
+        "2026-11-21 05:00:01 Listening for incoming TCP connection on [AF_INET]198.18.0.2:1194",
+        f"2026-11-21 05:00:01 TCPv4_{side} link remote: [AF_INET]198.18.0.1:46166",
+    ]
+
+
+def _control_lines(argv: tuple[str, ...]) -> list[str]:
+    crypt = (
+        "2026-11-21 05:00:01 Outgoing Control Channel Encryption: Cipher 'AES-256-CTR' initialized "
+        "with 256 bit key"
+    )
+    tls = "2026-11-21 05:00:01 Control Channel: TLSv1.3, cipher TLSv1.3 TLS_AES_256_GCM_SHA384"
+    return [crypt] * ("--tls-crypt" in argv) + [tls] * ("--secret" not in argv)
 
 
 class Machine:
@@ -243,3 +266,83 @@ def test_no_script_and_no_renegotiation(hosts: Any, site: Site) -> None:
 def test_impossible_parameters_are_refused(params: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         OpenVpnParams.model_validate(params)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"key_exchange": "static"}, "AES-256-GCM needs key_exchange tls"),
+        (
+            {"key_exchange": "static", "cipher": "BF-CBC", "control": "tls-crypt"},
+            "static has neither tls-crypt nor the kernel offload",
+        ),
+        ({"offload": "kernel", "cipher": "BF-CBC"}, "offload kernel needs cipher AES-256-GCM"),
+        ({"offload": "kernel", "compression": "lzo"}, "and no compression"),
+    ],
+)
+def test_what_openvpn_would_refuse_is_refused_before_anything_is_made(
+    params: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        OpenVpnParams.model_validate(params)
+
+
+def test_a_static_key_is_one_secret_used_in_both_directions(hosts: Any, site: Site) -> None:
+    Machine(hosts)
+    up = tunnel(key_exchange="static", cipher="AES-256-CBC").up(site)
+    secrets = [
+        value for host in hosts for path, value in host.files.items() if path.name == "secret.key"
+    ]
+    assert secrets[0] == secrets[1]
+    assert secrets[0][1] == 0o600
+    lines = secrets[0][0].decode().splitlines()
+    assert lines[0] == "-----BEGIN OpenVPN Static key V1-----"
+    assert re.fullmatch("[0-9a-f]{512}", "".join(lines[1:-1]))
+    directions = [p.argv[p.argv.index("--secret") + 2] for host in hosts for p in host.spawned]
+    assert directions == ["1", "0"]
+    assert up.negotiated[0].details["key_exchange"] == "static"
+
+
+def test_another_static_key_is_told_as_soon_as_openvpn_says_so(hosts: Any, site: Site) -> None:
+    machine = Machine(hosts)
+    started = machine.start
+
+    def start(process: Any) -> None:
+        started(process)
+        process.log += (
+            "\n2026-11-21 05:00:03 Authenticate/Decrypt packet error: packet HMAC authentication "
+            "failed"
+        )
+
+    for host in hosts:
+        host.started = start
+    with pytest.raises(
+        TunnelError, match=r"another static key than its peer: .* HMAC authentication failed"
+    ):
+        tunnel(key_exchange="static", cipher="AES-256-CBC").up(site)
+
+
+def test_a_program_that_leaves_tls_crypt_out_is_found_out(hosts: Any, site: Site) -> None:
+    machine = Machine(hosts)
+    started = machine.start
+
+    def start(process: Any) -> None:
+        started(process)
+        process.log = "\n".join(
+            line for line in process.log.splitlines() if "Encryption" not in line
+        )
+
+    for host in hosts:
+        host.started = start
+    with pytest.raises(TunnelError, match="runs with tls-crypt False, the study asks for True"):
+        tunnel(control="tls-crypt").up(site)
+
+
+def test_over_tcp_the_rule_is_tcp(hosts: Any, site: Site) -> None:
+    Machine(hosts)
+    driver = tunnel(transport="tcp", count=2)
+    up = driver.up(site)
+    assert up.wire.ip_protocols == (6,)
+    assert (up.wire.tcp_ports, up.wire.udp_ports) == ((1194, 1195), ())
+    assert up.wire.describe == "TCP to or from port 1194 to 1195"
+    assert driver.encapsulation(up.negotiated[0]).stream

@@ -51,6 +51,7 @@ def test_what_was_agreed_is_in_openvpn_s_own_words() -> None:
         completed=True,
         cipher="BF-CBC",
         auth="SHA256",
+        transport="udp",
         compression="lzo",
         mtu_bytes=1500,
         control_channel="TLSv1.3, cipher TLSv1.3 TLS_AES_256_GCM_SHA384",
