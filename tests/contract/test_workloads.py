@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,6 @@ from typing import Any
 import pytest
 
 from tunnelmark.engine import records
-from tunnelmark.engine.binary import find_engine
-from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.hosts.local import LocalHost
-from tunnelmark.model.errors import LabError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
 from tunnelmark.model.tunnel import TrafficPath
@@ -45,41 +41,6 @@ def test_a_driver_says_what_it_is(kind: str) -> None:
 
 def test_the_echo_is_there() -> None:
     assert KINDS["udp_echo"] is UdpEcho
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> Iterator[TrialContext]:
-    try:
-        engine = find_engine()
-    except LabError as error:
-        pytest.skip(str(error))
-    root, samples = tmp_path / "runtime", tmp_path / "samples"
-    root.mkdir(mode=0o700)
-    samples.mkdir()
-    with Ledger(root) as ledger:
-        hosts = [LocalHost(ledger, name) for name in ("client", "server")]
-        try:
-            yield TrialContext(
-                client=hosts[0],
-                server=hosts[1],
-                paths=tuple(path(number) for number in range(1)),
-                engine=engine,
-                seed=1,
-                samples_dir=samples,
-                sample_stem="trial-1",
-                progress=lambda _progress: None,
-                cancelled=lambda: False,
-            )
-        finally:
-            for host in hosts:
-                host.stop_all()
-
-
-def path(number: int) -> TrafficPath:
-    # 127.0.0.0/8 is all loopback: every path of every test process has an address of its own.
-    pid = os.getpid()
-    server = f"127.{1 + pid // 256 % 254}.{pid % 256}.{number + 2}"
-    return TrafficPath(str(number), "127.0.0.1", server, "lo", "lo", 65536)
 
 
 def echo(**values: object) -> UdpEcho:
@@ -145,9 +106,12 @@ def test_without_samples_nothing_is_kept(context: TrialContext) -> None:
 
 @pytest.mark.parametrize(("load", "packets"), [("spread", [11, 10, 10]), ("each", [31, 31, 31])])
 def test_several_paths_share_the_load_or_have_it_each(
-    context: TrialContext, load: str, packets: list[int]
+    context: TrialContext,
+    loopback_path: Callable[[int], TrafficPath],
+    load: str,
+    packets: list[int],
 ) -> None:
-    context = replace(context, paths=tuple(path(number) for number in range(3)))
+    context = replace(context, paths=tuple(loopback_path(number) for number in range(3)))
     outcome = echo(load=load, packets=31).run(context)
     assert verdict(outcome).valid, verdict(outcome).reasons
     assert [m.path for m in outcome.measurements] == ["total", "0", "1", "2"]
@@ -223,8 +187,10 @@ def test_a_port_that_is_taken_is_a_failed_check(context: TrialContext) -> None:
     assert any(str(PORT) in reason for reason in verdict(outcome).reasons)
 
 
-def test_sessions_come_from_the_seed_and_none_is_shared(context: TrialContext) -> None:
-    context = replace(context, paths=tuple(path(number) for number in range(20)))
+def test_sessions_come_from_the_seed_and_none_is_shared(
+    context: TrialContext, loopback_path: Callable[[int], TrafficPath]
+) -> None:
+    context = replace(context, paths=tuple(loopback_path(number) for number in range(20)))
     params = UdpEchoParams.model_validate({"gap": "1 ms", "packets": 20, "payload_bytes": 25})
     sessions = [flow.session for flow in plan_flows(params, context)]
     assert sessions == [flow.session for flow in plan_flows(params, context)]

@@ -68,7 +68,8 @@ fn write(event: &str, report: &WirelessReport, asked_last: &AskedLast) {
     }));
 }
 
-fn station(c: &StationCounters) -> Value {
+/// Counters of a station, as events have them.
+pub fn station(c: &StationCounters) -> Value {
     json!({
         "attempts": c.attempts, "collisions": c.collisions,
         "internal_collisions": c.internal_collisions, "mpdus": c.mpdus,

@@ -5,16 +5,19 @@ mod events;
 mod flow;
 mod link;
 mod link_wlan;
+mod medium;
 mod reflect;
 mod send;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: tunnelmark-engine send|reflect|link CONFIG | version
+const USAGE: &str = "usage: tunnelmark-engine send|reflect|link|wlan-medium CONFIG | version
 
   send CONFIG      send test packets and measure what comes back
   reflect CONFIG   answer test packets whose tag verifies
   link CONFIG      emulate a link between two interfaces
+  wlan-medium CONFIG
+                   make two simulated radios (mac80211_hwsim) and be the medium between them
   version          print the version and the protocol
 
 CONFIG is a JSON file, or - for standard input. Events come as JSON, one a line, on standard
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         ["send", path] => send::main(path),
         ["reflect", path] => reflect::main(path),
         ["link", path] => link::main(path),
+        ["wlan-medium", path] => medium::main(path),
         ["version"] => {
             events::version();
             Ok(())

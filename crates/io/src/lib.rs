@@ -5,9 +5,11 @@
 pub mod alarm;
 pub mod clock;
 pub mod format;
+pub mod genl;
 mod outgoing;
 pub mod packet;
 pub mod process;
+pub mod radios;
 pub mod records;
 pub mod reflect;
 pub mod relay;

@@ -82,6 +82,7 @@ class Lab:
         """
         self.place: Place = place or LocalPlace(ledger, engine=engine, logs=logs)
         self._topology = topology
+        self.link = link
         self._emulator: LabProcess | None = None
         self._events = _EventPump()
         joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=link is not None)

@@ -168,9 +168,7 @@ class BlockRunner:
 
     def _prove(self, lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]) -> tuple[WireProof, ...]:
         sizes = {
-            size
-            for point in self.block.points
-            if isinstance(size := point.workload.params.get("payload_bytes"), int)
+            size for point in self.block.points for size in _workload(point.workload).payload_sizes
         }
         proofs = []
         for path in up.paths:

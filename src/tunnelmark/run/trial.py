@@ -57,6 +57,8 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         cancelled=cancelled,
         measuring_processes=lambda host, pid: measuring.setdefault(host, set()).add(pid),
         owner_pid=lab.place.owner_pid,
+        link=lab.link,
+        link_mtu_bytes=lab.client.mtu_bytes,
         lateness_floor_ns=limits.sender_lateness,
         lateness_gap_ratio=limits.sender_lateness_gap,
     )
@@ -91,7 +93,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         attempt=attempt,
         started_at=started,
         duration_s=(end_ns - start_ns) / 1e9,
-        measurements=_with_common(outcome, common, proofs, trial),
+        measurements=_with_common(outcome, common, proofs, workload.payload_sizes),
         validity=Validity(tuple(checks)),
         details={
             **outcome.details,
@@ -145,13 +147,12 @@ def _with_common(
     outcome: Outcome,
     common: Mapping[str, float | None],
     proofs: tuple[WireProof, ...],
-    trial: Trial,
+    payload_sizes: tuple[int, ...],
 ) -> tuple[Measurement, ...]:
     """Add the run's own metrics to the total, and the overhead seen on the wire."""
-    payload = trial.point.workload.params.get("payload_bytes")
     wire: dict[str, float | None] = {}
     for sample in proofs[0].samples if proofs else ():
-        if sample.payload_bytes == payload:
+        if (sample.payload_bytes,) == payload_sizes:
             wire = {
                 "overhead_bytes": float(sample.overhead_bytes),
                 "outer_packets": float(sample.fragments),

@@ -160,6 +160,13 @@ class _Parser:
                     f"it gives {', '.join(kind.metrics)}",
                 )
             workload = kind(kind.params_type.model_validate(dict(spec.params)))
+            for link_spec in study.links:
+                driver = link_kinds()[link_spec.kind]
+                link = driver(driver.params_type.model_validate(dict(link_spec.params)))
+                if reason := workload.unfit(link.spec(study.seed), link.mtu_bytes):
+                    raise self._error(
+                        place, f"workload {spec.label}: {reason} (link {link_spec.label})"
+                    )
             for count in sorted(counts):
                 if reason := workload.conflict(count):
                     raise self._error(place, f"workload {spec.label}: {reason}")

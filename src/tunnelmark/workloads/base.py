@@ -51,6 +51,8 @@ class TrialContext:
     """Process on both hosts with whose end everything there ends, for programs that watch it."""
     link: AnyLinkSpec | None = None
     """What joins the two hosts, for loads that are a share of its rate; None: directly joined."""
+    link_mtu_bytes: int = 1500
+    """Longest IP packet of the link itself."""
     enough: Callable[[], bool] = lambda: False
     """True when no more is wanted of a load beside another one: it ends in order, as planned."""
     first_port: int = 7700
@@ -98,6 +100,16 @@ class Workload(ABC):
     def conflict(self, paths: int) -> str | None:  # noqa: ARG002 - for drivers that have one
         """Return why these parameters cannot serve so many simultaneous tunnels, or None."""
         return None
+
+    def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:  # noqa: ARG002
+        """Return why these parameters cannot serve on a link with such an MTU, or None."""
+        return None
+
+    @property
+    def payload_sizes(self) -> tuple[int, ...]:
+        """Sizes in bytes of datagrams whose packets on the wire are to be looked at."""
+        size = getattr(self.params, "payload_bytes", None)
+        return (size,) if isinstance(size, int) else ()
 
     @property
     @abstractmethod

@@ -15,6 +15,16 @@ impl Config {
         let checker = Checker { config: self, path };
         checker.setup()
     }
+
+    /// Frame errors of a configuration.
+    pub(super) fn errors_checked(&self, path: &str) -> Result<ErrorModel, ConfigError> {
+        Checker { config: self, path }.errors()
+    }
+
+    /// Basic rates of a configuration.
+    pub(super) fn basic_checked(&self, path: &str) -> Result<Vec<Mode>, ConfigError> {
+        Checker { config: self, path }.basic_rates()
+    }
 }
 
 /// A configuration under examination.
@@ -84,6 +94,9 @@ impl Checker<'_> {
                 EifsConfig::Dynamic => Eifs::Dynamic,
                 EifsConfig::None => Eifs::None,
             },
+            frame_max_bytes: MSDU_MAX_BYTES,
+            chosen: false,
+            places: Vec::new(),
         })
     }
 

@@ -15,6 +15,7 @@ use super::setup::{Aggregation, Protection};
 
 /// One station's share in an exchange.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub(super) struct Part {
     pub contender: u32,
     pub flow: u32,
@@ -28,6 +29,8 @@ pub(super) struct Part {
     pub aggregated: bool,
     /// RTS and CTS before it
     pub reserve: bool,
+    /// A CTS to oneself before it
+    pub protect: bool,
     /// Later exchange of a TXOP, whose NAV protects it
     pub continues: bool,
     pub failure: Option<Failure>,
@@ -82,6 +85,7 @@ impl Medium {
             psdu_bytes: 0,
             aggregated: false,
             reserve: false,
+            protect: false,
             continues: budget_ns.is_some(),
             failure: None,
             resume_ns: 0,
@@ -96,17 +100,32 @@ impl Medium {
         let Receiver::Station(to) = flow.receiver else {
             let head = flow.head;
             part.psdu_bytes = self.setup.mpdu_extra_bytes + self.slab[head].body_bytes;
+            if let Some(chain) = self.slab[head].chain {
+                let first = chain.at(0);
+                part.mode_index = usize::from(first.rate);
+                part.mode = self.setup.modes[part.mode_index].data.mode;
+                part.protect = first.protect && part.needs_protection();
+            } else {
+                part.protect =
+                    self.setup.protection == Protection::CtsToSelf && part.needs_protection();
+            }
             self.exchange.leaders.push(head);
             part.leaders.end += 1;
             return part;
         };
-        let retries = if flow.is_empty() {
-            0
+        let head = (!flow.is_empty()).then(|| self.slab[flow.head]);
+        let chosen = head.and_then(|entry| Some(entry.chain?.at(entry.attempts)));
+        part.mode_index = if let Some(chosen) = chosen {
+            usize::from(chosen.rate)
+        } else if self.setup.chosen {
+            flow.mode_index
         } else {
-            self.slab[flow.head].short_retries
+            let retries = head.map_or(0, |entry| entry.short_retries);
+            self.rates.choose(part.flow, retries, self.now_ns)
         };
-        part.mode_index = self.rates.choose(part.flow, retries, self.now_ns);
-        if flow.request {
+        let request = flow.request;
+        self.flows[part.flow as usize].mode_index = part.mode_index;
+        if request {
             part.kind = Kind::Request { to };
             part.mode = self.setup.modes[part.mode_index].response.mode;
             part.psdu_bytes = BLOCK_ACK_REQUEST_BYTES;
@@ -127,9 +146,18 @@ impl Medium {
         } else {
             part.psdu_bytes
         };
-        part.reserve = !part.continues
-            && (counted > self.setup.rts_threshold_bytes
-                || self.setup.protection == Protection::RtsCts && part.needs_protection());
+        (part.reserve, part.protect) = match chosen {
+            Some(chosen) => (
+                chosen.reserve && !part.continues,
+                chosen.protect && part.needs_protection(),
+            ),
+            None => (
+                !part.continues
+                    && (counted > self.setup.rts_threshold_bytes
+                        || self.setup.protection == Protection::RtsCts && part.needs_protection()),
+                self.setup.protection == Protection::CtsToSelf && part.needs_protection(),
+            ),
+        };
         part
     }
 
@@ -203,6 +231,9 @@ impl Medium {
             let mpdu_bytes = self.setup.mpdu_extra_bytes + self.slab[leader].body_bytes;
             let subframe_bytes = DELIMITER_BYTES + mpdu_bytes;
             let gathered = part.leaders.len();
+            if gathered > 0 && !self.may_join(part, leader) {
+                break;
+            }
             if gathered == 0 {
                 part.psdu_bytes = if part.mode.class == Class::Vht {
                     // 9.7.1: VHT sends a single MPDU in an A-MPDU too
@@ -233,12 +264,19 @@ impl Medium {
             self.exchange.leaders.push(leader);
             part.leaders.end += 1;
             let frames = aggregation
-                .filter(|a| a.ampdu_bytes > 0)
+                .filter(|a| a.ampdu_bytes > 0 && self.slab[leader].aggregates)
                 .map_or(1, |a| usize::from(a.ampdu_frames));
             if part.leaders.len() >= frames {
                 break;
             }
         }
+    }
+
+    /// Whether a frame may stand in one A-MPDU with those gathered: a PPDU has but one rate.
+    fn may_join(&self, part: &Part, leader: u32) -> bool {
+        let first = &self.slab[self.exchange.leaders[part.leaders.start]];
+        let entry = &self.slab[leader];
+        entry.aggregates && entry.chain == first.chain
     }
 
     /// Largest A-MPDU of a part.

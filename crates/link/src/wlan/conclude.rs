@@ -1,5 +1,6 @@
 //! The end of an exchange: what the senders learn, and what the receivers give out.
 
+use super::chosen::Report;
 use super::compose::{Kind, Part};
 use super::exchange::Failure;
 use super::medium::{Fate, Medium, Outcome};
@@ -68,6 +69,8 @@ impl Medium {
             State::Received => State::Acknowledged,
             _ => State::Dropped,
         };
+        self.slab[head].attempts += 1;
+        self.report(part.flow, head, false);
         self.settle(part.contender, part.flow, head, state);
         self.succeed(part.contender);
         self.leave(part.contender, part.flow, true);
@@ -100,6 +103,8 @@ impl Medium {
             let leader = self.exchange.leaders[i];
             if part.failure.is_none() && self.slab[leader].state == State::Received {
                 arrived += 1;
+                self.slab[leader].attempts += 1;
+                self.report(part.flow, leader, true);
                 self.settle(part.contender, part.flow, leader, State::Acknowledged);
             } else {
                 dropped |= self.retry(part.contender, part.flow, leader, long);
@@ -122,7 +127,11 @@ impl Medium {
     /// Count a failed attempt of an MPDU (10.3.4.4); true if it is given up.
     fn retry(&mut self, contender: u32, flow: u32, leader: u32, long: bool) -> bool {
         let entry = &mut self.slab[leader];
-        let over = if long {
+        entry.attempts += 1;
+        let chosen = entry.chain;
+        let over = if let Some(chain) = chosen {
+            entry.attempts >= chain.attempts()
+        } else if long {
             entry.long_retries += 1;
             entry.long_retries >= self.setup.long_retry_limit
         } else {
@@ -137,13 +146,29 @@ impl Medium {
             } else {
                 State::Dropped
             };
+            let aggregates = entry.aggregates;
+            self.report(flow, leader, false);
             self.settle(contender, flow, leader, state);
-            if self.setup.block_ack() {
+            if self.setup.block_ack() && aggregates {
                 let flow = &mut self.flows[flow as usize];
                 flow.request = true;
             }
         }
         over
+    }
+
+    /// Tell the sender of a frame for which it chose the rates.
+    fn report(&mut self, flow: u32, leader: u32, acknowledged: bool) {
+        let entry = &self.slab[leader];
+        if entry.chain.is_some() {
+            self.reports.push_back(Report {
+                time_ns: self.now_ns,
+                token: entry.token,
+                sender: self.flows[flow as usize].sender,
+                attempts: entry.attempts,
+                acknowledged,
+            });
+        }
     }
 
     /// The sender is done with an MPDU: tell the frames that were lost, free their places.
@@ -234,7 +259,7 @@ impl Medium {
             .ring
             .front()
             .copied()
-            .filter(|_| !self.setup.block_ack())
+            .filter(|_| !self.setup.block_ack() && !self.setup.chosen)
         {
             let head = self.flows[flow as usize].head;
             given_up = self.retry(contender_index, flow, head, false);

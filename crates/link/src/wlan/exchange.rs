@@ -6,7 +6,7 @@ use super::mac::{BLOCK_ACK_REQUEST_BYTES, CTS_BYTES, RTS_BYTES};
 use super::medium::{Medium, StationId};
 use super::phy::Mode;
 use super::queue::{State, NONE};
-use super::setup::{Eifs, Protection};
+use super::setup::Eifs;
 
 /// The exchange that is on air.
 #[derive(Debug, Default)]
@@ -188,7 +188,7 @@ impl Medium {
 
     /// 10.27.2: a CTS to oneself before a frame that stations without OFDM cannot hear.
     fn protect_by_cts(&mut self, part: &Part, sender: StationId, start_ns: u64) -> u64 {
-        if self.setup.protection != Protection::CtsToSelf || !part.needs_protection() {
+        if !part.protect {
             return start_ns;
         }
         let mode = self.reservation(part);

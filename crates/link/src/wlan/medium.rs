@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use super::air::{Airtime, Log};
+use super::chosen::{Choice, Report};
 use super::contender::Contender;
 use super::counters::StationCounters;
 use super::exchange::Exchange;
-use super::mac::{Category, Edca, MSDU_MAX_BYTES};
+use super::mac::{Category, Edca};
 use super::queue::{Flow, Receiver, Slab};
 use super::random::Random;
 use super::rate::Rates;
@@ -84,6 +85,8 @@ pub struct Medium {
     pub(super) slab: Slab,
     pub(super) rates: Rates,
     pub(super) outcomes: VecDeque<Outcome>,
+    /// What senders learn of frames for which they chose the rates
+    pub(super) reports: VecDeque<Report>,
     /// Earliest access of any contender, while nothing is on air
     pub(super) next_start_ns: u64,
     /// While an exchange is on air, and after a lost one as long as others hold back for it
@@ -116,6 +119,7 @@ impl Medium {
             slab: Slab::new(),
             rates: Rates::new(&setup, seed),
             outcomes: VecDeque::new(),
+            reports: VecDeque::new(),
             next_start_ns: NEVER,
             busy_until_ns: 0,
             on_air: false,
@@ -149,6 +153,9 @@ impl Medium {
             } else {
                 let receiver = Receiver::Station(ACCESS_POINT);
                 self.flows.push(Flow::new(station, receiver));
+                if setup.chosen {
+                    self.flows.push(Flow::new(station, Receiver::Group));
+                }
             }
             self.contenders.push(Contender::new(
                 station,
@@ -158,7 +165,7 @@ impl Medium {
                 first_flow,
             ));
         }
-        if station == ACCESS_POINT && setup.beacon.is_some() {
+        if station == ACCESS_POINT && (setup.beacon.is_some() || setup.chosen) {
             // 11.1.3.2: the next frame at the target time; access points use AIFSN 1, the least
             // that 9.4.2.28 allows them, and no backoff
             let parameters = Edca {
@@ -168,28 +175,63 @@ impl Medium {
                 txop_limit_ns: 0,
             };
             let aifs_ns = setup.timing.aifs_ns(1);
-            let mut beacons = Contender::new(station, parameters, setup.qos, aifs_ns, 0);
-            beacons.beacon = true;
+            let first_flow = index(self.flows.len());
+            let mut beacons = Contender::new(station, parameters, setup.qos, aifs_ns, first_flow);
+            beacons.beacon = !setup.chosen;
+            if setup.chosen {
+                self.flows.push(Flow::new(station, Receiver::Group));
+            }
             self.contenders.push(beacons);
         }
     }
 
     /// Hand a frame to a station for transmission.
     pub fn offer(&mut self, now_ns: u64, station: StationId, frame: Frame) -> Verdict {
+        self.enqueue(now_ns, station, frame, None)
+    }
+
+    /// Hand on a frame whose sender has chosen its rates; the setup must be one for that
+    /// ([`super::Config::setup_chosen`]). A [`Report`] follows beside the outcome.
+    pub fn offer_chosen(
+        &mut self,
+        now_ns: u64,
+        station: StationId,
+        frame: Frame,
+        choice: Choice,
+    ) -> Verdict {
+        self.enqueue(now_ns, station, frame, Some(choice))
+    }
+
+    fn enqueue(
+        &mut self,
+        now_ns: u64,
+        station: StationId,
+        frame: Frame,
+        choice: Option<Choice>,
+    ) -> Verdict {
         self.advance(now_ns);
+        let chosen = self.setup.chosen;
+        let beacon = choice.is_some_and(|choice| choice.beacon) && station == ACCESS_POINT;
         let Some(sender) = self.stations.get_mut(usize::from(station)) else {
             return Verdict::Refused;
         };
         sender.counters.offered += 1;
         sender.counters.offered_bytes += u64::from(frame.msdu_bytes);
+        let categories = index(self.setup.contenders.len());
         let contender_index = sender.first_contender
-            + if self.setup.qos {
+            + if beacon {
+                categories // behind those of the categories
+            } else if self.setup.qos {
                 frame.category as u32
             } else {
                 0
             };
         let contender = &mut self.contenders[contender_index as usize];
         let position = match (station, frame.receiver) {
+            _ if chosen != choice.is_some() => None,
+            (ACCESS_POINT, Receiver::Group) if beacon => Some(0),
+            (_, Receiver::Station(_)) if beacon => None,
+            (1.., Receiver::Group) if chosen => Some(1),
             (ACCESS_POINT, Receiver::Group) => Some(u32::from(self.setup.stations)),
             (ACCESS_POINT, Receiver::Station(to)) if (1..=self.setup.stations).contains(&to) => {
                 Some(u32::from(to) - 1)
@@ -197,8 +239,8 @@ impl Medium {
             (1.., Receiver::Station(ACCESS_POINT)) => Some(0),
             _ => None,
         };
-        let Some(position) = position.filter(|_| (1..=MSDU_MAX_BYTES).contains(&frame.msdu_bytes))
-        else {
+        let fits = (1..=self.setup.frame_max_bytes).contains(&frame.msdu_bytes);
+        let Some(position) = position.filter(|_| fits) else {
             sender.counters.queue_dropped += 1;
             return Verdict::Refused;
         };
@@ -221,11 +263,13 @@ impl Medium {
         if flow.is_empty() && !flow.request {
             contender.ring.push_back(flow_index);
         }
-        flow.push(
-            &mut self.slab,
-            &frame,
-            frame.msdu_bytes + self.setup.msdu_extra_bytes,
-        );
+        let body_bytes = frame.msdu_bytes + self.setup.msdu_extra_bytes;
+        let place = flow.push(&mut self.slab, &frame, body_bytes);
+        if let Some(choice) = choice {
+            let entry = &mut self.slab[place];
+            entry.chain = Some(choice.chain);
+            entry.aggregates = choice.aggregates;
+        }
         if idle_before {
             self.begin_contention(contender_index);
         }
@@ -252,14 +296,29 @@ impl Medium {
         Some(outcome)
     }
 
+    /// The next report to a sender that has come about by `now_ns`; ask until there is none.
+    pub fn poll_report(&mut self, now_ns: u64) -> Option<Report> {
+        self.advance(now_ns);
+        self.reports
+            .front()
+            .filter(|report| report.time_ns <= self.now_ns)?;
+        self.reports.pop_front()
+    }
+
+    /// The setup it was made with.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
     /// When `poll` has something to do; `None` if never without a further offer.
     #[must_use]
     pub fn next_due(&self) -> Option<u64> {
-        // outcomes come in order of time, so with one at hand there is nothing to do before it
-        let due_ns = self
-            .outcomes
-            .front()
-            .map_or_else(|| self.next_event_ns(), |outcome| outcome.time_ns);
+        // they come in order of time, so with one at hand there is nothing to do before it
+        let outcome = self.outcomes.front().map(|outcome| outcome.time_ns);
+        let report = self.reports.front().map(|report| report.time_ns);
+        let told = [outcome, report].into_iter().flatten().min();
+        let due_ns = told.unwrap_or_else(|| self.next_event_ns());
         (due_ns != NEVER).then_some(due_ns)
     }
 

@@ -7,6 +7,7 @@
 
 mod air;
 mod check;
+mod chosen;
 mod compose;
 mod conclude;
 mod config;
@@ -26,6 +27,7 @@ mod setup;
 mod snr;
 
 pub use air::{Airtime, Ppdu};
+pub use chosen::{Chain, Choice, Rate, Report, Try, CHAIN_LENGTH, MPDU_MAX_BYTES};
 pub use config::{
     AggregationConfig, BackgroundConfig, BandConfig, BeaconConfig, Config, ConfigError, EdcaConfig,
     EifsConfig, ErrorConfig, PhyConfig, ProtectionConfig, QosConfig, QueueConfig, RateConfig,

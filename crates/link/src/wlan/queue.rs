@@ -1,5 +1,6 @@
 //! Frames that wait in a station: a slab of frames and one list for each sender and receiver.
 
+use super::chosen::Chain;
 use super::medium::{Frame, StationId};
 
 /// "No frame" in a list.
@@ -20,6 +21,7 @@ pub(super) enum State {
 
 /// A frame (MSDU) in the slab.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub(super) struct Entry {
     pub token: u64,
     pub msdu_bytes: u32,
@@ -39,6 +41,12 @@ pub(super) struct Entry {
     pub long_retries: u16,
     /// Fragments acknowledged.
     pub fragments: u8,
+    /// Failed attempts of either kind.
+    pub attempts: u16,
+    /// The sender's own choice of rates.
+    pub chain: Option<Chain>,
+    /// It may stand in an A-MPDU.
+    pub aggregates: bool,
 }
 
 /// All frames of the medium.
@@ -69,6 +77,9 @@ impl Slab {
             short_retries: 0,
             long_retries: 0,
             fragments: 0,
+            attempts: 0,
+            chain: None,
+            aggregates: true,
         };
         if self.free == NONE {
             self.entries.push(entry);
@@ -120,6 +131,8 @@ pub(super) struct Flow {
     pub request: bool,
     /// Failed attempts of that request.
     pub request_retries: u16,
+    /// Rate of the last frame: that of the request if no frame is left.
+    pub mode_index: usize,
 }
 
 impl Flow {
@@ -131,6 +144,7 @@ impl Flow {
             tail: NONE,
             request: false,
             request_retries: 0,
+            mode_index: 0,
         }
     }
 
@@ -138,7 +152,8 @@ impl Flow {
         self.head == NONE
     }
 
-    pub(super) fn push(&mut self, slab: &mut Slab, frame: &Frame, body_bytes: u32) {
+    /// Append a frame; returns its place in the slab.
+    pub(super) fn push(&mut self, slab: &mut Slab, frame: &Frame, body_bytes: u32) -> u32 {
         let index = slab.insert(frame.token, frame.msdu_bytes, body_bytes);
         if self.head == NONE {
             self.head = index;
@@ -146,6 +161,7 @@ impl Flow {
             slab[self.tail].next = index;
         }
         self.tail = index;
+        index
     }
 
     /// Take the first frame out of the list; it must have been told.

@@ -33,6 +33,12 @@ pub struct Setup {
     pub(super) aggregation: Option<Aggregation>,
     pub(super) beacon: Option<Beacon>,
     pub(super) eifs: Eifs,
+    /// Longest frame that can be offered
+    pub(super) frame_max_bytes: u32,
+    /// Frames bring their rates with them
+    pub(super) chosen: bool,
+    /// Rates as senders name them: where each stands in `modes`
+    pub(super) places: Vec<u16>,
 }
 
 /// A rate for data with what answers it.

@@ -1,0 +1,122 @@
+"""Figures of a load of constant rate, by direction, and of the search for the highest one."""
+
+from typing import Final
+
+from tunnelmark.model.metrics.metric import Metric
+
+METRICS: Final = (
+    Metric(
+        "offered_packet_s",
+        "Offered load",
+        "packet/s",
+        "datagrams per second that the sender was told to send, each way",
+        "RFC 2285 section 3.5.1",
+    ),
+    Metric(
+        "sent_packet_s",
+        "Sent load, packets",
+        "packet/s",
+        "datagrams per second that the sender did send; of two directions the slower one",
+        "RFC 2285 section 3.5.2",
+    ),
+    Metric(
+        "received_forward_packet_s",
+        "Forwarding rate, forward",
+        "packet/s",
+        "datagrams per second that arrived at the server, from the first to the last",
+        "RFC 2285 section 3.6.1",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "received_reverse_packet_s",
+        "Forwarding rate, reverse",
+        "packet/s",
+        "datagrams per second that arrived at the client, from the first to the last",
+        "RFC 2285 section 3.6.1",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "goodput_reverse_bit_s",
+        "Goodput, reverse",
+        "bit/s",
+        "application payload that reached the client after the first packet, per second from the "
+        "first arrival to the last",
+        "RFC 2647 section 3.17",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "owd_forward_p99_ns",
+        "OWD, forward, 99th percentile",
+        "ns",
+        "99th percentile of the one-way delay to the server; both ends read one clock",
+        "RFC 7679",
+        "lower",
+        "log",
+    ),
+    Metric(
+        "owd_reverse_p99_ns",
+        "OWD, reverse, 99th percentile",
+        "ns",
+        "99th percentile of the one-way delay to the client; both ends read one clock",
+        "RFC 7679",
+        "lower",
+        "log",
+    ),
+    Metric(
+        "throughput_lower_packet_s",
+        "Throughput, lower bound",
+        "packet/s",
+        "highest offered load that the search showed to keep to the loss goal, or what arrived of "
+        "it per second where a queue took in the rest",
+        "RFC 2544 section 26.1, draft-ietf-bmwg-mlrsearch",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "throughput_upper_packet_s",
+        "Throughput, upper bound",
+        "packet/s",
+        "lowest offered load that the search showed not to keep to the loss goal; missing where "
+        "the highest load that was allowed keeps to it",
+        "RFC 2544 section 26.1, draft-ietf-bmwg-mlrsearch",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "throughput_lower_bit_s",
+        "Throughput, payload, lower bound",
+        "bit/s",
+        "payload per second at the lower bound",
+        "RFC 2544 section 26.1",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "throughput_upper_bit_s",
+        "Throughput, payload, upper bound",
+        "bit/s",
+        "payload per second at the upper bound",
+        "RFC 2544 section 26.1",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "search_trials",
+        "Trials spent",
+        "1",
+        "trials of the search, those included that were repeated",
+        "docs/workloads.md",
+        "lower",
+    ),
+    Metric(
+        "search_s",
+        "Time spent",
+        "s",
+        "sending time of all trials of the search",
+        "docs/workloads.md",
+        "lower",
+    ),
+)

@@ -1,0 +1,320 @@
+"""Loads of constant rate: how a study writes them, and one trial of such a load."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from tunnelmark.engine import config
+from tunnelmark.engine.link import AnyLinkSpec, LinkSpec
+from tunnelmark.engine.records import Flow
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio
+from tunnelmark.model.validity import Check
+from tunnelmark.workloads.base import TrialContext
+from tunnelmark.workloads.beside import together
+from tunnelmark.workloads.echo_metrics import total_metrics
+from tunnelmark.workloads.streams import Load, Streamed, content_json, plan, run_streams, turned
+
+Way = Literal["forward", "reverse", "both", "echo"]
+
+ETHERNET_BYTES: Final = 18
+"""Addresses, type and FCS: what RFC 2544 counts in a frame beside the IP packet."""
+IPV4_UDP_BYTES: Final = 28
+MOST_PACKETS: Final = 50_000_000
+_LONGEST_NS: Final = 3600 * 10**9
+_LINE_BYTES: Final = 20
+"""Preamble, delimiter and gap between frames (IEEE Std 802.3-2018, 3.2 and 4.4.2)."""
+
+
+class LoadParams(Params):
+    """Datagrams of one size."""
+
+    payload_bytes: (
+        Annotated[int, Field(ge=config.HEADER_BYTES, le=config.LARGEST_PAYLOAD_BYTES)] | None
+    ) = Field(None, description="UDP payload of each datagram; this or frame_bytes")
+    frame_bytes: Annotated[int, Field(ge=64, le=9216)] | None = Field(
+        None,
+        description="Ethernet frame of each datagram before any tunnel, from the destination "
+        "address to the FCS, over IPv4 (RFC 2544 section 9: 64, 128, 256, 512, 1024, 1280, 1518)",
+    )
+    content: Literal["zero", "random", "repeat", "compressible"] = Field(
+        "random", description="what fills the payload; a compressing tunnel decides by it"
+    )
+    compressible_share: Ratio = Field(0.5, description="share of zeros with content compressible")
+    share: Load = Field(
+        "spread",
+        description="several tunnels: the load is spread over them, or each has all of it",
+    )
+    drain: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
+        2 * 10**9,
+        description="how long to wait for packets at the end (RFC 2544 section 23: 2 s)",
+    )
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        if (self.payload_bytes is None) == (self.frame_bytes is None):
+            raise ValueError("needs either payload_bytes or frame_bytes")
+        least = config.HEADER_BYTES + IPV4_UDP_BYTES + ETHERNET_BYTES
+        if self.frame_bytes is not None and self.frame_bytes < least:
+            raise ValueError(
+                f"frame_bytes is {self.frame_bytes}, must be at least {least}: the test packet "
+                f"has {config.HEADER_BYTES} byte"
+            )
+        return self
+
+    @property
+    def payload(self) -> int:
+        """Bytes of payload of each datagram."""
+        if self.frame_bytes is not None:
+            return self.frame_bytes - ETHERNET_BYTES - IPV4_UDP_BYTES
+        return self.payload_bytes or 0
+
+
+class RateParams(LoadParams):
+    """Datagrams of one size at a constant rate, given in one of three ways."""
+
+    packet_rate: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        None, description="datagrams per second"
+    )
+    throughput: RateBitS | None = Field(
+        None,
+        description="payload per second; the packet rate is this by 8 times the payload size",
+    )
+    load: Annotated[Ratio, Field(gt=0)] | None = Field(
+        None, description="share of the reference rate"
+    )
+    reference: RateBitS | None = Field(
+        None, description="rate that load is a share of; the slowest direction of the link if none"
+    )
+    reference_counts: Literal["payload", "ip", "frame", "line"] = Field(
+        "ip",
+        description="what fills the reference rate: payload, IP packets, Ethernet frames, or "
+        "those with preamble and gap",
+    )
+    duration: Annotated[DurationNs, Field(ge=10**6, le=_LONGEST_NS)] = Field(
+        5 * 10**9, description="how long packets are sent"
+    )
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> Self:
+        given = [self.packet_rate, self.throughput, self.load]
+        if sum(value is not None for value in given) != 1:
+            raise ValueError("needs one of packet_rate, throughput and load")
+        if self.reference is not None and self.load is None:
+            raise ValueError("has reference, which load is a share of, but no load")
+        return self
+
+    def rate(self, link: AnyLinkSpec | None, mtu_bytes: int) -> float:
+        """Return datagrams per second; ``LabError`` where the link has no rate to be a share of."""
+        if self.packet_rate is not None:
+            return self.packet_rate
+        if self.throughput is not None:
+            return self.throughput / (8 * self.payload)
+        return (self.load or 0) * reference_rate(self, link, mtu_bytes)
+
+    def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
+        """Return why this load cannot be sent over such a link, or None."""
+        try:
+            packets = self.rate(link, mtu_bytes) * self.duration / 1e9
+        except LabError as error:
+            return str(error)
+        return too_many(packets)
+
+
+def reference_rate(params: LoadParams, link: AnyLinkSpec | None, mtu_bytes: int) -> float:
+    """Return the datagrams per second that fill the reference rate, or the link."""
+    reference: int | None = getattr(params, "reference", None)
+    if reference is not None:
+        counts: str = getattr(params, "reference_counts", "ip")
+        beside = {
+            "payload": 0,
+            "ip": IPV4_UDP_BYTES,
+            "frame": IPV4_UDP_BYTES + ETHERNET_BYTES,
+            "line": IPV4_UDP_BYTES + ETHERNET_BYTES + _LINE_BYTES,
+        }
+        return reference / (8 * (params.payload + beside[counts]))
+    rate = link_packet_rate(link, params.payload, mtu_bytes)
+    if rate is None:
+        raise LabError("the link has no fixed rate that load could be a share of: give reference")
+    return rate
+
+
+def link_packet_rate(link: AnyLinkSpec | None, payload_bytes: int, mtu_bytes: int) -> float | None:
+    """Return the datagrams per second that the slowest direction of a link carries without tunnel.
+
+    Exact, fragments included; None where there is no fixed rate.
+    """
+    if not isinstance(link, LinkSpec):
+        return None
+    rates = []
+    for direction in (link.a_to_b, link.b_to_a):
+        if direction.rate_bit_s is None:
+            continue
+        octets = sum(
+            max(direction.frame_min_bytes, 14 + packet + direction.frame_overhead_bytes)
+            for packet in ip_packets(payload_bytes, mtu_bytes)
+        )
+        rates.append(direction.rate_bit_s / (8 * octets))
+    return min(rates, default=None)
+
+
+def ip_packets(payload_bytes: int, mtu_bytes: int) -> list[int]:
+    """Return the lengths of the IPv4 packets of one datagram (RFC 791 section 3.2)."""
+    left, packets = payload_bytes + 8, []
+    while left > mtu_bytes - 20:
+        part = (mtu_bytes - 20) // 8 * 8
+        packets.append(part + 20)
+        left -= part
+    return [*packets, left + 20]
+
+
+def too_many(packets: float) -> str | None:
+    """Return why so many packets are not sent in one trial, or None."""
+    if packets > MOST_PACKETS:
+        return f"would send {packets:.0f} packets a trial, at most {MOST_PACKETS} are allowed"
+    return None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One trial of a load: ``forward`` is the echo too, None where nothing was sent that way."""
+
+    forward: Streamed | None
+    reverse: Streamed | None
+    packet_rate: float
+    """Datagrams per second that were asked for, each way."""
+
+    @property
+    def streams(self) -> tuple[Streamed, ...]:
+        """Those that were sent, forward first."""
+        return tuple(one for one in (self.forward, self.reverse) if one is not None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(one.ok for one in self.streams)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether all of them left records."""
+        return all(one.joined for one in self.streams)
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """All checks; a name that both have is told apart by its direction."""
+        if self.reverse is None or self.forward is None:
+            return tuple(check for one in self.streams for check in one.checks)
+        named = (("forward", self.forward), ("reverse", self.reverse))
+        return tuple(
+            dataclasses.replace(
+                check, name=f"{check.name}_sent_{way}", message=f"{way}: {check.message}"
+            )
+            for way, one in named
+            for check in one.checks
+        )
+
+    def metrics(self, flow: int | None = None) -> dict[str, float | None]:
+        """Return the figures of all flows together, or of one path."""
+        return load_metrics(self, flow)
+
+
+def run_load(
+    context: TrialContext,
+    params: LoadParams,
+    *,
+    way: Way,
+    packet_rate: float,
+    packets: int,
+    late_ns: int = 10**9,
+) -> Loaded:
+    """Send a load once; what dies is a failed check in what is returned."""
+
+    def one(context: TrialContext, name: str) -> Streamed:
+        flows = plan(
+            context,
+            name=name,
+            gap_ns=max(1, round(1e9 / packet_rate)),
+            packets=packets,
+            payload_bytes=params.payload,
+            content=content_json(params.content, params.compressible_share),
+            load=params.share,
+        )
+        return run_streams(
+            context, flows, drain_ns=params.drain, late_ns=late_ns, answer=way == "echo"
+        )
+
+    jobs = []
+    if way != "reverse":
+        jobs.append(lambda: one(context, "load/forward"))
+    if way in ("reverse", "both"):
+        jobs.append(lambda: one(turned(context), "load/reverse"))
+    streams = together(jobs)
+    if way == "reverse":
+        return Loaded(None, streams[0], packet_rate)
+    return Loaded(streams[0], streams[1] if way == "both" else None, packet_rate)
+
+
+def load_metrics(loaded: Loaded, number: int | None = None) -> dict[str, float | None]:
+    """Return the figures of a load by direction; the reverse ones of an echo are its answers'."""
+    metrics: dict[str, float | None] = {}
+    sent: list[float | None] = []
+    for way, one in (("forward", loaded.forward), ("reverse", loaded.reverse)):
+        if one is None or not one.joined:
+            continue
+        places = range(len(one.joined)) if number is None else (number,)
+        flows = [one.joined[place] for place in places]
+        figures = total_metrics(flows, [one.told[place] for place in places])
+        sent.append(packet_rate([flow.sent_ns for flow in flows]))
+        delays = np.concatenate([(f.arrived_ns - f.sent_ns)[f.arrived] for f in flows])
+        if way == "forward":
+            metrics |= figures
+        else:
+            metrics["goodput_reverse_bit_s"] = figures["goodput_bit_s"]
+            metrics["loss_reverse_ratio"] = figures["loss_forward_ratio"]
+            metrics["owd_reverse_p50_ns"] = figures["owd_forward_p50_ns"]
+        metrics[f"received_{way}_packet_s"] = packet_rate(
+            [flow.arrived_ns[flow.arrived] for flow in flows]
+        )
+        metrics[f"owd_{way}_p99_ns"] = float(np.percentile(delays, 99)) if len(delays) else None
+    metrics["offered_packet_s"] = loaded.packet_rate
+    known = [rate for rate in sent if rate is not None]
+    metrics["sent_packet_s"] = min(known, default=None)
+    return metrics
+
+
+def packet_rate(times: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> float | None:
+    """Return packets after the first one per second from the first to the last.
+
+    0 when none came; None for a single one, which has no rate.
+    """
+    pooled = np.concatenate(times)
+    if len(pooled) == 0:
+        return 0.0
+    span_ns = int(pooled.max() - pooled.min())
+    return (len(pooled) - 1) * 1e9 / span_ns if span_ns > 0 else None
+
+
+def lost(flow: Flow, delay_limit_ns: int | None) -> int:
+    """Return the packets of a flow that did not arrive, or only after the delay limit.
+
+    The limit is on the one-way delay above the smallest one of the flow.
+    """
+    missing = int((~flow.arrived).sum())
+    delays = (flow.arrived_ns - flow.sent_ns)[flow.arrived]
+    if delay_limit_ns is None or not len(delays):
+        return missing
+    return missing + int((delays - delays.min() > delay_limit_ns).sum())
+
+
+def details(loaded: Loaded) -> Mapping[str, object]:
+    """Return what both ends counted, for the trial's details."""
+    return {
+        way: dict(one.details)
+        for way, one in (("forward", loaded.forward), ("reverse", loaded.reverse))
+        if one is not None
+    }

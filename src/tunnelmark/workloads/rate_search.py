@@ -1,0 +1,277 @@
+"""The highest rate with loss at or below a goal, found by trials of constant rate."""
+
+import dataclasses
+import math
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tunnelmark.engine.link import AnyLinkSpec
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Need
+from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio
+from tunnelmark.model.trial import Measurement
+from tunnelmark.model.validity import Check
+from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
+from tunnelmark.workloads.loads import (
+    Loaded,
+    LoadParams,
+    Way,
+    lost,
+    reference_rate,
+    run_load,
+    too_many,
+)
+from tunnelmark.workloads.search import Found, Goal, Seen, binary_search, mlr_search
+
+MOST_ATTEMPTS: Final = 3
+"""A trial that does not measure what it says is repeated; the third time the search ends."""
+_START_S: Final = 0.3
+_TYPICAL_TRIALS: Final = 15
+
+
+class RateSearchParams(LoadParams):
+    """A search for the highest rate."""
+
+    loss: Annotated[Ratio, Field(lt=1)] = Field(
+        0.0, description="the rate keeps to the goal when no larger share is lost either way"
+    )
+    method: Literal["mlrsearch", "binary"] = Field(
+        "mlrsearch", description="MLRsearch, or halving the interval as RFC 2544 section 26.1 does"
+    )
+    direction: Way = Field(
+        "forward",
+        description="to the server, to the client, both at once, or there and back as an echo",
+    )
+    trial: Annotated[DurationNs, Field(ge=10**8, le=600 * 10**9)] = Field(
+        2 * 10**9,
+        description="length of the trials a bound rests on; the goal is only as good as the trial "
+        "is long, since a queue hides the loss of a short one (see delay_limit)",
+    )
+    confirm: Annotated[int, Field(ge=1, le=100)] = Field(
+        1, description="trials a bound rests on; of several the majority decides"
+    )
+    width: Annotated[Ratio, Field(ge=0.001, le=0.5)] = Field(
+        0.01, description="how far apart both bounds may be at the end"
+    )
+    lowest: Annotated[Ratio, Field(gt=0, lt=1)] = Field(
+        0.01, description="where the search begins, as a share of the reference rate"
+    )
+    highest: Annotated[float, Field(gt=0, le=10)] = Field(
+        1.1, description="where the search ends, as a multiple of the reference rate"
+    )
+    reference: RateBitS | None = Field(
+        None, description="reference rate; the slowest direction of the link if none"
+    )
+    reference_counts: Literal["payload", "ip", "frame", "line"] = Field(
+        "ip",
+        description="what fills the reference rate: payload, IP packets, Ethernet frames, or "
+        "those with preamble and gap",
+    )
+    delay_limit: Annotated[DurationNs, Field(ge=10**5, le=60 * 10**9)] | None = Field(
+        None,
+        description="a packet with a one-way delay so much above the smallest one of the trial "
+        "counts as lost: a queue that grows loses in a longer trial",
+    )
+    most_trials: Annotated[int, Field(ge=4, le=1000)] = Field(
+        80, description="trials after which the search ends with what it has"
+    )
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.highest <= self.lowest:
+            raise ValueError(f"highest is {self.highest:g}, must be above lowest, {self.lowest:g}")
+        return self
+
+
+class RateSearch(Workload):
+    """One search a trial."""
+
+    kind: ClassVar[str] = "rate_search"
+    title: ClassVar[str] = "Highest rate within a loss goal"
+    params_type: ClassVar[type[Params]] = RateSearchParams
+    metrics: ClassVar[tuple[str, ...]] = (
+        "throughput_lower_packet_s",
+        "throughput_upper_packet_s",
+        "throughput_lower_bit_s",
+        "throughput_upper_bit_s",
+        "search_trials",
+        "search_s",
+    )
+    params: RateSearchParams
+
+    def need(self) -> Need:
+        """Return nothing: the engine is all it needs."""
+        return Need()
+
+    def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
+        """Return that there is no reference rate, or that a trial would be too long, or None."""
+        try:
+            rate = reference_rate(self.params, link, mtu_bytes) * self.params.highest
+        except LabError as error:
+            return str(error)
+        return too_many(rate * self.params.trial / 1e9)
+
+    @property
+    def payload_sizes(self) -> tuple[int, ...]:
+        """The one size of all datagrams."""
+        return (self.params.payload,)
+
+    @property
+    def expected_s(self) -> float:
+        """A usual number of trials."""
+        one = (self.params.trial + self.params.drain) / 1e9 + _START_S
+        return one * _TYPICAL_TRIALS * self.params.confirm
+
+    def run(self, context: TrialContext) -> Outcome:
+        """Run one search."""
+        reference = reference_rate(self.params, context.link, context.link_mtu_bytes)
+        goal = Goal(
+            loss_ratio=self.params.loss,
+            lowest=reference * self.params.lowest,
+            highest=reference * self.params.highest,
+            width_ratio=self.params.width,
+            trial_s=self.params.trial / 1e9,
+            confirm=self.params.confirm,
+            most_trials=self.params.most_trials,
+        )
+        bench = _Bench(self.params, context)
+        search = mlr_search if self.params.method == "mlrsearch" else binary_search
+        try:
+            found = search(goal, bench.measure)
+        except _BrokenError as broken:
+            return bench.outcome((), broken.checks)
+        return bench.outcome(self._figures(found), (_ended(found, goal),), found)
+
+    def _figures(self, found: Found) -> tuple[Measurement, ...]:
+        bits = 8 * self.params.payload
+        lower = found.forwarded
+        return (
+            Measurement(
+                "total",
+                {
+                    "throughput_lower_packet_s": lower,
+                    "throughput_upper_packet_s": found.upper,
+                    "throughput_lower_bit_s": None if lower is None else lower * bits,
+                    "throughput_upper_bit_s": None if found.upper is None else found.upper * bits,
+                    "search_trials": float(len(found.trials)),
+                    "search_s": sum(seen.duration_s for seen in found.trials),
+                },
+            ),
+        )
+
+
+class _BrokenError(Exception):
+    """A trial that cannot be had: the search has no result."""
+
+    def __init__(self, checks: tuple[Check, ...]) -> None:
+        super().__init__("a trial of the search failed")
+        self.checks = checks
+
+
+class _Bench:
+    """Runs the trials of a search and adds up what they moved."""
+
+    def __init__(self, params: RateSearchParams, context: TrialContext) -> None:
+        self._params = params
+        self._context = context
+        self._run = 0
+        self._repeated = 0
+        self._bytes = 0
+        self._packets = 0
+        self._measuring_s = 0.0
+
+    def measure(self, packet_rate: float, seconds: float) -> Seen:
+        """Run a trial; longer than asked for where the loss goal needs more packets."""
+        loss = self._params.loss
+        # Fewer packets than this cannot show a loss at the goal at all.
+        least = max(len(self._context.paths), math.ceil(1 / loss) if loss else 1)
+        packets = max(least, math.ceil(packet_rate * seconds))
+        for _ in range(MOST_ATTEMPTS):
+            loaded = self._trial(packet_rate, packets)
+            if loaded.ok and loaded.recorded:
+                break
+            if self._context.cancelled() or not loaded.recorded:
+                raise _BrokenError(loaded.checks)
+            self._repeated += 1
+        else:
+            raise _BrokenError(loaded.checks)
+        sent, missing = self._worst(loaded)
+        arrived = loaded.metrics()
+        received = [
+            rate
+            for way in ("forward", "reverse")
+            if (rate := arrived.get(f"received_{way}_packet_s")) is not None
+        ]
+        return Seen(packet_rate, packets / packet_rate, sent, missing, min(received, default=None))
+
+    def _trial(self, packet_rate: float, packets: int) -> Loaded:
+        self._run += 1
+        context = dataclasses.replace(
+            self._context,
+            seed=self._context.seed + self._run,
+            sample_stem=f"{self._context.sample_stem}-{self._run}",
+            samples_dir=None,
+            progress=lambda progress: self._context.progress(
+                Progress(
+                    min(0.99, (self._run - 1 + progress.done_ratio) / _TYPICAL_TRIALS),
+                    {"packets_sent": progress.figures.get("packets_sent", 0.0)},
+                )
+            ),
+        )
+        loaded = run_load(
+            context,
+            self._params,
+            way=self._params.direction,
+            packet_rate=packet_rate,
+            packets=packets,
+        )
+        self._bytes += sum(one.delivered_bytes for one in loaded.streams)
+        self._packets += sum(one.delivered_packets for one in loaded.streams)
+        self._measuring_s += max(one.measuring_s for one in loaded.streams)
+        return loaded
+
+    def _worst(self, loaded: Loaded) -> tuple[int, int]:
+        """Return (sent, lost) of the direction that loses more; an echo is one of both ways."""
+        counts = []
+        for one in loaded.streams:
+            sent = sum(len(flow.sent_ns) for flow in one.joined)
+            if self._params.direction == "echo":
+                missing = sum(int((~flow.returned).sum()) for flow in one.joined)
+            else:
+                missing = sum(lost(flow, self._params.delay_limit) for flow in one.joined)
+            counts.append((sent, missing))
+        return max(counts, key=lambda count: count[1] / count[0])
+
+    def outcome(
+        self,
+        measurements: tuple[Measurement, ...],
+        checks: tuple[Check, ...],
+        found: Found | None = None,
+    ) -> Outcome:
+        """Return what the search came to."""
+        trials = [] if found is None else [dataclasses.asdict(seen) for seen in found.trials]
+        return Outcome(
+            measurements,
+            checks,
+            self._bytes,
+            self._packets,
+            self._measuring_s,
+            details={"trials": trials, "repeated": self._repeated},
+        )
+
+
+def _ended(found: Found, goal: Goal) -> Check:
+    bounds = " to ".join(
+        "nothing" if bound is None else f"{bound:.1f}" for bound in (found.lower, found.upper)
+    )
+    return Check(
+        "search_complete",
+        ok=found.complete,
+        message=f"{len(found.trials)} trials of at most {goal.most_trials}: "
+        f"{bounds} packet/s keep to a loss of {goal.loss_ratio:.2%}",
+        value=float(len(found.trials)),
+        limit=float(goal.most_trials),
+        unit="trial",
+    )

@@ -1,0 +1,207 @@
+"""Search for the highest rate that keeps to a loss goal; pure but for ``measure``, which is given.
+
+Two ways: plain binary search as RFC 2544 section 26.1 has it, and MLRsearch, which spends short
+trials first. Both end with two bounds: a rate that was seen to keep to the goal and one that was
+seen not to.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from MLRsearch import (
+    AbstractMeasurer,
+    Config,
+    MeasurementResult,
+    MultipleLossRatioSearch,
+    SearchGoal,
+)
+
+from tunnelmark.model.errors import LabError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One trial of a search."""
+
+    packet_rate: float
+    """Datagrams per second that were asked for."""
+    duration_s: float
+    sent: int
+    lost: int
+    received_s: float | None = None
+    """Packets per second that arrived, from the first to the last; None: not measured."""
+
+    @property
+    def loss_ratio(self) -> float:
+        """Share of what was sent."""
+        return self.lost / self.sent if self.sent else 1.0
+
+
+Measure = Callable[[float, float], Seen]
+"""Runs a trial of (packets per second, seconds at least)."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is looked for."""
+
+    loss_ratio: float
+    lowest: float
+    """Packets per second below which nothing is tried."""
+    highest: float
+    width_ratio: float
+    """Both bounds may lie so far apart, as a share of the upper one."""
+    trial_s: float
+    confirm: int
+    """Trials of that length that a bound rests on."""
+    most_trials: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a search ended; None for a bound that was not found."""
+
+    lower: float | None
+    """None: even the lowest rate loses more than the goal allows."""
+    upper: float | None
+    """None: even the highest rate keeps to the goal."""
+    trials: tuple[Seen, ...]
+    complete: bool = True
+    """False when the limit of trials ended it before the bounds were close enough."""
+
+    @property
+    def forwarded(self) -> float | None:
+        """Packets per second that arrived at the lower bound, if that is less than was offered.
+
+        A queue that fills takes in what the link does not carry: a trial without loss shows that
+        much was carried, and no more.
+        """
+        if self.lower is None:
+            return None
+        longest = max(seen.duration_s for seen in self.trials)
+        arrived = [
+            seen.received_s
+            for seen in self.trials
+            if seen.received_s is not None
+            and math.isclose(seen.packet_rate, self.lower, rel_tol=1e-6)
+            and seen.duration_s > longest / 2
+        ]
+        return min([self.lower, *arrived])
+
+
+def binary_search(goal: Goal, measure: Measure) -> Found:
+    """Search by halving the interval, from the highest rate on (RFC 2544 section 26.1)."""
+    trials: list[Seen] = []
+    lower: float | None = None
+    upper: float | None = None
+    rate = goal.highest
+    try:
+        while upper is None or lower is None or upper - lower > goal.width_ratio * upper:
+            if _keeps(goal, measure, rate, trials):
+                lower = rate
+                if upper is None:
+                    break
+            else:
+                upper = rate
+                if upper <= goal.lowest:
+                    break
+            rate = _next(goal, lower, upper, trials)
+    except _SpentError:
+        return Found(lower, upper, tuple(trials), complete=False)
+    return Found(lower, upper, tuple(trials))
+
+
+def _keeps(goal: Goal, measure: Measure, rate: float, trials: list[Seen]) -> bool:
+    """Try a rate until the majority of ``confirm`` trials is known."""
+    good = bad = 0
+    while max(good, bad) <= goal.confirm // 2:
+        if len(trials) >= goal.most_trials:
+            raise _SpentError
+        trials.append(measure(rate, goal.trial_s))
+        if trials[-1].loss_ratio <= goal.loss_ratio:
+            good += 1
+        else:
+            bad += 1
+        if good + bad == goal.confirm:
+            break
+    return good > bad
+
+
+def _next(goal: Goal, lower: float | None, upper: float, trials: list[Seen]) -> float:
+    if lower is not None:
+        # Rates are compared as ratios, so the middle is that of the logarithms.
+        return math.sqrt(lower * upper)
+    # What came through of too much is near the goal; each miss goes twice as far below.
+    step = min(0.5, goal.width_ratio * 2.0 ** (len({seen.packet_rate for seen in trials}) - 1))
+    last = trials[-1]
+    came = last.received_s or last.packet_rate * (1 - last.loss_ratio)
+    return max(goal.lowest, min(came, upper * (1 - step)))
+
+
+def mlr_search(goal: Goal, measure: Measure) -> Found:
+    """Search by MLRsearch (draft-ietf-bmwg-mlrsearch), whose trials start a quarter as long."""
+    trials: list[Seen] = []
+
+    class Measurer(AbstractMeasurer):  # type: ignore[misc]  # the package has no types
+        def measure(self, intended_duration: float, intended_load: float) -> Any:
+            if len(trials) >= goal.most_trials:
+                raise _SpentError
+            seen = measure(intended_load, intended_duration)
+            trials.append(seen)
+            return MeasurementResult(
+                intended_duration=intended_duration,
+                intended_load=intended_load,
+                offered_count=seen.sent,
+                loss_count=seen.lost,
+            )
+
+    config = Config()
+    # Its default, 9001 per second, is more than a 2 Mbit/s line carries of any size.
+    config.min_load = goal.lowest
+    config.max_load = goal.highest
+    config.warmup_duration = 0.0
+    config.search_duration_max = 1e9  # the number of trials is the limit, not the clock
+    wanted = SearchGoal(
+        loss_ratio=goal.loss_ratio,
+        # Of one trial none may fail; of several fewer than half.
+        exceed_ratio=0.0 if goal.confirm == 1 else 0.499,
+        relative_width=goal.width_ratio,
+        initial_trial_duration=goal.trial_s / 4,
+        final_trial_duration=goal.trial_s,
+        duration_sum=goal.trial_s * goal.confirm,
+        fail_fast=False,
+    )
+    config.goals = [wanted]
+    search = MultipleLossRatioSearch(config)
+    try:
+        result = search.search(Measurer(), debug=lambda _text: None)[wanted]
+    except _SpentError:
+        return _so_far(goal, trials)
+    lower, upper = result.relevant_lower_bound, result.relevant_upper_bound
+    return Found(
+        None if lower is None else float(lower),
+        None if upper is None else float(upper),
+        tuple(trials),
+    )
+
+
+class _SpentError(LabError):
+    """The limit of trials was reached."""
+
+    def __init__(self) -> None:
+        super().__init__("the search spent all its trials")
+
+
+def _so_far(goal: Goal, trials: list[Seen]) -> Found:
+    """Return the bounds that full-length trials had shown when the search was ended."""
+    full = [seen for seen in trials if seen.duration_s >= goal.trial_s * 0.99]
+    bad = [seen.packet_rate for seen in full if seen.loss_ratio > goal.loss_ratio]
+    upper = min(bad, default=None)
+    good = [
+        seen.packet_rate
+        for seen in full
+        if seen.loss_ratio <= goal.loss_ratio and (upper is None or seen.packet_rate < upper)
+    ]
+    return Found(max(good, default=None), upper, tuple(trials), complete=False)

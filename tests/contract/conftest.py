@@ -1,0 +1,56 @@
+"""Two hosts that are both this machine, joined by the loopback: enough for any workload."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tunnelmark.engine.binary import find_engine
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.workloads.base import TrialContext
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[TrialContext]:
+    try:
+        engine = find_engine()
+    except LabError as error:
+        pytest.skip(str(error))
+    root, samples = tmp_path / "runtime", tmp_path / "samples"
+    root.mkdir(mode=0o700)
+    samples.mkdir()
+    with Ledger(root) as ledger:
+        hosts = [LocalHost(ledger, name) for name in ("client", "server")]
+        try:
+            yield TrialContext(
+                client=hosts[0],
+                server=hosts[1],
+                paths=(_path(0),),
+                engine=engine,
+                seed=1,
+                samples_dir=samples,
+                sample_stem="trial-1",
+                progress=lambda _progress: None,
+                cancelled=lambda: False,
+            )
+        finally:
+            for host in hosts:
+                host.stop_all()
+
+
+@pytest.fixture
+def loopback_path() -> Callable[[int], TrafficPath]:
+    return _path
+
+
+def _path(number: int) -> TrafficPath:
+    # 127.0.0.0/8 is all loopback: every path of every test process has addresses of its own.
+    pid = os.getpid()
+    net = f"127.{1 + pid // 256 % 254}.{pid % 256}"
+    return TrafficPath(
+        str(number), f"{net}.{number + 102}", f"{net}.{number + 2}", "lo", "lo", 65536
+    )

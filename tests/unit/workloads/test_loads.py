@@ -1,0 +1,142 @@
+"""Loads of constant rate: sizes, rates, reference; figures by direction."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tunnelmark.engine.link import Direction, LinkSpec, Queue, SharedLinkSpec
+from tunnelmark.engine.records import MISSING_NS, Flow
+from tunnelmark.model.errors import LabError
+from tunnelmark.workloads.loads import RateParams, ip_packets, link_packet_rate, lost, packet_rate
+from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams
+from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
+
+QUEUE = Queue("bytes", 65536)
+
+
+def ethernet(rate_bit_s: int | None) -> LinkSpec:
+    one = Direction(rate_bit_s, 0, QUEUE, frame_overhead_bytes=24, frame_min_bytes=84)
+    return LinkSpec(one, one, seed=1)
+
+
+def serial(forward: int, reverse: int) -> LinkSpec:
+    ways = [
+        Direction(rate, 0, QUEUE, frame_overhead_bytes=-14, frame_min_bytes=0)
+        for rate in (forward, reverse)
+    ]
+    return LinkSpec(ways[0], ways[1], seed=1)
+
+
+# RFC 2544 appendix B gives the rates of 10 Mbit/s Ethernet; those of 70 byte are worked out.
+@pytest.mark.parametrize(
+    ("frame_bytes", "frames"),
+    [
+        (70, 13888),
+        (128, 8445),
+        (256, 4528),
+        (512, 2349),
+        (768, 1586),
+        (1024, 1197),
+        (1280, 961),
+        (1518, 812),
+    ],
+)
+def test_ethernet_carries_what_rfc_2544_says(frame_bytes: int, frames: int) -> None:
+    params = RateParams(frame_bytes=frame_bytes, load=1.0)
+    assert int(params.rate(ethernet(10_000_000), 1500)) == frames
+
+
+def test_the_smallest_frame_of_ethernet_is_filled_up() -> None:
+    assert link_packet_rate(ethernet(10_000_000), 18, 1500) == pytest.approx(14880.95, abs=0.01)
+    assert link_packet_rate(ethernet(10_000_000), 1, 1500) == pytest.approx(14880.95, abs=0.01)
+
+
+def test_the_slower_direction_is_the_reference() -> None:
+    params = RateParams(payload_bytes=972, load=0.5)
+    assert params.rate(serial(8_000_000, 2_000_000), 1500) == pytest.approx(125)
+
+
+def test_fragments_are_counted() -> None:
+    assert ip_packets(1472, 1500) == [1500]
+    assert ip_packets(1473, 1500) == [1500, 21]
+    assert ip_packets(3000, 1500) == [1500, 1500, 68]
+    rate = link_packet_rate(serial(8_000_000, 8_000_000), 1473, 1500)
+    assert rate == pytest.approx(8e6 / (8 * 1521))
+
+
+@pytest.mark.parametrize(
+    ("counts", "octets"), [("payload", 1000), ("ip", 1028), ("frame", 1046), ("line", 1066)]
+)
+def test_an_absolute_reference_says_what_it_counts(counts: str, octets: int) -> None:
+    params = RateParams.model_validate(
+        {
+            "payload_bytes": 1000,
+            "load": "25 %",
+            "reference": "8 Mbit/s",
+            "reference_counts": counts,
+        }
+    )
+    assert params.rate(None, 1500) == pytest.approx(0.25 * 1e6 / octets)
+
+
+def test_throughput_and_packet_rate_are_one_figure() -> None:
+    params = RateParams.model_validate({"payload_bytes": 200, "throughput": "160 kbit/s"})
+    assert params.rate(None, 1500) == 100
+    assert RateParams(payload_bytes=200, packet_rate=100).rate(None, 1500) == 100
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"load": 0.5}, "payload_bytes or frame_bytes"),
+        ({"payload_bytes": 99, "frame_bytes": 99, "load": 0.5}, "payload_bytes or frame_bytes"),
+        ({"payload_bytes": 99}, "one of packet_rate, throughput and load"),
+        ({"payload_bytes": 99, "load": 1, "packet_rate": 1}, "one of packet_rate"),
+        ({"payload_bytes": 99, "packet_rate": 1, "reference": "1 Mbit/s"}, "but no load"),
+        ({"payload_bytes": 99, "load": 0}, "greater than 0"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(values: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        UdpLoadParams.model_validate(values)
+
+
+@pytest.mark.parametrize("link", [None, ethernet(None), SharedLinkSpec({"type": "wlan"}, 1)])
+def test_a_share_of_no_rate_is_refused_before_anything_is_made(link: object) -> None:
+    params = UdpLoadParams(payload_bytes=100, load=0.5)
+    assert "give reference" in str(UdpLoad(params).unfit(link, 1500))  # type: ignore[arg-type]
+    search = RateSearch(RateSearchParams(payload_bytes=100))
+    assert "give reference" in str(search.unfit(link, 1500))  # type: ignore[arg-type]
+    with pytest.raises(LabError, match="give reference"):
+        params.rate(link, 1500)  # type: ignore[arg-type]
+
+
+def test_a_load_of_too_many_packets_is_refused() -> None:
+    params = UdpLoadParams.model_validate(
+        {"payload_bytes": 100, "packet_rate": 1e6, "duration": "60 s"}
+    )
+    assert "60000000 packets" in str(UdpLoad(params).unfit(None, 1500))
+
+
+def test_rate_of_arrivals() -> None:
+    assert packet_rate([np.array([], dtype=np.int64)]) == 0
+    assert packet_rate([np.array([7], dtype=np.int64)]) is None
+    times = np.array([0, 10**9, 2 * 10**9], dtype=np.int64)
+    assert packet_rate([times, times + 10**9 // 2]) == pytest.approx(2.0)
+
+
+def test_a_late_packet_counts_as_lost_where_there_is_a_limit() -> None:
+    sent = np.arange(5, dtype=np.int64) * 1000
+    arrived = sent + np.array([100, 100, 160, 151, 0], dtype=np.int64)
+    arrived[4] = MISSING_NS
+    flow = Flow(
+        sent_ns=sent,
+        size=np.full(5, 100, dtype=np.int64),
+        arrived_ns=arrived,
+        answered_ns=np.full(5, MISSING_NS, dtype=np.int64),
+        returned_ns=np.full(5, MISSING_NS, dtype=np.int64),
+        late=np.zeros(5, dtype=np.bool_),
+    )
+    assert lost(flow, None) == 1
+    assert lost(flow, 50) == 3
+    assert lost(flow, 60) == 1

@@ -1,0 +1,114 @@
+"""The search for the highest rate, on links whose capacity is known."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunnelmark.workloads.search import Found, Goal, Measure, Seen, binary_search, mlr_search
+
+Search = Callable[[Goal, Measure], Found]
+SEARCHES = pytest.mark.parametrize("search", [binary_search, mlr_search])
+
+
+def goal(**changes: float) -> Goal:
+    values = {
+        "loss_ratio": 0.0,
+        "lowest": 10.0,
+        "highest": 1100.0,
+        "width_ratio": 0.01,
+        "trial_s": 2.0,
+        "confirm": 1,
+        "most_trials": 200,
+        **changes,
+    }
+    return Goal(**values)  # type: ignore[arg-type]
+
+
+def link(capacity: float, queue: int = 0) -> Measure:
+    """A link of so many packets per second with a queue of so many packets."""
+
+    def measure(packet_rate: float, seconds: float) -> Seen:
+        sent = math.ceil(packet_rate * seconds)
+        missing = max(0, math.floor((packet_rate - capacity) * seconds) - queue)
+        return Seen(packet_rate, seconds, sent, missing, min(packet_rate, capacity))
+
+    return measure
+
+
+@SEARCHES
+@settings(deadline=None)
+@given(capacity=st.floats(10.5, 1080))
+def test_bounds_close_on_the_capacity_from_both_sides(search: Search, capacity: float) -> None:
+    found = search(goal(), link(capacity))
+    assert found.complete
+    assert found.lower is not None
+    assert found.upper is not None
+    # A link loses its first packet when it is over its capacity by one packet in a trial.
+    assert found.lower <= capacity + 0.5 + 1e-6
+    assert found.upper > capacity
+    assert found.upper - found.lower <= 0.01 * found.upper * 1.001
+    assert len(found.trials) < 40
+
+
+@SEARCHES
+def test_a_link_that_carries_all_has_no_upper_bound(search: Search) -> None:
+    found = search(goal(), link(5000))
+    assert found.lower == pytest.approx(1100)
+    assert found.upper is None
+
+
+@SEARCHES
+def test_a_link_that_carries_nothing_has_no_lower_bound(search: Search) -> None:
+    found = search(goal(), link(2))
+    assert found.lower is None
+    assert found.forwarded is None
+    assert found.upper == pytest.approx(10)
+
+
+@SEARCHES
+def test_a_queue_does_not_make_the_lower_bound_more_than_what_arrived(search: Search) -> None:
+    found = search(goal(), link(500, queue=60))
+    # Over two seconds the queue takes in 30 packets a second.
+    assert found.lower == pytest.approx(530, rel=0.015)
+    assert found.upper == pytest.approx(530, rel=0.015)
+    assert found.forwarded == pytest.approx(500)
+
+
+@SEARCHES
+def test_a_goal_with_loss_is_found_above_the_capacity(search: Search) -> None:
+    found = search(goal(loss_ratio=0.005), link(500))
+    assert found.lower is not None
+    assert found.upper is not None
+    # 0.5 % of what is offered is lost at 500 / 0.995 packets per second.
+    assert found.lower <= 500 / 0.995 + 0.5
+    assert found.upper >= 500 / 0.995
+
+
+@SEARCHES
+def test_a_search_that_spends_all_its_trials_says_so(search: Search) -> None:
+    found = search(goal(most_trials=4, width_ratio=0.001), link(500))
+    assert not found.complete
+    assert len(found.trials) == 4
+
+
+@SEARCHES
+def test_one_bad_trial_of_three_decides_nothing(search: Search) -> None:
+    calls: dict[float, int] = {}
+    steady = link(5000)
+
+    def hiccup(packet_rate: float, seconds: float) -> Seen:
+        calls[packet_rate] = calls.get(packet_rate, 0) + 1
+        seen = steady(packet_rate, seconds)
+        bad = calls[packet_rate] == 2
+        return Seen(seen.packet_rate, seen.duration_s, seen.sent, 5 if bad else 0)
+
+    assert search(goal(confirm=3), hiccup).lower == pytest.approx(1100)
+
+
+def test_rates_below_the_default_of_mlrsearch_are_searched() -> None:
+    # Its own minimum is 9001 per second; a 2 Mbit/s line carries 164 packets of 1500 byte.
+    found = mlr_search(goal(lowest=1.64, highest=180), link(164))
+    assert found.lower == pytest.approx(164, rel=0.015)
