@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{json, Value};
-use tm_io::process::{on_signal, Stop, SIGUSR1};
+use tm_io::process::{on_signal, Stop, SIGUSR1, SIGUSR2};
 use tm_io::relay::{run, RelayEvent, RelayPlan, Report};
 use tm_io::wireless::WirelessPlan;
-use tm_link::DirectionConfig;
+use tm_link::{DirectionConfig, Opportunities, LARGEST_TRACE_BYTES};
 use tm_probe::Delays;
 
 use crate::config;
+use crate::flow::read_bounded;
 use crate::link_wlan::{self, MediumConfig};
 use crate::{events, Failure};
 
@@ -66,13 +67,11 @@ pub fn main(path: &str) -> Result<(), Failure> {
         }
         _ => return config::wrong("a_to_b and b_to_a must both be set, or medium alone"),
     };
-    a_to_b.check("a_to_b").map_err(Failure::Config)?;
-    b_to_a.check("b_to_a").map_err(Failure::Config)?;
     let plan = RelayPlan {
         a: config.a.interface,
         b: config.b.interface,
-        a_to_b,
-        b_to_a,
+        a_to_b: checked("a_to_b", a_to_b)?,
+        b_to_a: checked("b_to_a", b_to_a)?,
         seed: config.seed,
         realtime_priority,
         cpu: config.cpu,
@@ -80,6 +79,8 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let stop = Stop::listen(config.parent_pid)?;
     let asked = Arc::new(AtomicBool::new(false));
     on_signal(SIGUSR1, &asked)?;
+    let anew = Arc::new(AtomicBool::new(false));
+    on_signal(SIGUSR2, &anew)?;
     let answering = Cell::new(false);
     let mut asked_last = AskedLast::default();
     let (forward, reverse) = run(
@@ -90,6 +91,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
             answering.set(answering.get() || now);
             now
         },
+        || anew.swap(false, Ordering::Relaxed),
         |event| match event {
             RelayEvent::Ready => events::write(&json!({"event": "ready"})),
             RelayEvent::Progress(reports) => {
@@ -102,6 +104,21 @@ pub fn main(path: &str) -> Result<(), Failure> {
     )?;
     write("summary", &forward, &reverse, &asked_last);
     Ok(())
+}
+
+fn checked(
+    place: &str,
+    config: DirectionConfig,
+) -> Result<(DirectionConfig, Option<Arc<Opportunities>>), Failure> {
+    config.check(place).map_err(Failure::Config)?;
+    let Some(trace) = &config.trace else {
+        return Ok((config, None));
+    };
+    let at = format!("{place}.trace.path");
+    let text = read_bounded(&at, &trace.path, LARGEST_TRACE_BYTES)?;
+    let opportunities = Opportunities::parse(&text, trace.opportunity_bytes)
+        .map_err(|error| Failure::Config(format!("{at}: {}: {error}", trace.path.display())))?;
+    Ok((config, Some(Arc::new(opportunities))))
 }
 
 fn write(event: &str, forward: &Report, reverse: &Report, asked_last: &AskedLast) {
@@ -136,7 +153,8 @@ pub fn direction(report: &Report, asked_last: &Delays) -> Value {
     json!({
         "offered": c.offered, "offered_bytes": c.offered_bytes, "delivered": c.delivered,
         "delivered_bytes": c.delivered_bytes, "queue_dropped": c.queue_dropped, "lost": c.lost,
-        "in_flight": c.in_flight, "capture_dropped": report.capture_dropped,
+        "in_flight": c.in_flight, "duplicated": c.duplicated, "corrupted": c.corrupted,
+        "held_back": c.held_back, "capture_dropped": report.capture_dropped,
         "send_errors": report.send_errors, "oversized": report.oversized,
         "checksum_missing": report.checksum_missing,
         "lateness_ns": events::delays(&report.lateness),

@@ -122,6 +122,9 @@ impl Stop {
 /// The signal that asks a subcommand for a report.
 pub const SIGUSR1: i32 = libc::SIGUSR1;
 
+/// The signal that begins schedules anew.
+pub const SIGUSR2: i32 = libc::SIGUSR2;
+
 /// Sets `flag` whenever a signal comes.
 pub fn on_signal(signal: i32, flag: &Arc<AtomicBool>) -> Result<(), IoError> {
     signal_hook::flag::register(signal, Arc::clone(flag))

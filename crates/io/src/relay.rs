@@ -1,10 +1,11 @@
 //! The link emulator in real time: a thread a direction drives the state machine.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver as Inbox, SyncSender};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tm_link::{Counters, Direction, DirectionConfig};
+use tm_link::{Counters, Direction, DirectionConfig, Opportunities};
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
@@ -19,10 +20,10 @@ pub struct RelayPlan {
     pub a: String,
     /// Interface on the server's side.
     pub b: String,
-    /// Forward.
-    pub a_to_b: DirectionConfig,
+    /// Forward, with the opportunities of its trace.
+    pub a_to_b: (DirectionConfig, Option<Arc<Opportunities>>),
     /// Reverse.
-    pub b_to_a: DirectionConfig,
+    pub b_to_a: (DirectionConfig, Option<Arc<Opportunities>>),
     /// Of all random streams.
     pub seed: u64,
     /// `SCHED_FIFO` priority of both threads.
@@ -56,11 +57,13 @@ pub enum RelayEvent {
     Progress(Box<(Report, Report)>),
 }
 
-/// Runs until `stop`; `wanted` says that a report is asked for now. Returns the last reports.
+/// Runs until `stop`; `wanted` says that a report is asked for now, `anew` that traces and changes
+/// begin again. Returns the last reports.
 pub fn run(
     plan: &RelayPlan,
     stop: &Stop,
     mut wanted: impl FnMut() -> bool,
+    mut anew: impl FnMut() -> bool,
     mut tell: impl FnMut(RelayEvent),
 ) -> Result<(Report, Report), IoError> {
     process::steady();
@@ -77,6 +80,12 @@ pub fn run(
         let mut next = clock::now() + SECOND;
         while !stop.asked() && !forward.is_finished() && !reverse.is_finished() {
             clock::sleep_until((clock::now() + TICK).min(next));
+            if anew() {
+                for control in &controls {
+                    control.lane.shared.anew.store(true, Ordering::Release);
+                    control.lane.shared.wake.wake();
+                }
+            }
             let asked = wanted();
             if asked || clock::now() >= next {
                 if let [Some(forward), Some(reverse)] = [controls[0].ask(), controls[1].ask()] {
@@ -116,15 +125,13 @@ struct LaneSide {
 
 struct Shared {
     wake: Wake,
-    asked: std::sync::atomic::AtomicBool,
+    asked: AtomicBool,
+    anew: AtomicBool,
 }
 
 impl Control {
     fn ask(&self) -> Option<Report> {
-        self.lane
-            .shared
-            .asked
-            .store(true, std::sync::atomic::Ordering::Release);
+        self.lane.shared.asked.store(true, Ordering::Release);
         self.lane.shared.wake.wake();
         self.inbox.recv_timeout(Duration::from_secs(1)).ok()
     }
@@ -152,7 +159,7 @@ impl Lane {
     fn open(
         from: &str,
         to: &str,
-        config: &DirectionConfig,
+        (config, opportunities): &(DirectionConfig, Option<Arc<Opportunities>>),
         seed: u64,
         name: &str,
     ) -> Result<Self, IoError> {
@@ -160,7 +167,7 @@ impl Lane {
         Ok(Self {
             transmitter: Transmitter::open(to)?,
             receiver: Receiver::open(from, mtu)?,
-            direction: Direction::new(config.clone(), seed, name),
+            direction: Direction::new(config.clone(), opportunities.clone(), seed, name),
             mtu,
             last_arrival: Nanos(i64::MIN),
             spare: Vec::with_capacity(SPARE),
@@ -174,9 +181,13 @@ impl Lane {
     fn control() -> Result<Control, IoError> {
         let (outbox, inbox) = sync_channel(1);
         let wake = Wake::new()?;
-        let asked = std::sync::atomic::AtomicBool::new(false);
+        let shared = Shared {
+            wake,
+            asked: AtomicBool::new(false),
+            anew: AtomicBool::new(false),
+        };
         let lane = LaneSide {
-            shared: Arc::new(Shared { wake, asked }),
+            shared: Arc::new(shared),
             outbox,
         };
         Ok(Control { lane, inbox })
@@ -188,14 +199,15 @@ impl Lane {
         let mut priority = Priority::take(plan.realtime_priority);
         let mut alarm = Alarm::default();
         let mut ready: Vec<Vec<u8>> = Vec::with_capacity(BATCH);
+        self.direction.restart(clock::now().0);
         while !stop.asked() {
+            if side.shared.anew.swap(false, Ordering::AcqRel) {
+                self.direction
+                    .restart(clock::now().0.max(self.last_arrival.0));
+            }
             let taken = self.take();
             let sent = self.hand_on(&mut ready);
-            if side
-                .shared
-                .asked
-                .swap(false, std::sync::atomic::Ordering::AcqRel)
-            {
+            if side.shared.asked.swap(false, Ordering::AcqRel) {
                 // A reader that is late finds the newest report when it asks again.
                 let _ = side.outbox.try_send(self.report());
             }

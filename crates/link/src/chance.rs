@@ -7,26 +7,24 @@ use crate::wlan::random::Random;
 /// Decides which frames are lost.
 #[derive(Clone, Debug)]
 pub struct Loss {
-    config: LossConfig,
     random: Random,
     bad: bool,
 }
 
 impl Loss {
-    /// A model with the stream `name` of `seed`.
+    /// Draws from the stream `name` of `seed`.
     #[must_use]
-    pub fn new(config: LossConfig, seed: u64, name: &str) -> Self {
+    pub fn new(seed: u64, name: &str) -> Self {
         Self {
-            config,
             random: Random::stream(seed, name),
             bad: false,
         }
     }
 
-    /// Whether the next frame is lost.
-    pub fn next_lost(&mut self) -> bool {
+    /// Whether the next frame is lost under a model.
+    pub fn next_lost(&mut self, config: LossConfig) -> bool {
         let (change, loss) = (unit(&mut self.random), unit(&mut self.random));
-        match self.config {
+        match config {
             LossConfig::None {} => false,
             LossConfig::Independent { probability } => loss < probability,
             LossConfig::GilbertElliott {
@@ -46,24 +44,22 @@ impl Loss {
 /// Decides how much later frames arrive.
 #[derive(Clone, Debug)]
 pub struct Variation {
-    config: VariationConfig,
     random: Random,
 }
 
 impl Variation {
-    /// A distribution with the stream `name` of `seed`.
+    /// Draws from the stream `name` of `seed`.
     #[must_use]
-    pub fn new(config: VariationConfig, seed: u64, name: &str) -> Self {
+    pub fn new(seed: u64, name: &str) -> Self {
         Self {
-            config,
             random: Random::stream(seed, name),
         }
     }
 
     /// Delay added to the next frame, ns, never negative.
-    pub fn next_ns(&mut self) -> i64 {
+    pub fn next_ns(&mut self, config: VariationConfig) -> i64 {
         let (one, other) = (unit(&mut self.random), unit(&mut self.random));
-        let added = match self.config {
+        let added = match config {
             VariationConfig::None {} => 0.0,
             VariationConfig::Uniform { spread_ns } => one * spread_ns as f64,
             // Box and Muller 1958; 1 - one is in (0, 1], so the logarithm is finite.
@@ -79,6 +75,28 @@ impl Variation {
     }
 }
 
+/// Decides whether something happens to a frame.
+#[derive(Clone, Debug)]
+pub struct Chance {
+    random: Random,
+}
+
+impl Chance {
+    /// Draws from the stream `name` of `seed`.
+    #[must_use]
+    pub fn new(seed: u64, name: &str) -> Self {
+        Self {
+            random: Random::stream(seed, name),
+        }
+    }
+
+    /// Whether it happens to the next frame, and if so a number that says how.
+    pub fn next_happens(&mut self, probability: f64) -> Option<u64> {
+        let (chosen, how) = (unit(&mut self.random), self.random.bits());
+        (chosen < probability).then_some(how)
+    }
+}
+
 /// Uniform over [0, 1).
 fn unit(random: &mut Random) -> f64 {
     (random.bits() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
@@ -89,10 +107,10 @@ mod tests {
     use super::*;
 
     fn share_lost(config: LossConfig, frames: u32) -> f64 {
-        let mut loss = Loss::new(config, 7, "test/loss");
+        let mut loss = Loss::new(7, "test/loss");
         f64::from(
             (0..frames)
-                .map(|_| u32::from(loss.next_lost()))
+                .map(|_| u32::from(loss.next_lost(config)))
                 .sum::<u32>(),
         ) / f64::from(frames)
     }
@@ -124,8 +142,9 @@ mod tests {
     #[test]
     fn the_fate_of_frame_k_is_the_seed_s() {
         let run = |seed, name| -> Vec<bool> {
-            let mut loss = Loss::new(LossConfig::Independent { probability: 0.5 }, seed, name);
-            (0..200).map(|_| loss.next_lost()).collect()
+            let mut loss = Loss::new(seed, name);
+            let even = LossConfig::Independent { probability: 0.5 };
+            (0..200).map(|_| loss.next_lost(even)).collect()
         };
         assert_eq!(run(1, "a_to_b/loss"), run(1, "a_to_b/loss"));
         assert_ne!(run(1, "a_to_b/loss"), run(2, "a_to_b/loss"));
@@ -133,9 +152,9 @@ mod tests {
     }
 
     fn mean_ns(config: VariationConfig) -> f64 {
-        let mut variation = Variation::new(config, 7, "test/variation");
+        let mut variation = Variation::new(7, "test/variation");
         (0..200_000)
-            .map(|_| variation.next_ns() as f64)
+            .map(|_| variation.next_ns(config) as f64)
             .sum::<f64>()
             / 200_000.0
     }
@@ -153,5 +172,15 @@ mod tests {
             sigma_ns: 1_000_000,
         });
         assert!((normal / 398_942.3 - 1.0).abs() < 0.015, "{normal}");
+    }
+
+    #[test]
+    fn a_chance_comes_as_often_as_it_says() {
+        let mut chance = Chance::new(7, "test/duplicate");
+        let count = (0..400_000)
+            .filter(|_| chance.next_happens(0.02).is_some())
+            .count();
+        // four standard errors: 89
+        assert!((7_650..8_350).contains(&count), "{count}");
     }
 }

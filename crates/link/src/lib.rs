@@ -6,9 +6,14 @@
 mod chance;
 mod config;
 mod direction;
+mod opportunities;
 pub mod radio;
+mod serializer;
 pub mod wlan;
 
-pub use chance::{Loss, Variation};
-pub use config::{DirectionConfig, LossConfig, QueueConfig, VariationConfig};
-pub use direction::{Arrival, Counters, Direction, Verdict};
+pub use chance::{Chance, Loss, Variation};
+pub use config::{
+    Change, DirectionConfig, HoldBack, LossConfig, QueueConfig, TraceConfig, VariationConfig,
+};
+pub use direction::{Arrival, Counters, Direction, Frame, Verdict};
+pub use opportunities::{Opportunities, LARGEST_BYTES as LARGEST_TRACE_BYTES, MAHIMAHI_BYTES};

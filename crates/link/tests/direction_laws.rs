@@ -1,7 +1,37 @@
 //! Laws of one direction of a link, in virtual time.
 
 use proptest::prelude::*;
-use tm_link::{Direction, DirectionConfig, LossConfig, QueueConfig, VariationConfig, Verdict};
+use std::sync::Arc;
+
+use tm_link::{
+    Change, Direction, DirectionConfig, Frame, HoldBack, LossConfig, Opportunities, QueueConfig,
+    TraceConfig, VariationConfig, Verdict,
+};
+
+/// The number of a frame; damage is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Number(usize, bool);
+
+impl Frame for Number {
+    fn corrupt(&mut self, _draw: u64) {
+        self.1 = true;
+    }
+}
+
+fn direction(config: DirectionConfig, seed: u64) -> Direction<Number> {
+    Direction::new(config, None, seed, "a_to_b")
+}
+
+/// All that arrives: due time, number, damaged.
+fn rest(direction: &mut Direction<Number>) -> Vec<(i64, usize, bool)> {
+    let mut found = Vec::new();
+    while let Some(due) = direction.next_due_ns() {
+        while let Some(arrival) = direction.poll(due) {
+            found.push((arrival.due_ns, arrival.frame.0, arrival.frame.1));
+        }
+    }
+    found
+}
 
 fn plain() -> DirectionConfig {
     DirectionConfig {
@@ -13,7 +43,26 @@ fn plain() -> DirectionConfig {
         loss: LossConfig::None {},
         delay_variation: VariationConfig::None {},
         reorder: false,
+        trace: None,
+        duplicate: 0.0,
+        corrupt: 0.0,
+        hold_back: HoldBack::default(),
+        changes: Vec::new(),
     }
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    (
+        0_i64..200_000_000,
+        proptest::option::of(0_i64..30_000_000),
+        0.0_f64..1.0,
+    )
+        .prop_map(|(at_ns, delay_ns, duplicate)| Change {
+            at_ns,
+            delay_ns,
+            duplicate: Some(duplicate),
+            ..Change::default()
+        })
 }
 
 fn any_config() -> impl Strategy<Value = DirectionConfig> {
@@ -34,9 +83,13 @@ fn any_config() -> impl Strategy<Value = DirectionConfig> {
             (0_i64..9_000_000).prop_map(|mean_ns| VariationConfig::Exponential { mean_ns }),
         ],
         any::<bool>(),
+        (0.0_f64..1.0, 0.0_f64..1.0, 0.0_f64..1.0, 0_i64..9_000_000),
+        proptest::collection::vec(any_change(), 0..4),
     )
         .prop_map(
-            |(rate_bit_s, delay_ns, queue, loss, delay_variation, reorder)| {
+            |(rate_bit_s, delay_ns, queue, loss, delay_variation, reorder, more, mut changes)| {
+                let (duplicate, corrupt, probability, extra_ns) = more;
+                changes.sort_by_key(|change| change.at_ns);
                 let base = plain();
                 DirectionConfig {
                     rate_bit_s,
@@ -45,6 +98,13 @@ fn any_config() -> impl Strategy<Value = DirectionConfig> {
                     loss,
                     delay_variation,
                     reorder,
+                    duplicate,
+                    corrupt,
+                    hold_back: HoldBack {
+                        probability,
+                        extra_ns,
+                    },
+                    changes,
                     ..base
                 }
             },
@@ -58,7 +118,7 @@ proptest! {
         frames in proptest::collection::vec((0_i64..2_000_000, 60_u64..1514), 1..200),
         seed: u64,
     ) {
-        let mut direction = Direction::new(config.clone(), seed, "a_to_b");
+        let mut direction = direction(config.clone(), seed);
         let mut now = 1_000_000_000_i64;
         let mut came = Vec::new();
         let mut arrived = Vec::new();
@@ -68,9 +128,9 @@ proptest! {
                 arrived.push(arrival);
             }
             came.push(now);
-            direction.offer(now, *bytes, k);
+            direction.offer(now, *bytes, Number(k, false));
             let c = direction.counters();
-            prop_assert_eq!(c.offered, c.delivered + c.queue_dropped + c.lost + c.in_flight);
+            prop_assert_eq!(c.offered + c.duplicated, c.delivered + c.queue_dropped + c.lost + c.in_flight);
         }
         while let Some(due) = direction.next_due_ns() {
             while let Some(arrival) = direction.poll(due) {
@@ -79,17 +139,26 @@ proptest! {
         }
         let c = direction.counters();
         prop_assert_eq!(c.in_flight, 0);
-        prop_assert_eq!(c.offered, c.delivered + c.queue_dropped + c.lost);
+        prop_assert_eq!(c.offered + c.duplicated, c.delivered + c.queue_dropped + c.lost);
         prop_assert_eq!(c.delivered, arrived.len() as u64);
         for pair in arrived.windows(2) {
             prop_assert!(pair[0].due_ns <= pair[1].due_ns);
-            if !config.reorder {
-                prop_assert!(pair[0].frame < pair[1].frame);
+            if !config.reorder && c.held_back == 0 {
+                prop_assert!(pair[0].frame.0 <= pair[1].frame.0);
             }
         }
+        let least = config.changes.iter().filter_map(|change| change.delay_ns);
+        let least = least.min().map_or(config.delay_ns, |delay| delay.min(config.delay_ns));
+        let mut times = vec![0; came.len()];
         for arrival in &arrived {
-            prop_assert!(arrival.due_ns >= came[arrival.frame] + config.delay_ns);
+            prop_assert!(arrival.due_ns >= came[arrival.frame.0] + least);
+            times[arrival.frame.0] += 1;
         }
+        prop_assert!(times.iter().all(|count| *count <= 2));
+        prop_assert_eq!(times.iter().filter(|count| **count == 2).count() as u64, c.duplicated);
+        let damaged: Vec<usize> = arrived.iter().filter(|a| a.frame.1).map(|a| a.frame.0).collect();
+        let damaged: std::collections::HashSet<_> = damaged.into_iter().collect();
+        prop_assert_eq!(damaged.len() as u64, c.corrupted);
     }
 
     #[test]
@@ -100,10 +169,10 @@ proptest! {
             queue: QueueConfig::Packets { limit: 1_000_000 },
             ..plain()
         };
-        let mut direction = Direction::new(config, 1, "a_to_b");
-        let frames = 5_000_u64;
+        let mut direction = direction(config, 1);
+        let frames = 5_000_usize;
         for k in 0..frames {
-            direction.offer(0, bytes, k);
+            direction.offer(0, bytes, Number(k, false));
         }
         let mut last = 0;
         while let Some(due) = direction.next_due_ns() {
@@ -111,7 +180,7 @@ proptest! {
                 last = arrival.due_ns;
             }
         }
-        let bits = u128::from(frames * (bytes - 14) * 8);
+        let bits = frames as u128 * u128::from((bytes - 14) * 8);
         let exact = (bits * 1_000_000_000).div_ceil(u128::from(rate));
         prop_assert_eq!(u128::try_from(last).unwrap(), exact);
     }
@@ -120,9 +189,11 @@ proptest! {
     fn the_queue_limit_is_exact_to_the_byte(limit in 0_u64..10_000, bytes in 64_u64..1514) {
         let queue = QueueConfig::Bytes { limit };
         let config = DirectionConfig { queue, ..plain() };
-        let mut direction = Direction::new(config, 1, "a_to_b");
+        let mut direction = direction(config, 1);
         let cost = bytes - 14;
-        let accepted = (0..2_000).filter(|k| direction.offer(0, bytes, *k) == Verdict::Accepted);
+        let accepted = (0..2_000).filter(|k| {
+            direction.offer(0, bytes, Number(*k, false)) == Verdict::Accepted
+        });
         // one is being serialized, as many as fit wait
         prop_assert_eq!(accepted.count() as u64, (1 + limit / cost).min(2_000));
     }
@@ -130,8 +201,8 @@ proptest! {
 
 #[test]
 fn a_packet_of_1500_byte_takes_1500_microseconds_at_8_mbit_s() {
-    let mut direction = Direction::new(plain(), 1, "a_to_b");
-    direction.offer(0, 1514, ());
+    let mut direction = direction(plain(), 1);
+    direction.offer(0, 1514, Number(0, false));
     assert_eq!(direction.next_due_ns(), Some(1_500_000 + 20_500_000));
 }
 
@@ -144,8 +215,8 @@ fn ethernet_counts_what_is_on_the_wire() {
         frame_min_bytes: 84,
         ..plain()
     };
-    let mut direction = Direction::new(ethernet, 1, "a_to_b");
-    direction.offer(0, 42, ());
+    let mut direction = direction(ethernet, 1);
+    direction.offer(0, 42, Number(0, false));
     // RFC 2544: 14880 frames of 64 byte a second on 10 Mbit/s
     assert_eq!(direction.next_due_ns(), Some(67_200));
 }
@@ -153,11 +224,144 @@ fn ethernet_counts_what_is_on_the_wire() {
 #[test]
 fn a_lost_frame_takes_its_time_on_the_wire() {
     let loss = LossConfig::Independent { probability: 1.0 };
-    let mut direction = Direction::new(DirectionConfig { loss, ..plain() }, 1, "a_to_b");
-    direction.offer(0, 1514, ());
+    let mut direction = direction(DirectionConfig { loss, ..plain() }, 1);
+    direction.offer(0, 1514, Number(0, false));
     assert_eq!(direction.counters().in_flight, 1);
     assert!(direction.poll(1_499_999).is_none());
     assert_eq!(direction.counters().lost, 0);
     assert!(direction.poll(1_500_000).is_none());
     assert_eq!(direction.counters().lost, 1);
+}
+
+const MS: i64 = 1_000_000;
+
+#[test]
+fn a_change_is_for_frames_that_begin_after_it() {
+    let changes = vec![
+        Change {
+            at_ns: 5 * MS,
+            rate_bit_s: Some(4_000_000),
+            ..Change::default()
+        },
+        Change {
+            at_ns: 20 * MS,
+            delay_ns: Some(200 * MS),
+            ..Change::default()
+        },
+    ];
+    let config = DirectionConfig {
+        delay_ns: 10 * MS,
+        changes,
+        ..plain()
+    };
+    let mut direction = direction(config, 1);
+    direction.restart(0);
+    // 1500 byte take 1.5 ms at 8 Mbit/s and 3 ms at 4: frames begin at 0, 1.5, 3, 4.5, 6, 9 … ms.
+    for k in 0..8 {
+        direction.offer(0, 1514, Number(k, false));
+    }
+    direction.offer(20 * MS, 1514, Number(8, false));
+    let due: Vec<i64> = rest(&mut direction).iter().map(|frame| frame.0).collect();
+    let tenths = |values: [i64; 9]| values.map(|value| value * MS / 10).to_vec();
+    assert_eq!(due, tenths([115, 130, 145, 160, 190, 220, 250, 280, 2_230]));
+    // Begun anew it has its first rate and delay again.
+    direction.restart(1_000 * MS);
+    direction.offer(1_001 * MS, 1514, Number(9, false));
+    assert_eq!(direction.next_due_ns(), Some(1_012 * MS + MS / 2));
+}
+
+#[test]
+fn a_trace_gives_its_opportunities_to_whoever_waits() {
+    let trace = Opportunities::parse(b"1\n2\n2\n10\n", 1504).unwrap();
+    let config = DirectionConfig {
+        rate_bit_s: None,
+        trace: Some(TraceConfig {
+            path: "x".into(),
+            opportunity_bytes: 1504,
+        }),
+        delay_ns: 0,
+        frame_overhead_bytes: -10,
+        ..plain()
+    };
+    let mut direction = Direction::new(config, Some(Arc::new(trace)), 1, "a_to_b");
+    direction.restart(0);
+    // A full packet takes one opportunity; one of 1000 byte leaves 504 of the next to the one behind.
+    for (k, bytes) in [1514, 1010, 1010, 1514].into_iter().enumerate() {
+        direction.offer(0, bytes, Number(k, false));
+    }
+    let due: Vec<i64> = rest(&mut direction).iter().map(|frame| frame.0).collect();
+    assert_eq!(due, [MS, 2 * MS, 2 * MS, 10 * MS]);
+    // Opportunities that nobody waited for are gone: after 10 ms comes 11.
+    direction.offer(10 * MS, 100, Number(4, false));
+    direction.offer(25 * MS, 100, Number(5, false));
+    let due: Vec<i64> = rest(&mut direction).iter().map(|frame| frame.0).collect();
+    assert_eq!(due, [11 * MS, 30 * MS]);
+}
+
+#[test]
+fn what_is_held_back_is_overtaken() {
+    let hold_back = HoldBack {
+        probability: 0.1,
+        extra_ns: 5 * MS,
+    };
+    let mut direction = direction(
+        DirectionConfig {
+            hold_back,
+            ..plain()
+        },
+        3,
+    );
+    for k in 0..1_000 {
+        direction.offer(k * 2 * MS, 100, Number(usize::try_from(k).unwrap(), false));
+    }
+    let found = rest(&mut direction);
+    assert!(found.windows(2).any(|pair| pair[0].1 > pair[1].1));
+    let held = direction.counters().held_back;
+    assert!((60..140).contains(&held), "{held} of 1000");
+    let sent = |k: usize| i64::try_from(k).unwrap() * 2 * MS + 86_000 + 20_500_000;
+    let late = found.iter().filter(|(due, k, _)| *due == sent(*k) + 5 * MS);
+    assert_eq!(late.count() as u64, held);
+}
+
+#[test]
+fn the_fate_of_frame_k_does_not_depend_on_what_else_is_switched_on() {
+    let lost = |config: DirectionConfig| {
+        let config = DirectionConfig {
+            loss: LossConfig::Independent { probability: 0.3 },
+            ..config
+        };
+        let mut direction = direction(config, 11);
+        for k in 0..500 {
+            direction.offer(k * 10 * MS, 100, Number(usize::try_from(k).unwrap(), false));
+        }
+        let mut found: Vec<usize> = rest(&mut direction).iter().map(|frame| frame.1).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    let all = DirectionConfig {
+        duplicate: 0.5,
+        corrupt: 0.5,
+        delay_variation: VariationConfig::Exponential { mean_ns: MS },
+        hold_back: HoldBack {
+            probability: 0.5,
+            extra_ns: MS,
+        },
+        ..plain()
+    };
+    assert_eq!(lost(plain()), lost(all));
+}
+
+#[test]
+fn damage_is_one_bit_behind_the_ethernet_header() {
+    let clean = vec![0_u8; 60];
+    for draw in [0, 1, 367, 368, u64::MAX] {
+        let mut frame = clean.clone();
+        frame.corrupt(draw);
+        let bits: u32 = frame.iter().map(|byte| byte.count_ones()).sum();
+        assert_eq!((bits, &frame[..14]), (1, &clean[..14]));
+    }
+    let mut short = vec![0_u8; 14];
+    short.corrupt(5);
+    assert_eq!(short, [0; 14]);
 }
