@@ -1,6 +1,7 @@
 """Every link model against its base."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,8 @@ def test_a_link_has_a_title_presets_and_strict_parameters(kind: str) -> None:
     link = link_kinds()[kind]
     assert link.kind == kind
     assert link.title
-    assert link.presets
+    # A recorded line is nothing without its record.
+    assert link.presets or kind == "trace"
     assert issubclass(link.params_type, Params)
     assert link.params_type.model_config["extra"] == "forbid"
     assert link.params_type.model_config["frozen"]
@@ -84,3 +86,29 @@ def test_ethernet_counts_what_a_frame_costs_on_the_line() -> None:
     cost_bytes = max(direction.frame_min_bytes, 60 + direction.frame_overhead_bytes)
     assert direction.rate_bit_s is not None
     assert direction.rate_bit_s / (cost_bytes * 8) == pytest.approx(14880, abs=1)
+
+
+def test_changes_belong_to_their_direction() -> None:
+    spec = _serial(changes=[{"at": "5 s", "delay": "200 ms"}, {"at": "9 s", "loss_forward": "5 %"}])
+    assert spec.has_schedule
+    (first, second), (_, other) = spec.a_to_b.changes, spec.b_to_a.changes
+    assert (first.at_ns, first.delay_ns, first.loss) == (5 * 10**9, 200_000_000, None)
+    assert second.loss is not None
+    assert second.loss.probability == 0.05
+    assert other.loss is None
+    with pytest.raises(ValueError, match="must be in order of time"):
+        _serial(changes=[{"at": "5 s"}, {"at": "4 s"}])
+
+
+def test_a_trace_is_handed_on_as_it_is(tmp_path: Path) -> None:
+    kind = link_kinds()["trace"]
+    path = tmp_path / "up"
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        kind.params_type.model_validate({"forward": str(path)})
+    path.write_bytes(b"1\n2\n")
+    spec = kind(kind.params_type.model_validate({"forward": str(path)})).spec(1)
+    assert isinstance(spec, LinkSpec)
+    assert spec.files == {"forward.trace": b"1\n2\n", "reverse.trace": b"1\n2\n"}
+    document = spec.to_json(a="a", b="b", parent_pid=1, realtime_priority=None, files_dir="/d")
+    assert document["a_to_b"]["trace"] == {"path": "/d/forward.trace"}  # type: ignore[index]
+    assert document["a_to_b"]["rate_bit_s"] is None  # type: ignore[index]

@@ -1,6 +1,7 @@
 """The link emulator with real packets: rate, delay, queue, loss, and what it counts."""
 
 import ctypes
+import itertools
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -59,15 +60,27 @@ class Spec:
     reverse: Mapping[str, object]
     seed: int = 1
 
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    has_schedule = True
+
     def to_json(
-        self, *, a: str, b: str, parent_pid: int, realtime_priority: int | None
+        self,
+        *,
+        a: str,
+        b: str,
+        parent_pid: int,
+        realtime_priority: int | None,
+        files_dir: str = ".",
     ) -> dict[str, object]:
+        forward = dict(self.forward)
+        if self.files:
+            forward["trace"] = {"path": f"{files_dir}/forward.trace"}
         return {
             "protocol": 1,
             "parent_pid": parent_pid,
             "a": {"interface": a},
             "b": {"interface": b},
-            "a_to_b": self.forward,
+            "a_to_b": forward,
             "b_to_a": self.reverse,
             "seed": self.seed,
             "realtime_priority": realtime_priority,
@@ -125,7 +138,7 @@ class Line:
         assert counters is not None
         for way in (counters.forward, counters.reverse):
             ended = way["delivered"] + way["queue_dropped"] + way["lost"]
-            assert way["offered"] == ended + way["in_flight"]
+            assert way["offered"] + way["duplicated"] == ended + way["in_flight"]
             assert way["capture_dropped"] == way["send_errors"] == 0
         forward, reverse = (
             {
@@ -154,10 +167,11 @@ def line(ledger: Ledger, engine: str) -> Iterator[Make]:
         *,
         seed: int = 1,
         quiet: bool = True,
+        files: Mapping[str, bytes] | None = None,
     ) -> Line:
         while made:  # one lab at a time
             made.pop().close()
-        spec = cast("AnyLinkSpec", Spec(forward, reverse, seed))
+        spec = cast("AnyLinkSpec", Spec(forward, reverse, seed, files or {}))
         made.append(Line(Lab(ledger, Topology(), spec, engine=engine)))
         if quiet:
             made[-1].quiet()
@@ -237,6 +251,73 @@ def test_loss_forward_is_loss_forward_only(line: Make) -> None:
     assert arrived[False] == frames - forward["lost"]
     assert reverse["lost"] == 0
     assert arrived[True] == frames
+
+
+def test_copies_damage_and_overtaking_are_as_often_as_asked(line: Make) -> None:
+    one = line(
+        {
+            **WAY,
+            "delay_ns": 1_000_000,
+            "duplicate": 0.1,
+            "corrupt": 0.05,
+            "hold_back": {"probability": 0.1, "extra_ns": 20_000_000},
+        }
+    )
+    frames = 2_000
+    for number in range(frames):
+        one.send(struct.pack("!I", number) + bytes(96))
+        time.sleep(0.0004)
+    came = [struct.unpack("!I", payload[:4])[0] for _, payload in one.received()]
+    forward, _ = one.settled()
+    # A damaged frame has a wrong checksum, so the kernel of the far end drops it, copy and all.
+    assert forward["duplicated"] == pytest.approx(frames * 0.1, abs=54)
+    assert forward["corrupted"] == pytest.approx(frames * 0.05, abs=39)
+    assert forward["held_back"] == pytest.approx(frames * 0.1, abs=54)
+    assert len(came) >= frames + forward["duplicated"] - 2 * forward["corrupted"]
+    assert len(came) <= frames + forward["duplicated"] - forward["corrupted"] * 0.8
+    overtaken = sum(after < before for before, after in itertools.pairwise(came))
+    assert overtaken > 50
+    assert forward["delivered"] == frames + forward["duplicated"]
+
+
+def test_a_link_changes_when_its_schedule_says_and_begins_anew(line: Make) -> None:
+    changes = [
+        {"at_ns": 300_000_000, "delay_ns": 80_000_000},
+        {"at_ns": 600_000_000, "loss": {"type": "independent", "probability": 1.0}},
+    ]
+    one = line({**WAY, "delay_ns": 5_000_000, "changes": changes})
+    for _ in range(2):
+        one.lab.restart_schedule()
+        begin = time.monotonic()
+        sent = {}
+        while (passed := time.monotonic() - begin) < 0.9:
+            number = len(sent)
+            sent[number] = (passed, one.send(struct.pack("!I", number)))
+            time.sleep(0.002)
+        came = {struct.unpack("!I", load)[0]: at for at, load in one.received(wait_s=0.3)}
+        # The emulator begins at the signal, up to some ms after the call here.
+        for number, (passed, at) in sent.items():
+            if 0.1 < passed < 0.28:
+                assert 5e6 <= came[number] - at < 60e6
+            elif 0.4 < passed < 0.58:
+                assert 80e6 <= came[number] - at < 140e6
+            elif passed > 0.7:
+                assert number not in came
+
+
+def test_a_trace_gives_the_rate(line: Make) -> None:
+    # Two packets of 1500 byte every 2 ms.
+    one = line(
+        {**WAY, "frame_overhead_bytes": -10}, files={"forward.trace": b"2\n2\n4\n4\n6\n6\n8\n8\n"}
+    )
+    end = time.monotonic() + 2.0
+    while time.monotonic() < end:
+        one.send(bytes(1472))
+        time.sleep(0.0003)
+    arrived = one.received()
+    assert one.settled()[0]["queue_dropped"] > 0, "not saturated"
+    seconds = (arrived[-1][0] - arrived[0][0]) / 1e9
+    assert (len(arrived) - 1) / seconds == pytest.approx(1000, rel=0.01)
 
 
 def test_the_same_seed_loses_the_same_packets(line: Make) -> None:

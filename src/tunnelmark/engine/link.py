@@ -56,6 +56,46 @@ class DelayVariation:
 
 
 @dataclass(frozen=True)
+class HoldBack:
+    """Frames that arrive later than they would, so that others overtake them."""
+
+    probability: float = 0.0
+    extra_ns: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the engine's form."""
+        return {"probability": self.probability, "extra_ns": self.extra_ns}
+
+
+@dataclass(frozen=True)
+class Change:
+    """New values from a time on; None: as before."""
+
+    at_ns: int
+    rate_bit_s: int | None = None
+    delay_ns: int | None = None
+    loss: Loss | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the engine's form."""
+        return {
+            "at_ns": self.at_ns,
+            "rate_bit_s": self.rate_bit_s,
+            "delay_ns": self.delay_ns,
+            "loss": None if self.loss is None else self.loss.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Opportunities to send, in Mahimahi's format."""
+
+    name: str
+    """Of the file on the host of the emulator."""
+    content: bytes
+
+
+@dataclass(frozen=True)
 class Direction:
     """One direction of a link."""
 
@@ -68,11 +108,19 @@ class Direction:
     loss: Loss = Loss()
     delay_variation: DelayVariation = DelayVariation()
     reorder: bool = False
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    hold_back: HoldBack = HoldBack()
+    changes: tuple[Change, ...] = ()
+    trace: Trace | None = None
+    """In place of a rate."""
 
-    def to_json(self) -> dict[str, object]:
-        """Return the engine's form."""
+    def to_json(self, files_dir: str) -> dict[str, object]:
+        """Return the engine's form; the trace lies in ``files_dir``."""
+        trace = None if self.trace is None else {"path": f"{files_dir}/{self.trace.name}"}
         return {
             "rate_bit_s": self.rate_bit_s,
+            "trace": trace,
             "delay_ns": self.delay_ns,
             "queue": {"type": self.queue.type, "limit": self.queue.limit},
             "frame_overhead_bytes": self.frame_overhead_bytes,
@@ -80,6 +128,10 @@ class Direction:
             "loss": self.loss.to_json(),
             "delay_variation": self.delay_variation.to_json(),
             "reorder": self.reorder,
+            "duplicate": self.duplicate,
+            "corrupt": self.corrupt,
+            "hold_back": self.hold_back.to_json(),
+            "changes": [change.to_json() for change in self.changes],
         }
 
 
@@ -91,8 +143,26 @@ class LinkSpec:
     b_to_a: Direction
     seed: int
 
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What must lie in ``files_dir`` on the emulator's host, by name."""
+        traces = (self.a_to_b.trace, self.b_to_a.trace)
+        return {trace.name: trace.content for trace in traces if trace is not None}
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether the link changes with time, so that a trial begins it anew."""
+        ways = (self.a_to_b, self.b_to_a)
+        return any(way.changes or way.trace is not None for way in ways)
+
     def to_json(
-        self, *, a: str, b: str, parent_pid: int, realtime_priority: int | None
+        self,
+        *,
+        a: str,
+        b: str,
+        parent_pid: int,
+        realtime_priority: int | None,
+        files_dir: str = ".",
     ) -> dict[str, object]:
         """Return the whole configuration for ``tunnelmark-engine link``."""
         return {
@@ -100,8 +170,8 @@ class LinkSpec:
             "parent_pid": parent_pid,
             "a": {"interface": a},
             "b": {"interface": b},
-            "a_to_b": self.a_to_b.to_json(),
-            "b_to_a": self.b_to_a.to_json(),
+            "a_to_b": self.a_to_b.to_json(files_dir),
+            "b_to_a": self.b_to_a.to_json(files_dir),
             "seed": self.seed,
             "realtime_priority": realtime_priority,
             "cpu": None,
@@ -116,8 +186,24 @@ class SharedLinkSpec:
     """The engine's form of it."""
     seed: int
 
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Nothing: the medium is all in the configuration."""
+        return {}
+
+    @property
+    def has_schedule(self) -> bool:
+        """A medium does not change with time."""
+        return False
+
     def to_json(
-        self, *, a: str, b: str, parent_pid: int, realtime_priority: int | None
+        self,
+        *,
+        a: str,
+        b: str,
+        parent_pid: int,
+        realtime_priority: int | None,
+        files_dir: str = ".",  # noqa: ARG002 - as LinkSpec
     ) -> dict[str, object]:
         """Return the whole configuration for ``tunnelmark-engine link``."""
         return {

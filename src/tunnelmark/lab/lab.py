@@ -84,6 +84,7 @@ class Lab:
         self._topology = topology
         self.link = link
         self._emulator: LabProcess | None = None
+        self._has_schedule = False
         self._events = _EventPump()
         joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=link is not None)
         self.client_host, self.server_host = joined.client, joined.server
@@ -130,6 +131,11 @@ class Lab:
         event = self._events.ask(self._emulator)
         return None if event is None else LinkCounters(event["a_to_b"], event["b_to_a"])
 
+    def restart_schedule(self) -> None:
+        """Let changes and traces of the link begin anew, as at the start of every trial."""
+        if self._emulator is not None and self._has_schedule:
+            self._emulator.signal(signal.SIGUSR2)
+
     def problem(self) -> str | None:
         """Return what is wrong with the link, or None."""
         if self._emulator is None:
@@ -171,9 +177,17 @@ class Lab:
             )
 
     def _start_emulator(self, link: AnyLinkSpec) -> None:
+        files_dir = self.link_host.work_dir
+        for name, content in link.files.items():
+            self.link_host.put(files_dir / name, content)
         config = link.to_json(
-            a="a", b="b", parent_pid=self.place.link_owner_pid, realtime_priority=_REALTIME_PRIORITY
+            a="a",
+            b="b",
+            parent_pid=self.place.link_owner_pid,
+            realtime_priority=_REALTIME_PRIORITY,
+            files_dir=str(files_dir),
         )
+        self._has_schedule = link.has_schedule
         self._emulator = self.link_host.spawn(
             [self.place.link_engine, "link", "-"],
             name="link-emulator",

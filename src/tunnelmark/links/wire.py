@@ -1,20 +1,41 @@
 """What point-to-point links share: delay, queue, loss and variation, each direction on its own."""
 
 from abc import abstractmethod
+from dataclasses import replace
+from itertools import pairwise
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tunnelmark.engine.link import DelayVariation, Direction, LinkSpec, Loss, Queue
+from tunnelmark.engine.link import (
+    Change,
+    DelayVariation,
+    Direction,
+    HoldBack,
+    LinkSpec,
+    Loss,
+    Queue,
+    Trace,
+)
 from tunnelmark.links.base import Link
 from tunnelmark.model.params import Params
-from tunnelmark.model.quantity import DurationNs, Ratio, SizeBytes
+from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio, SizeBytes
 
 ETHERNET_HEADER_BYTES: Final = 14
 """Of a frame as the emulator's queue counts it: addresses and type, no FCS."""
 _MINUTE_NS: Final = 60 * 10**9
 
 Delay = Annotated[DurationNs, Field(ge=0, le=_MINUTE_NS)]
+
+
+class ChangeParams(Params):
+    """What changes at a time; what is not given stays as it was."""
+
+    at: Annotated[DurationNs, Field(ge=0)] = Field(description="time after the start of a trial")
+    rate: RateBitS | None = Field(None, description="rate of both directions")
+    delay: Delay | None = Field(None, description="propagation delay of both directions")
+    loss_forward: Ratio | None = Field(None, description="share lost towards the server")
+    loss_reverse: Ratio | None = Field(None, description="share lost towards the client")
 
 
 class WireParams(Params):
@@ -36,10 +57,26 @@ class WireParams(Params):
         "uniform", description="of the added delay: spread, sigma or mean is delay_variation"
     )
     reorder: bool = Field(default=False, description="whether varied packets may overtake others")
+    duplicate: Ratio = Field(0.0, description="share of packets that arrive twice, each direction")
+    corrupt: Ratio = Field(0.0, description="share of packets with one bit damaged, each direction")
+    hold_back: Ratio = Field(
+        0.0,
+        description="share of packets that arrive late by hold_back_by, so others overtake them",
+    )
+    hold_back_by: Delay = Field(10_000_000, description="how much later they arrive")
+    changes: Annotated[tuple[ChangeParams, ...], Field(max_length=1000)] = Field(
+        (), description="new values from a time after the start of each trial on, in order of time"
+    )
     mtu: Annotated[int, Field(ge=576, le=9000)] = Field(1500, description="MTU in bytes")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        for before, after in pairwise(self.changes):
+            if after.at < before.at:
+                raise ValueError(
+                    f"changes: one at {after.at / 1e9:g} s stands behind one at "
+                    f"{before.at / 1e9:g} s, must be in order of time"
+                )
         frame_bytes = self.mtu + ETHERNET_HEADER_BYTES
         if self.queue < frame_bytes:
             raise ValueError(f"queue is {self.queue} byte, must hold a frame of {frame_bytes} byte")
@@ -70,21 +107,42 @@ class WireLink(Link):
         return self.params.mtu
 
     @abstractmethod
-    def rates_bit_s(self) -> tuple[int, int]:
-        """Return the rates forward and reverse."""
+    def rates_bit_s(self) -> tuple[int | None, int | None]:
+        """Return the rates forward and reverse; None where a trace stands for the rate."""
+
+    def traces(self) -> tuple[Trace | None, Trace | None]:
+        """Return the traces forward and reverse, for links that have them."""
+        return None, None
 
     def spec(self, seed: int) -> LinkSpec:
         """Return what the emulator is to do."""
         forward_rate, reverse_rate = self.rates_bit_s()
         params = self.params
+        forward_trace, reverse_trace = self.traces()
         back = params.delay if params.delay_reverse is None else params.delay_reverse
         return LinkSpec(
-            self._direction(forward_rate, params.delay, params.loss_forward),
-            self._direction(reverse_rate, back, params.loss_reverse),
+            replace(
+                self._direction(forward_rate, params.delay, params.loss_forward),
+                changes=tuple(self._change(one, one.loss_forward) for one in params.changes),
+                trace=forward_trace,
+            ),
+            replace(
+                self._direction(reverse_rate, back, params.loss_reverse),
+                changes=tuple(self._change(one, one.loss_reverse) for one in params.changes),
+                trace=reverse_trace,
+            ),
             seed,
         )
 
-    def _direction(self, rate_bit_s: int, delay_ns: int, loss: float) -> Direction:
+    def _change(self, change: ChangeParams, loss: float | None) -> Change:
+        return Change(
+            at_ns=change.at,
+            rate_bit_s=change.rate,
+            delay_ns=change.delay,
+            loss=None if loss is None else _loss(loss, self.params.loss_burst),
+        )
+
+    def _direction(self, rate_bit_s: int | None, delay_ns: int, loss: float) -> Direction:
         params = self.params
         variation = (
             DelayVariation(params.delay_distribution, params.delay_variation)
@@ -100,6 +158,9 @@ class WireLink(Link):
             loss=_loss(loss, params.loss_burst),
             delay_variation=variation,
             reorder=params.reorder,
+            duplicate=params.duplicate,
+            corrupt=params.corrupt,
+            hold_back=HoldBack(params.hold_back, params.hold_back_by),
         )
 
 

@@ -42,7 +42,9 @@ def _columns(params: BaseModel, prefix: str) -> dict[str, object]:
             columns |= _columns(value, f"{prefix}{name}.")
             continue
         column = name if unit is None or name.endswith(f"_{unit}") else f"{name}_{unit}"
-        columns[prefix + column] = list(value) if isinstance(value, tuple) else value
+        if isinstance(value, tuple):
+            value = [v.columns() if isinstance(v, Params) else v for v in value]
+        columns[prefix + column] = value
     return columns
 
 

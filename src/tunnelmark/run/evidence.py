@@ -58,11 +58,12 @@ def link_checks(
     for direction, then, now in pairs:
         parts = ("delivered", "queue_dropped", "lost", "in_flight")
         total = sum(int(now[part]) for part in parts)
+        came = int(now["offered"]) + int(now.get("duplicated", 0))
         checks.append(
             Check(
                 f"link_conservation_{direction}",
-                ok=total == now["offered"],
-                message=f"link {direction}: offered {now['offered']} = "
+                ok=total == came,
+                message=f"link {direction}: offered and duplicated {came} = "
                 + " + ".join(f"{part} {now[part]}" for part in parts),
             )
         )

@@ -64,6 +64,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     )
     cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring), lab.place.cpu)
     before = lab.counters()
+    lab.restart_schedule()
     started = datetime.now(UTC)
     start_ns = time.monotonic_ns()
     cpu.start(start_ns)

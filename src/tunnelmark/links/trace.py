@@ -1,0 +1,60 @@
+"""A line whose rate follows a recorded trace, in the format of Mahimahi."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
+
+from pydantic import AfterValidator, Field
+
+from tunnelmark.engine.link import Trace
+from tunnelmark.links.wire import WireLink, WireParams
+from tunnelmark.model.params import Params
+
+LARGEST_BYTES: Final = 64 << 20
+"""Largest trace that the engine reads."""
+
+
+def _readable(value: str) -> str:
+    path = Path(value).expanduser()
+    try:
+        size = path.stat().st_size
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"is {value!r}, cannot be read: {reason}") from error
+    if not path.is_file() or not 0 < size <= LARGEST_BYTES:
+        raise ValueError(f"is {value!r}, must be a file of 1 to {LARGEST_BYTES} byte")
+    return value
+
+
+TracePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_readable)]
+
+
+class TraceParams(WireParams):
+    """A line whose rate is recorded."""
+
+    forward: TracePath = Field(
+        description="file towards the server: a millisecond a line, at which 1504 byte can leave"
+    )
+    reverse: TracePath | None = Field(None, description="file towards the client, or as forward")
+
+
+class TraceLink(WireLink):
+    """A recorded line: each opportunity carries 1504 byte, an IP packet and four bytes."""
+
+    kind: ClassVar[str] = "trace"
+    title: ClassVar[str] = "Recorded line"
+    params_type: ClassVar[type[Params]] = TraceParams
+    # Mahimahi counts an IP packet and the four bytes of a TUN header.
+    frame_overhead_bytes: ClassVar[int] = -10
+    frame_min_bytes: ClassVar[int] = 0
+    params: TraceParams
+
+    def rates_bit_s(self) -> tuple[None, None]:
+        """Return no rates: the traces say when packets leave."""
+        return None, None
+
+    def traces(self) -> tuple[Trace, Trace]:
+        """Read both files; the engine checks them line by line."""
+        forward = Path(self.params.forward).expanduser().read_bytes()
+        back = self.params.reverse
+        reverse = forward if back is None else Path(back).expanduser().read_bytes()
+        return Trace("forward.trace", forward), Trace("reverse.trace", reverse)
