@@ -38,7 +38,11 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("wireguard", {"implementation": "wireguard-go"}),
     ("wireguard", {"implementation": "boringtun"}),
     ("wireguard", {"implementation": "kernel"}),
+    ("ipsec", {"implementation": "libipsec", "ike": "v1", "auth": "cert", "suite": "3DES-SHA1"}),
+    ("ipsec", {"implementation": "libipsec", "inner": "ipv6", "outer": "ipv6"}),
 ]
+FIXED_NAMES = {"eth0", "ipsec0"}
+"""Interfaces that are the lab's, or whose name is compiled into the program that makes them."""
 
 
 def name_of(variant: tuple[str, dict[str, object]]) -> str:
@@ -207,7 +211,7 @@ def test_up_carries_traffic_and_down_leaves_nothing(
             assert agreed.version
             for name in (path.client_interface, path.server_interface):
                 assert len(name) <= 15
-                assert name == "eth0" or name.startswith(lab.run_id)
+                assert name in FIXED_NAMES or name.startswith(lab.run_id)
             for host, name in (
                 (lab.client_host, path.client_interface),
                 (lab.server_host, path.server_interface),

@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tunnelmark.model.overhead import Encapsulation, IpVersion, Layer, ip_layer, padding
+from tunnelmark.model.overhead import (
+    IP_HEADER_BYTES,
+    Encapsulation,
+    IpVersion,
+    Layer,
+    ip_layer,
+    padding,
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,13 @@ def esp(
     inner_mtu_bytes: int,
     udp_encapsulation: bool = False,
     outer_ip: IpVersion = 4,
+    cut_before: bool = False,
 ) -> Encapsulation:
-    """Return how ESP wraps a packet (tunnel mode) or the payload of one (transport mode)."""
+    """Return how ESP wraps a packet (tunnel mode) or the payload of one (transport mode).
+
+    ``cut_before``: what is too long is laid out in pieces before ESP, and these go over the link.
+    Linux does so with what a UDP socket sends over IPv4 in transport mode (__ip_append_data).
+    """
 
     def layers(wrapped_bytes: int) -> tuple[Layer, ...]:
         pad = padding(wrapped_bytes + _TRAILER_BYTES, suite.block_bytes)
@@ -59,7 +71,16 @@ def esp(
         )
 
     wraps: Literal["packet", "ip_payload"] = "packet" if mode == "tunnel" else "ip_payload"
-    return Encapsulation(layers, inner_mtu_bytes, outer_ip, wraps)
+
+    def cut_bytes(link_mtu_bytes: int) -> int:
+        # Linux, xfrm_state_mtu: the longest packet, its IP header included, that ESP leaves whole.
+        udp = 8 if udp_encapsulation else 0
+        ip = IP_HEADER_BYTES[outer_ip]
+        room = link_mtu_bytes - ip - udp - 8 - suite.iv_bytes - suite.icv_bytes
+        return room // suite.block_bytes * suite.block_bytes - _TRAILER_BYTES + ip
+
+    cut = cut_bytes if cut_before else None
+    return Encapsulation(layers, inner_mtu_bytes, outer_ip, wraps, cut_bytes=cut)
 
 
 _TRAILER_BYTES: Final = 2

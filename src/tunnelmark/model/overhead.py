@@ -51,6 +51,11 @@ class Encapsulation:
 
     Sizes are then those of a packet that finds the stream idle, without acknowledgements: in a
     burst TCP may put two packets into one segment, or cut one elsewhere."""
+    cut_bytes: Callable[[int], int] | None = None
+    """Link MTU to the length to which packets longer than it are cut up; None: to the MTU itself.
+
+    Bytes include the IP header.
+    """
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,8 @@ def best_inner_mtu(*, link_mtu_bytes: int, encapsulation: Encapsulation) -> int:
     """Return the longest packet within the inner MTU whose outer packet is not fragmented."""
     best = 0
     for inner in range(min(link_mtu_bytes, encapsulation.inner_mtu_bytes), 0, -1):
-        wrapped = inner - (IP_HEADER_BYTES[4] if encapsulation.wraps == "ip_payload" else 0)
+        header = IP_HEADER_BYTES[encapsulation.outer_ip]
+        wrapped = inner - (header if encapsulation.wraps == "ip_payload" else 0)
         if wrapped + sum(layer.bytes for layer in encapsulation.layers(wrapped)) <= link_mtu_bytes:
             best = inner
             break
@@ -203,13 +209,15 @@ def _wrapped(
     encapsulation: Encapsulation,
     added: dict[str, Layer],
 ) -> tuple[int, ...]:
-    whole = wrapped_bytes + sum(layer.bytes for layer in layers)
     version = encapsulation.outer_ip
+    whole = wrapped_bytes + sum(layer.bytes for layer in layers)
     if encapsulation.stream:
         headers = sum(layer.bytes for layer in layers[:2])
         packets = segment(whole - headers, headers, mtu_bytes)
         extra = Layer("headers of further segments", sum(packets) - whole, "RFC 9293 section 3.1")
     else:
+        if whole > mtu_bytes and encapsulation.cut_bytes is not None:
+            mtu_bytes = encapsulation.cut_bytes(mtu_bytes)
         packets = fragment(whole, mtu_bytes, version)
         extra = Layer("outer fragment headers", sum(packets) - whole, _IP_SOURCE[version])
     for layer in (*layers, *((extra,) if extra.bytes else ())):

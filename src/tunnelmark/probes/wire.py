@@ -85,7 +85,8 @@ def prove(
     judge = Judge(_with_port(rule, prober.port), marker, idle)
     # A tunnel and the baseline beside it have paths of the same name: their files must not.
     name = f"proof-{'tunnel' if rule.encrypted else 'readable'}-{path.name}"
-    bench = _Bench(name, prober, watch, marker, repeats, keep, rule)
+    ours = _client_addresses(watch, path)
+    bench = _Bench(name, prober, watch, ours, marker, repeats, keep, rule)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
     votes = Votes()
     lengths: dict[int, tuple[int, ...]] = {}
@@ -308,6 +309,8 @@ class _Bench:
     name: str
     prober: Prober
     watch: Watch
+    ours: frozenset[str]
+    """Addresses from which packets go forward."""
     marker: bytes
     repeats: int
     keep: Callable[[str, bytes], None]
@@ -320,10 +323,15 @@ class _Bench:
             sent = self.prober.send(sizes, marker=self.marker, repeats=self.repeats)
             captured = capture.stop()
         self.keep(f"{name}.pcap", captured.pcap)
-        ours = {str(ipaddress.ip_address(text)) for text in (watch.client.ipv4, watch.client.ipv6)}
         frames = [frame for frame in captured.frames if not _is_link_control(frame)]
-        forward = carriers(frames, rule=self.rule, addresses=ours, mac=MACS["client"])
+        forward = carriers(frames, rule=self.rule, addresses=self.ours, mac=MACS["client"])
         return _Batch(sent, captured, attribute(sent.probes, forward))
+
+
+def _client_addresses(watch: Watch, path: TrafficPath) -> frozenset[str]:
+    """Return the client's on the link; a tunnel may use that of its path there (transport mode)."""
+    texts = (watch.client.ipv4, watch.client.ipv6, path.client_address)
+    return frozenset(str(ipaddress.ip_address(text)) for text in texts)
 
 
 def _with_port(rule: WireRule, port: int) -> WireRule:

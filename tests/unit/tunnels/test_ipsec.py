@@ -1,0 +1,157 @@
+"""The parameters of the IPsec driver, what it chooses, and its model of the wire."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.overhead import datagram, fragmentation_point
+from tunnelmark.model.tunnel import Negotiated, Site
+from tunnelmark.tunnels.ipsec import IpsecParams, IpsecTunnel
+from tunnelmark.tunnels.wireguard import WireGuardParams
+
+
+def tunnel(**params: object) -> IpsecTunnel:
+    return IpsecTunnel(IpsecParams.model_validate(params))
+
+
+def agreed(mtu_bytes: int, implementation: str = "kernel") -> Negotiated:
+    return Negotiated("any", "strongSwan", implementation, mtu_bytes)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"mode": "transport", "inner": "ipv6"}, "transport mode has one IP header"),
+        ({"mode": "transport", "mtu_bytes": 1400}, "mtu_bytes is the link's in transport mode"),
+        ({"mode": "transport", "implementation": "libipsec"}, "cannot do transport mode"),
+        ({"ipcomp": True, "implementation": "libipsec"}, "cannot do IPComp"),
+        (
+            {"udp_encapsulation": False, "implementation": "libipsec"},
+            "cannot do ESP without UDP encapsulation",
+        ),
+        ({"suite": "DES-MD5"}, "Input should be"),
+    ],
+)
+def test_what_is_impossible_is_refused_before_anything_starts(
+    params: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        IpsecParams.model_validate(params)
+
+
+def test_the_parameters_of_another_driver_are_refused() -> None:
+    with pytest.raises(TypeError, match="ipsec"):
+        IpsecTunnel(WireGuardParams(count=1))
+
+
+@pytest.mark.parametrize(
+    ("params", "kernel", "needs"),
+    [
+        ({}, {"esp"}, ("esp", "xfrm_interface")),
+        ({}, set(), ("tun",)),
+        ({"mode": "transport"}, set(), ("esp",)),
+        ({"ipcomp": True}, set(), ("esp", "xfrm_interface", "ipcomp")),
+        ({"udp_encapsulation": False}, set(), ("esp", "xfrm_interface")),
+        ({"udp_encapsulation": True}, set(), ("tun",)),
+        ({"implementation": "kernel"}, set(), ("esp", "xfrm_interface")),
+        ({"implementation": "libipsec"}, {"esp"}, ("tun",)),
+    ],
+)
+def test_libipsec_is_chosen_where_the_kernel_has_no_esp_and_it_can_do_it(
+    hosts: Any, params: dict[str, object], kernel: set[str], needs: tuple[str, ...]
+) -> None:
+    hosts[0].kernel = kernel
+    assert tunnel(**params).need(hosts[0]).kernel == needs
+
+
+# Captured: outer packets of payloads of 1000 and of the first that does not fit one packet.
+@pytest.mark.parametrize(
+    ("params", "inner_mtu", "outer", "point", "beyond"),
+    [
+        ({"mode": "transport", "suite": "3DES-SHA1"}, 1500, 1064, 1438, (1460, 64)),
+        ({"mode": "transport", "suite": "NULL-SHA1"}, 1500, 1052, 1450, (1476, 48)),
+        ({"mode": "transport", "suite": "AES-128-GCM"}, 1500, 1064, 1438, None),
+        (
+            {"mode": "transport", "suite": "AES-256-GCM", "udp_encapsulation": True},
+            1500,
+            1072,
+            1430,
+            (1452, 72),
+        ),
+        ({"suite": "AES-256-GCM"}, 1446, 1084, 1418, (1500, 80)),
+        ({"suite": "AES-128-CBC-SHA1"}, 1438, 1096, 1410, None),
+        ({"inner": "ipv6"}, 1446, 1104, 1398, None),
+        ({"outer": "ipv6"}, 1426, 1104, 1398, None),
+        ({"inner": "ipv6", "outer": "ipv6", "udp_encapsulation": True}, 1418, 1132, 1370, None),
+    ],
+)
+def test_the_model_gives_the_packets_that_were_captured(
+    params: dict[str, object],
+    inner_mtu: int,
+    outer: int,
+    point: int,
+    beyond: tuple[int, ...] | None,
+) -> None:
+    model = tunnel(**params).encapsulation(agreed(inner_mtu))
+    inner: Any = 6 if params.get("inner") == "ipv6" else 4
+
+    def packets(payload: int) -> tuple[int, ...]:
+        wire = datagram(payload, link_mtu_bytes=1500, encapsulation=model, inner_ip=inner)
+        assert sum(layer.bytes for layer in wire.layers) == wire.overhead_bytes
+        return wire.outer_packet_bytes
+
+    assert packets(1000) == (outer,)
+    found = fragmentation_point(link_mtu_bytes=1500, encapsulation=model, inner_ip=inner)
+    assert found == point
+    assert beyond is None or packets(point + 1) == beyond
+
+
+def test_libipsec_is_always_encapsulated_in_udp() -> None:
+    names = [layer.name for layer in tunnel().encapsulation(agreed(1400, "libipsec")).layers(100)]
+    assert "UDP encapsulation" in names
+    names = [layer.name for layer in tunnel().encapsulation(agreed(1400, "kernel")).layers(100)]
+    assert "UDP encapsulation" not in names
+
+
+@pytest.mark.parametrize(
+    ("params", "implementation", "mtu"),
+    [
+        ({}, "kernel", 1446),
+        ({"suite": "AES-128-CBC-SHA1"}, "kernel", 1438),
+        ({"outer": "ipv6"}, "kernel", 1426),
+        ({}, "libipsec", 1400),
+        ({"mtu_bytes": 1300}, "libipsec", 1300),
+        ({"mode": "transport"}, "kernel", 1500),
+    ],
+)
+def test_the_inner_mtu_is_the_longest_that_fits(
+    site: Site, params: dict[str, object], implementation: Any, mtu: int
+) -> None:
+    assert tunnel(**params)._mtu_bytes(site, implementation) == mtu
+
+
+def test_an_inner_mtu_that_does_not_fit_is_refused_with_the_limit(site: Site) -> None:
+    with pytest.raises(TunnelError, match="mtu_bytes is 1447, ESP carries at most 1446 whole"):
+        tunnel(mtu_bytes=1447)._mtu_bytes(site, "kernel")
+    with pytest.raises(TunnelError, match="IPv6 inside needs 1280"):
+        tunnel(mtu_bytes=1279, inner="ipv6")._mtu_bytes(site, "kernel")
+
+
+def test_a_program_that_is_missing_fails_the_start_and_leaves_nothing(
+    hosts: Any, site: Site
+) -> None:
+    for host in hosts:
+        host.kernel = {"esp"}
+
+    def dies(process: Any) -> None:
+        process.status, process.log = 1, "sh: /usr/lib/ipsec/charon: not found\n"
+
+    hosts[0].started = hosts[1].started = dies
+    ipsec = tunnel()
+    with pytest.raises(TunnelError, match=r"ended with status 1 before it could open its control"):
+        ipsec.up(site)
+    ipsec.down()
+    assert [process.stopped for host in hosts for process in host.spawned] == [1, 1]
+    assert ipsec.problem() is None
