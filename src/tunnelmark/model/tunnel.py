@@ -74,6 +74,8 @@ class WireRule:
     tcp_ports: tuple[int, ...] = ()
     ether_types: tuple[int, ...] = ()
     """Allowed types of frames that are not IP: 0x88E5 for MACsec."""
+    compresses: bool = False
+    """Packets are compressed with a memory of earlier ones: their sizes say nothing of overhead."""
 
 
 @dataclass(frozen=True)

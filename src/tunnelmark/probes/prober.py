@@ -18,6 +18,8 @@ from tunnelmark.probes.wire import Sent
 
 PROBE_PORT: Final = 7790
 """UDP port of the reflector, apart from that of any workload."""
+PROBE_SPACING_NS: Final = 6_000_000
+"""Usual time between two probes."""
 
 
 class EngineProber:
@@ -31,7 +33,7 @@ class EngineProber:
         server: Host,
         engine: str,
         seed: int,
-        spacing_ns: int = 6_000_000,
+        spacing_ns: int = PROBE_SPACING_NS,
         drain_ns: int = 1_000_000_000,
     ) -> None:
         """Prepare to send over ``path``.

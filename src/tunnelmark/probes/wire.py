@@ -84,7 +84,7 @@ def prove(
     marker = make_marker(seed)
     judge = Judge(_with_port(rule, prober.port), marker, idle)
     # A tunnel and the baseline beside it have paths of the same name: their files must not.
-    name = f"proof-{'tunnel' if rule.encrypted else 'readable'}-{path.name}"
+    name = f"proof-{'baseline' if idle else 'tunnel'}-{path.name}"
     ours = _client_addresses(watch, path)
     bench = _Bench(name, prober, watch, ours, marker, repeats, keep, rule)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
@@ -108,6 +108,10 @@ def prove(
         if found.parts is not None and found.whole:
             votes.add(found.sent.probes, found.parts)
         lengths = votes.agreed()
+        if rule.compresses and tally.whole and lengths:
+            break
+    if rule.compresses:
+        lengths = {}
     known = bracket(lengths)
     samples = tuple(
         WireSample(size, lengths[size])
@@ -363,7 +367,9 @@ def _summary(judge: Judge, tally: _Tally, point: int | None) -> str:
         else f"the plaintext marker stands in {judge.readable}, as it must without encryption"
     )
     where = (
-        f"one packet up to {point} bytes of payload"
+        "sizes are not judged, since packets are compressed with those before them in mind"
+        if judge.rule.compresses
+        else f"one packet up to {point} bytes of payload"
         if point is not None
         else f"no fragmentation point from {SMALLEST_BYTES} to {LARGEST_BYTES} bytes of payload"
     )

@@ -18,7 +18,7 @@ from tunnelmark.model.errors import LabError, ResultError, TunnelError, Tunnelma
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
 from tunnelmark.model.tunnel import TunnelUp
-from tunnelmark.probes.prober import EngineProber
+from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
 from tunnelmark.probes.wire import Watch, prove
 from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.interrupt import Interrupted, Interrupts
@@ -33,6 +33,8 @@ from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Progress, Workload
 from tunnelmark.workloads.registry import workload_kinds
 
+# Programs on an emulated CPU keep a packet for as long as a probe should be alone.
+_EMULATED_SPACING_NS = 20_000_000
 MOST_LIVES = 3
 """A block is brought up at most so often; a tunnel that dies three times is given up."""
 
@@ -183,6 +185,7 @@ class BlockRunner:
                     server=lab.server_host,
                     engine=lab.place.engine,
                     seed=stream(self.study.seed, name),
+                    spacing_ns=(_EMULATED_SPACING_NS if lab.place.emulated else PROBE_SPACING_NS),
                 ),
                 watch=Watch(lab.link_host, "a", lab.client),
                 payload_sizes=sorted(sizes),

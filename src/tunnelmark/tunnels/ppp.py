@@ -93,7 +93,11 @@ def new_account(name: str) -> PppAccount:
 
 
 def put_options(host: Host, path: PurePosixPath, setup: PppSetup, account: PppAccount) -> None:
-    """Write the options file of one pppd, readable by root only: the client's has its password."""
+    """Write the options of one pppd and an empty log, for root only: the client's have a password.
+
+    The log is evidence: what an earlier pppd wrote must not count.
+    """
+    host.put(setup.log, b"")
     host.put(path, "\n".join([*option_lines(setup, account), ""]).encode())
 
 

@@ -400,3 +400,50 @@ def test_tcpdump_is_ended_whatever_happens_in_between() -> None:
     assert [process.status for process in host.spawned] == [0]
     with pytest.raises(LabError, match="is not running"):
         capture.stop()
+
+
+class Layer2(Link):
+    """What the tunnel sends are frames of a type of their own, between two Ethernet addresses."""
+
+    def send(self, sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        sent = super().send(sizes, marker=marker, repeats=repeats)
+        self.frames = [(at, self.secured(frame)) for at, frame in self.frames]
+        return sent
+
+    @staticmethod
+    def secured(frame: bytes) -> bytes:
+        client, server = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
+        ends = server + client if frame[26:30] == CLIENT else client + server
+        return ends + b"\x88\xe5" + frame[14:]
+
+
+def test_frames_that_are_not_ip_are_proved_where_the_rule_names_their_type() -> None:
+    rule = WireRule(encrypted=True, describe="MACsec", ip_protocols=(), ether_types=(0x88E5,))
+    found = proof(Layer2(encrypting(24)), rule)
+    assert found.ok, found.message
+    # The Ethernet header does not count, whatever is behind it does.
+    assert WireSample(1000, (1080,)) in found.samples
+    assert found.fragmentation_point_bytes == 1420
+    refused = proof(Layer2(encrypting(24)), replace(rule, ether_types=(0x88CC,)))
+    assert not refused.ok
+    assert "are not MACsec, the first is a frame of type 0x88e5" in refused.message
+
+
+def test_sizes_of_what_is_compressed_with_a_memory_are_not_judged() -> None:
+    seen: list[bytes] = []
+
+    def remembers(payload: bytes) -> bytes:
+        shown = payload if len(seen) < 30 else payload[:40]
+        seen.append(payload)
+        return udp(7790, shown)
+
+    rule = replace(BARE, udp_ports=(7790,), describe="UDP, deflated")
+    judged = proof(Link(remembers), rule)
+    assert not judged.ok
+    assert "bytes that cannot be compressed took" in judged.message
+    seen.clear()
+    found = proof(Link(remembers), replace(rule, compresses=True))
+    assert found.ok, found.message
+    assert (found.samples, found.fragmentation_point_bytes) == ((), None)
+    assert found.marker_seen
+    assert "sizes are not judged" in found.message

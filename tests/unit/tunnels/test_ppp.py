@@ -41,6 +41,7 @@ def test_only_the_client_has_the_password_and_only_root_reads_it() -> None:
     ppp.put_etc(host, PurePosixPath("/w/etc"), [ACCOUNT, ppp.PppAccount("tmx1", "4567")])
     assert {mode for _, mode in host.files.values()} == {0o600}
     assert host.files["/w/etc/options"][0] == b""
+    assert host.files["/w/log"][0] == b""
     assert host.files["/w/etc/chap-secrets"][0] == (b'"tmx0" * "0123" *\n"tmx1" * "4567" *\n')
 
 

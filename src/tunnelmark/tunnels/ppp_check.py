@@ -1,0 +1,71 @@
+"""Whether one end of PPP is what the study asks for, and how that is put in words."""
+
+from collections.abc import Sequence
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.tunnels.ppp import PppEnd
+from tunnelmark.tunnels.ppp_log import PppReport
+from tunnelmark.tunnels.support import interfaces
+
+_CIPHERS = {
+    "128-stateless": "MPPE-128 (RC4, stateless)",
+    "128-stateful": "MPPE-128 (RC4, stateful)",
+    "40": "MPPE-40 (RC4, stateless)",
+}
+_ONLY_STATELESS = "; pppd accepts stateful MPPE and never asks for it, so two of them use stateless"
+
+
+def check(end: PppEnd, *, place: str, addresses: tuple[str, str]) -> None:
+    """Raise ``TunnelError`` if pppd, or the kernel, says anything else than what was asked for.
+
+    ``addresses`` are this end's own IPv4 address and the peer's; ``place`` starts the message.
+    """
+    setup, report = end.setup, end.report()
+    state = interfaces(end.host).get(setup.interface)
+    wanted: list[tuple[str, object, object, str]] = [
+        ("authentication", report.authentication, "MS-CHAPv2", ""),
+        (
+            *("encryption", report.mppe, setup.mppe),
+            _ONLY_STATELESS if setup.mppe == "128-stateful" else "",
+        ),
+        ("compression", report.compression, setup.compression, ""),
+        ("own address", report.local_ipv4, addresses[0], ""),
+        ("peer's address", report.remote_ipv4, addresses[1], ""),
+        ("interface", report.interface, setup.interface, ""),
+        ("MTU", state.mtu_bytes if state else None, setup.mtu_bytes, ""),
+    ]
+    for what, is_, want, mend in wanted:
+        if is_ != want:
+            raise TunnelError(
+                f"{place} runs with {what} {is_!r}, the study asks for {want!r}{mend}"
+            )
+
+
+def negotiated(
+    end: PppEnd, report: PppReport, *, programs: Sequence[str], data_path: str
+) -> Negotiated:
+    """Return what was agreed, in pppd's own words where it has some."""
+    done = end.host.run(["pppd", "--version"], check=False)
+    words = (done.text() + done.stderr.decode("utf-8", "replace")).split()
+    pppd = f"pppd {words[-1]}" if words else "pppd of unknown version"
+    compression = report.compression
+    if compression != "none":
+        compression += " (RFC 1977, RFC 1979), a stand-in for MPPC, which Linux does not have"
+    return Negotiated(
+        cipher=_CIPHERS.get(report.mppe),
+        version=" / ".join([*programs, pppd]),
+        implementation="pppd",
+        mtu_bytes=end.setup.mtu_bytes,
+        details={
+            "data_path": data_path,
+            "authentication": report.authentication or "none",
+            "encryption": "none" if report.mppe == "none" else f"MPPE {report.mppe}",
+            "compression": compression,
+            "address_and_control_field": (
+                "left out" if report.sends_without_address else "2 bytes"
+            ),
+            "protocol_field": "1 byte" if report.sends_short_protocol else "2 bytes",
+            **{f"warning_{n}": text for n, text in enumerate(report.warnings, 1)},
+        },
+    )

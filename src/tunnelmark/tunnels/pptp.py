@@ -1,0 +1,360 @@
+"""PPTP: pptpd and pptp-linux, MS-CHAPv2, MPPE or none; GRE in user space, PPP in the kernel."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import ClassVar, Final
+
+from pydantic import Field, model_validator
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
+from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.tunnels import ppp
+from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.ppp import Compression, Mppe, PppAccount, PppEnd, PppFraming, PppSetup, Side
+from tunnelmark.tunnels.ppp_check import check, negotiated
+from tunnelmark.tunnels.ppp_log import last_words
+from tunnelmark.tunnels.support import (
+    Watched,
+    daemon_name,
+    first_packet,
+    first_problem,
+    inner_interface,
+    quieten,
+    wait_until,
+)
+
+PORT: Final = 1723
+"""TCP port of the control connections (RFC 2637 section 1.2)."""
+
+_TCP: Final = 6
+_GRE: Final = 47
+_START_LIMIT_S: Final = 20.0
+# A lost packet of the negotiation is sent again after 1 s, of CCP after 3 s; ten times at most.
+_CALL_LIMIT_S: Final = 45.0
+_FIRST_PACKET_LIMIT_S: Final = 15.0
+_LOG_LINES: Final = 50
+# pptpd starts this as its pppd, with "server:client" of the call among its arguments, and takes the
+# addresses in the order of its configuration: so each call finds its own options.
+_PPPD_OF_A_CALL: Final = b"""\
+#!/bin/sh
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+for word; do
+  case $word in
+    *.*:*.*) exec pppd "$@" file "${0%/*}/call-$word" ;;
+  esac
+done
+echo "pptpd named no addresses" >&2
+exit 1
+"""
+
+
+class PptpParams(TunnelParams):
+    """What a study can set."""
+
+    mppe: Mppe = Field(
+        "128-stateless",
+        description="encryption inside PPP; pppd on both ends always agrees on stateless, so that "
+        "128-stateful is refused with what was agreed; none leaves everything readable",
+    )
+    compression: Compression = Field(
+        "none",
+        description="compression of PPP, only without MPPE: the stand-in for MPPC, which Linux "
+        "does not have",
+    )
+    mtu_bytes: int = Field(
+        1400,
+        ge=128,
+        le=16000,
+        description="MTU of the inner interface; 1400 is what servers commonly set, 1459 is the "
+        "longest that fits 1500 outside with MPPE and an acknowledgement",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "PptpParams":
+        if self.mppe != "none" and self.compression != "none":
+            raise ValueError(
+                f"compression is {self.compression} with mppe {self.mppe}: pppd does one of both, "
+                "set mppe to none or compression to none"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One end of one tunnel."""
+
+    side: Side
+    number: int
+    endpoint: Endpoint
+    ppp: PppEnd
+    process: Process
+    """The client's pppd; on the server pptpd, which is that of all calls."""
+
+    @property
+    def place(self) -> str:
+        return f"pptp {self.side} of tunnel {self.number} on {self.endpoint.host.name}"
+
+    def last_words(self) -> str:
+        """Return what pppd says itself, or what it said before it had a log."""
+        return last_words(self.ppp.log() or self.process.log_tail(_LOG_LINES))
+
+
+class PptpTunnel(Tunnel):
+    """One pptpd with ``count`` calls; each call has a control connection and a client of its own.
+
+    RFC 2637 section 2 wants one control connection for each pair of hosts with many calls inside;
+    pptpd takes one call a connection, so n tunnels between two addresses are n connections, and
+    each program reads the packets of all and drops those of other calls.
+    """
+
+    kind: ClassVar[str] = "pptp"
+    title: ClassVar[str] = "PPTP"
+    params_type: ClassVar[type[TunnelParams]] = PptpParams
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the parameters of the study."""
+        super().__init__(params)
+        if not isinstance(params, PptpParams):
+            raise TypeError(f"{type(params).__name__} are not the parameters of pptp")
+        self._params: PptpParams = params
+        self._server: Process | None = None
+        self._calls: list[_Call] = []
+        self._framing = PppFraming(0, 1, params.mppe != "none")
+
+    def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
+        """Need both programs on both hosts, PPP, and what encrypts or compresses."""
+        features = (*ppp.KERNEL[self._params.mppe], *ppp.KERNEL[self._params.compression])
+        return Need(
+            programs={
+                **ppp.PROGRAMS,
+                "pptpd": "pptpd",
+                "pptp": "pptp-linux",
+                "ping": "iputils-ping",
+                "ss": "iproute2",
+            },
+            kernel=tuple(dict.fromkeys(features)),
+        )
+
+    def up(self, site: Site) -> TunnelUp:
+        """Start the server, call it ``count`` times, check what both ends say was agreed."""
+        count = self._params.count
+        accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in range(count)]
+        server = self._start_server(site, accounts)
+        ends = []
+        for number, account in enumerate(accounts):
+            client = self._call(site, number, account)
+            answer = self._setup(site, "server", number)
+            # pptpd gives addresses in the order of calls: the next one waits for this one.
+            call = _Call("server", number, site.server, PppEnd(site.server.host, answer), server)
+            self._calls.append(call)
+            self._wait([client, call], "be answered", lambda end: bool(end.ppp.log()))
+            ends.append((client, call))
+        paths, agreed = [], []
+        for client, call in ends:
+            both = [client, call]
+            self._wait(both, "agree on addresses", lambda end: end.ppp.report().up)
+            for end in both:
+                self._check(site, end)
+                quieten(end.endpoint.host, end.ppp.setup.interface)
+            path = self._path(site, client)
+            if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
+                raise TunnelError(
+                    f"no echo through pptp tunnel {client.number} within "
+                    f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last words: "
+                    f"{client.last_words()}"
+                )
+            paths.append(path)
+            agreed.append(self._negotiated(client))
+        return TunnelUp(
+            paths=tuple(paths),
+            negotiated=tuple(agreed),
+            wire=WireRule(
+                encrypted=self._params.mppe != "none",
+                describe=f"GRE, or TCP to or from port {PORT}",
+                ip_protocols=(_GRE, _TCP),
+                tcp_ports=(PORT,),
+                compresses=self._params.compression != "none",
+            ),
+            processes=(
+                *((site.client.host.name, client.process) for client, _ in ends),
+                (site.server.host.name, server),
+            ),
+        )
+
+    def problem(self) -> str | None:
+        """Return which daemon died or which interface vanished."""
+        # The server first: a client ends because its server did.
+        calls = sorted(self._calls, key=lambda call: call.side, reverse=True)
+        return first_problem(
+            [
+                Watched(
+                    call.endpoint.host,
+                    call.ppp.setup.interface,
+                    call.process,
+                    lambda _process, call=call: call.last_words(),  # type: ignore[misc]
+                )
+                for call in calls
+            ]
+        )
+
+    def down(self) -> None:
+        """Hang up, then end the server; the interfaces go with their pppd."""
+        while self._calls:
+            call = self._calls.pop()
+            if call.side == "client":
+                call.process.stop()
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def encapsulation(self, agreed: Negotiated) -> Encapsulation:
+        """Return the layers of a data packet that no acknowledgement rides on.
+
+        Every packet may carry 4 bytes more, which acknowledge what came the other way.
+        """
+        gre = (
+            Layer("GRE header", 8, "RFC 2637 section 4.1: flags, type, length, call"),
+            Layer("GRE sequence number", 4, "RFC 2637 section 4.1"),
+        )
+        return Encapsulation(
+            lambda _inner_bytes: (ip_layer(4), *gre, *self._framing.layers()), agreed.mtu_bytes
+        )
+
+    def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
+        host, folder = site.server.host, _folder(site.server.host, "server")
+        addresses = [site.inner_ipv4(number) for number in range(len(accounts))]
+        ppp.put_etc(host, folder / "etc", accounts)
+        for number, account in enumerate(accounts):
+            client, server = addresses[number]
+            setup = self._setup(site, "server", number)
+            ppp.put_options(host, folder / f"call-{server}:{client}", setup, account)
+        host.put(folder / "pppd-of-a-call", _PPPD_OF_A_CALL, mode=0o700)
+        lines = [
+            f"ppp {folder / 'pppd-of-a-call'}",
+            f"listen {site.server.ipv4}",
+            f"localip {','.join(server for _, server in addresses)}",
+            f"remoteip {','.join(client for client, _ in addresses)}",
+            f"connections {len(accounts)}",
+            "pidfile /run/pptpd.pid",
+            "",
+        ]
+        host.put(folder / "pptpd.conf", "\n".join(lines).encode())
+        daemon = host.spawn(
+            ppp.in_own_etc(folder / "etc", ["pptpd", "--fg", "--conf", str(folder / "pptpd.conf")]),
+            name=daemon_name("pptpd"),
+            private_dirs=("/run",),
+        )
+        self._server = daemon
+
+        def ready() -> bool | None:
+            if (status := daemon.poll()) is not None:
+                words = last_words(daemon.log_tail(_LOG_LINES))
+                raise TunnelError(
+                    f"pptpd on {host.name} ended with status {status} at its start: {words}"
+                )
+            listening = host.run(["ss", "-Hltn", "sport", "=", f":{PORT}"]).text()
+            return True if listening.strip() else None
+
+        wait_until(
+            ready,
+            limit_s=_START_LIMIT_S,
+            poll_s=0.05,
+            late=lambda: (
+                f"pptpd on {host.name} does not listen on port {PORT} after {_START_LIMIT_S:g} s: "
+                f"{last_words(daemon.log_tail(_LOG_LINES))}"
+            ),
+        )
+        return daemon
+
+    def _call(self, site: Site, number: int, account: PppAccount) -> _Call:
+        host, folder = site.client.host, _folder(site.client.host, f"client-{number}")
+        setup = self._setup(site, "client", number)
+        ppp.put_etc(host, folder / "etc", [])
+        ppp.put_options(host, folder / "options", setup, account)
+        process = host.spawn(
+            ppp.in_own_etc(folder / "etc", ["pppd", "file", str(folder / "options")]),
+            name=daemon_name(f"pptp-client-{number}"),
+            # pptp keeps a socket for each server in /run: two calls would share a connection.
+            private_dirs=("/run",),
+        )
+        call = _Call("client", number, site.client, PppEnd(host, setup), process)
+        self._calls.append(call)
+        return call
+
+    def _setup(self, site: Site, side: Side, number: int) -> PppSetup:
+        endpoint = site.client if side == "client" else site.server
+        client, server = site.inner_ipv4(number)
+        pptp = f"pptp {site.server.ipv4} --nolaunchpppd --nobuffer --nohostroute"
+        return PppSetup(
+            side=side,
+            interface=inner_interface(site, "p", number, side),
+            mtu_bytes=self._params.mtu_bytes,
+            log=_folder(endpoint.host, side) / f"pppd-{number}-{site.prefix}.log",
+            mppe=self._params.mppe,
+            compression=self._params.compression,
+            more=("nodetach", f"{client}:{server}", f'pty "{pptp}"') if side == "client" else (),
+        )
+
+    def _wait(self, calls: list[_Call], what: str, reached: Callable[[_Call], bool]) -> None:
+        """Wait until all ends say so; the first of them that ends tells why it could not."""
+
+        def ready() -> bool | None:
+            for call in calls:
+                if (status := call.process.poll()) is not None:
+                    raise TunnelError(
+                        f"{call.place} ended with status {status} before it could {what}: "
+                        f"{call.last_words()}"
+                    )
+            return True if all(reached(call) for call in calls) else None
+
+        def late() -> str:
+            call = next((call for call in calls if not reached(call)), calls[0])
+            return f"{call.place} did not {what} within {_CALL_LIMIT_S:g} s: {call.last_words()}"
+
+        wait_until(ready, limit_s=_CALL_LIMIT_S, late=late, poll_s=0.1)
+
+    def _check(self, site: Site, call: _Call) -> None:
+        client, server = site.inner_ipv4(call.number)
+        check(
+            call.ppp,
+            place=call.place,
+            addresses=(client, server) if call.side == "client" else (server, client),
+        )
+
+    def _path(self, site: Site, client: _Call) -> TrafficPath:
+        client_ipv4, server_ipv4 = site.inner_ipv4(client.number)
+        return TrafficPath(
+            name=str(client.number),
+            client_address=client_ipv4,
+            server_address=server_ipv4,
+            client_interface=client.ppp.setup.interface,
+            server_interface=inner_interface(site, "p", client.number, "server"),
+            mtu_bytes=self._params.mtu_bytes,
+        )
+
+    def _negotiated(self, client: _Call) -> Negotiated:
+        report = client.ppp.report()
+        self._framing = ppp.framing(report)
+        programs = [
+            _version(client.endpoint.host, ["pptp", "--version"], "pptp-linux"),
+            _version(client.endpoint.host, ["pptpd", "--version"], "pptpd"),
+        ]
+        return negotiated(
+            client.ppp,
+            report,
+            programs=programs,
+            data_path="PPP in the kernel, GRE in user space (pptp, pptpctrl)",
+        )
+
+
+def _folder(host: Host, what: str) -> PurePosixPath:
+    return host.work_dir / "pptp" / what
+
+
+def _version(host: Host, argv: list[str], name: str) -> str:
+    done = host.run(argv, check=False)
+    words = (done.text() + done.stderr.decode("utf-8", "replace")).split()
+    return f"{name} {words[-1].lstrip('v')}" if words else f"{name} of unknown version"
