@@ -24,6 +24,8 @@ from typing import Final, Literal, Self
 
 from tunnelmark.model.errors import LabError
 
+_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where workloads keep files off the disk
+
 Kind = Literal["process", "netns", "directory"]
 
 RUN_ID: Final = re.compile(r"^tm[0-9a-f]{5}$")
@@ -159,7 +161,18 @@ def undo(run_id: str, entries: list[Entry]) -> list[str]:
         if entry.kind == "directory" and Path(entry.name).exists():
             shutil.rmtree(entry.name, ignore_errors=True)
             removed.append(f"directory {entry.name}")
+    for path in _in_memory(run_id):
+        shutil.rmtree(path, ignore_errors=True)
+        removed.append(f"directory {path}")
     return removed
+
+
+def _in_memory(run_id: str) -> list[Path]:
+    """Return what workloads left in memory, all of it named after the run."""
+    if not RUN_ID.match(run_id):
+        return []
+    found = _SHARED_MEMORY.glob(f"{run_id}-*")
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
 
 
 def start_time(pid: int) -> int | None:

@@ -37,6 +37,8 @@ from tunnelmark.workloads.registry import workload_kinds
 _EMULATED_SPACING_NS = 20_000_000
 MOST_LIVES = 3
 """A block is brought up at most so often; a tunnel that dies three times is given up."""
+PROOF_PAYLOADS_BYTES = (64, 512, 1400)
+"""Sizes of the proof by wire where the workloads of the study choose none of their own."""
 
 
 @dataclass
@@ -188,7 +190,7 @@ class BlockRunner:
                     spacing_ns=(_EMULATED_SPACING_NS if lab.place.emulated else PROBE_SPACING_NS),
                 ),
                 watch=Watch(lab.link_host, "a", lab.client),
-                payload_sizes=sorted(sizes),
+                payload_sizes=sorted(sizes) or PROOF_PAYLOADS_BYTES,
                 seed=stream(self.study.seed, name),
                 idle=others,
                 keep=self._keep_capture,

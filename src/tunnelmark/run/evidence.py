@@ -116,6 +116,8 @@ def run_metrics(
     tunnel_s = usage.groups["tunnel"].run_s
     # Programs work while traffic is offered; the waiting before and after it would thin it out.
     busy_s = measuring_s or usage.wall_s
+    forward, reverse = (_carried(before, after, way) for way in ("forward", "reverse"))
+    carried = (forward or 0) + (reverse or 0)
     return {
         "cpu_client_ratio": _per(usage.groups["client"].run_s, busy_s),
         "cpu_server_ratio": _per(usage.groups["server"].run_s, busy_s),
@@ -124,21 +126,26 @@ def run_metrics(
         "cpu_steal_ratio": usage.steal_ratio,
         "cpu_cost_s_per_gib": _per(tunnel_s, payload_bytes / (1 << 30)),
         "cpu_cost_s_per_mpkt": _per(tunnel_s, payload_packets / 1e6),
-        "wire_forward_bit_s": _wire(before, after, "forward", measuring_s),
-        "wire_reverse_bit_s": _wire(before, after, "reverse", measuring_s),
+        "wire_forward_bit_s": _rate(forward, measuring_s),
+        "wire_reverse_bit_s": _rate(reverse, measuring_s),
+        "compression_ratio": _per(payload_bytes, carried) if payload_bytes else None,
+        "overhead_ratio": _per(carried - payload_bytes, payload_bytes) if carried else None,
     }
 
 
-def _wire(
-    before: LinkCounters | None, after: LinkCounters | None, direction: str, seconds: float
-) -> float | None:
-    if before is None or after is None or seconds <= 0:
+def _carried(before: LinkCounters | None, after: LinkCounters | None, direction: str) -> int | None:
+    """Return the bytes of the IP packets that the link handed on; none that its queue dropped."""
+    if before is None or after is None:
         return None
     then: Mapping[str, Any] = getattr(before, direction)
     now: Mapping[str, Any] = getattr(after, direction)
-    frames = now["offered"] - then["offered"]
-    octets = now["offered_bytes"] - then["offered_bytes"] - _ETHERNET_HEADER_BYTES * frames
-    return float(octets * 8 / seconds)
+    frames = int(now["delivered"]) - int(then["delivered"])
+    octets = int(now["delivered_bytes"]) - int(then["delivered_bytes"])
+    return octets - _ETHERNET_HEADER_BYTES * frames
+
+
+def _rate(octets: int | None, seconds: float) -> float | None:
+    return None if octets is None or seconds <= 0 else octets * 8 / seconds
 
 
 def _per(value: float, whole: float) -> float | None:

@@ -137,3 +137,21 @@ def test_a_folder_that_others_can_enter_is_refused(
     root.chmod(0o700)
     assert runtime_root() == root
     assert os.stat(root).st_uid == os.getuid()  # noqa: PTH116 - what the check looks at
+
+
+def test_what_workloads_leave_in_memory_goes_with_the_run_and_nothing_else(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = tmp_path / "memory"
+    monkeypatch.setattr("tunnelmark.hosts.ledger._SHARED_MEMORY", memory)
+    with Ledger(root) as ledger:
+        ours = memory / f"{ledger.run_id}-client-tcp_bulk-1"
+        other, elsewhere = memory / "tm00000-client", tmp_path / "elsewhere"
+        for directory in (ours, other, elsewhere):
+            directory.mkdir(parents=True)
+        link = memory / f"{ledger.run_id}-link"
+        link.symlink_to(elsewhere)
+        assert f"directory {ours}" in ledger.close()
+    assert not ours.exists()
+    assert other.exists()
+    assert elsewhere.exists()

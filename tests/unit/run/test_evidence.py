@@ -109,7 +109,7 @@ def test_a_verdict_needs_evidence() -> None:
 
 
 def test_metrics_are_of_the_time_in_which_traffic_was_offered() -> None:
-    after = LinkCounters(direction(), direction(offered=0, offered_bytes=0))
+    after = LinkCounters(direction(), direction(delivered=0, delivered_bytes=0))
     found = evidence.run_metrics(
         usage(), BEFORE, after, payload_bytes=1 << 29, payload_packets=1000, measuring_s=1.0
     )
@@ -119,9 +119,29 @@ def test_metrics_are_of_the_time_in_which_traffic_was_offered() -> None:
     assert found["cpu_steal_ratio"] == 0
     assert found["cpu_cost_s_per_gib"] == 1.0
     assert found["cpu_cost_s_per_mpkt"] == 500.0
-    # 110 frames of 114 byte are 110 IP packets of 100 byte.
-    assert found["wire_forward_bit_s"] == 110 * 100 * 8
+    # 100 frames of 114 byte came through the link, each with an IP packet of 100 byte.
+    assert found["wire_forward_bit_s"] == 100 * 100 * 8
     assert found["wire_reverse_bit_s"] == 0
+
+
+@pytest.mark.parametrize(
+    ("payload_bytes", "compression", "overhead"),
+    [(8000, 0.8, 0.25), (10_000, 1.0, 0.0), (40_000, 4.0, -0.75), (0, None, None)],
+)
+def test_payload_and_wire_are_compared_over_both_directions(
+    payload_bytes: int, compression: float | None, overhead: float | None
+) -> None:
+    half = direction(delivered=50, delivered_bytes=50 * 114)
+    found = evidence.run_metrics(
+        usage(),
+        BEFORE,
+        LinkCounters(half, half),
+        payload_bytes=payload_bytes,
+        payload_packets=10,
+        measuring_s=1.0,
+    )
+    assert found["compression_ratio"] == compression
+    assert found["overhead_ratio"] == overhead
 
 
 def test_what_was_not_measured_is_missing_and_not_zero() -> None:
@@ -131,4 +151,6 @@ def test_what_was_not_measured_is_missing_and_not_zero() -> None:
     assert found["cpu_cost_s_per_gib"] is None
     assert found["cpu_cost_s_per_mpkt"] is None
     assert found["wire_forward_bit_s"] is None
+    assert found["compression_ratio"] is None
+    assert found["overhead_ratio"] is None
     assert found["cpu_tunnel_ratio"] == 0.25

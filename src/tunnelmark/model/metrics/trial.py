@@ -64,15 +64,34 @@ METRICS: Final = (
         "wire_forward_bit_s",
         "Wire rate, forward",
         "bit/s",
-        "bytes of the IP packets on the link towards the server per second",
+        "bytes of the IP packets that the link handed on towards the server per second",
         "docs/metrics.md",
     ),
     Metric(
         "wire_reverse_bit_s",
         "Wire rate, reverse",
         "bit/s",
-        "bytes of the IP packets on the link towards the client per second",
+        "bytes of the IP packets that the link handed on towards the client per second",
         "docs/metrics.md",
+    ),
+    Metric(
+        "compression_ratio",
+        "Payload per byte on the wire",
+        "ratio",
+        "payload delivered in both directions per byte of the IP packets that the link handed on; "
+        "above 1 the tunnel compresses",
+        "docs/metrics.md",
+        "higher",
+        "log",
+    ),
+    Metric(
+        "overhead_ratio",
+        "Overhead, of the trial",
+        "ratio",
+        "bytes of the IP packets that the link handed on, acknowledgements and all, above the "
+        "payload delivered, as a share of it; negative where the tunnel compresses",
+        "docs/metrics.md",
+        "lower",
     ),
     Metric(
         "overhead_bytes",

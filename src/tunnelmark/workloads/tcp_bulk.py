@@ -1,0 +1,450 @@
+"""Bulk data over TCP by iperf3 on both hosts: as much as goes through, for a time."""
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import DurationNs, SizeBytes
+from tunnelmark.model.trial import Measurement
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.model.validity import Check
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.iperf3 import LARGEST_REPORT_BYTES, Report, Second, parse_report
+from tunnelmark.workloads.programs import Bench, words
+
+Direction = Literal["forward", "reverse"]
+
+MOST_STREAMS: Final = 128
+"""What iperf3 itself allows."""
+_LARGEST_CONTENT_BYTES: Final = 64 << 20
+_CONNECT_LIMIT_MS: Final = 10_000
+_END_LIMIT_S: Final = 30.0
+"""For the handshake, for what is queued at the end, and for the exchange of results after it."""
+_FLUSH_LIMIT_S: Final = 5.0
+_MOST_SERIES: Final = 600
+_INTERRUPTED: Final = "client has terminated"
+"""What both ends say when the client was told to end."""
+# Only words given as arguments are used. The file is sent again and again, as often as it takes.
+_AGAIN_AND_AGAIN: Final = 'exec >"$2"; while cat -- "$1"; do :; done'
+
+
+class TcpBulkParams(Params):
+    """A bulk transfer."""
+
+    duration: Annotated[DurationNs, Field(ge=10**9, le=3600 * 10**9)] = Field(
+        10 * 10**9, description="how long data is sent, in whole seconds"
+    )
+    direction: Literal["forward", "reverse", "both"] = Field(
+        "forward", description="forward: the client sends; both: both at a time"
+    )
+    parallel: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = Field(
+        1, description="TCP connections in each direction"
+    )
+    load: Literal["each", "spread"] = Field(
+        "each",
+        description="several tunnels: each has so many connections, or they are spread over them",
+    )
+    window: Annotated[SizeBytes, Field(ge=4096, le=256 << 20)] | None = Field(
+        None,
+        description="socket buffers, which limit the TCP window; none: the kernel's own tuning",
+    )
+    congestion: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$")] | None = Field(
+        None, description="congestion control, such as cubic; none: the kernel's own choice"
+    )
+    content: Literal["zero", "repeating", "random", "file"] = Field(
+        "random", description="what is sent; a compressing tunnel decides by it"
+    )
+    file: str | None = Field(
+        None, description="with content file: its path here; it is sent again and again"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.duration % 10**9:
+            raise ValueError(f"duration is {self.duration / 1e9:g} s, must be whole seconds")
+        if (self.content == "file") != (self.file is not None):
+            raise ValueError("file goes with content = 'file', and only with it")
+        return self
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """Ways in which data is sent."""
+        return ("forward", "reverse") if self.direction == "both" else (self.direction,)
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """One pair of iperf3: one path, one direction."""
+
+    path: TrafficPath
+    direction: Direction
+    port: int
+    streams: int
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A pair that runs, and where each end writes its report."""
+
+    flow: _Flow
+    client: Process
+    server: Process
+    client_file: PurePosixPath
+    server_file: PurePosixPath
+
+
+@dataclass(frozen=True)
+class Told:
+    """What both ends of a flow told."""
+
+    path: str
+    direction: Direction
+    sender: Report
+    receiver: Report
+
+
+class TcpBulk(Workload):
+    """A pair of iperf3 for each path and direction, all at once."""
+
+    kind: ClassVar[str] = "tcp_bulk"
+    title: ClassVar[str] = "TCP bulk transfer"
+    params_type: ClassVar[type[Params]] = TcpBulkParams
+    metrics: ClassVar[tuple[str, ...]] = (
+        "tcp_goodput_bit_s",
+        "tcp_goodput_forward_bit_s",
+        "tcp_goodput_reverse_bit_s",
+        "tcp_goodput_slowest_bit_s",
+        "tcp_retransmits_per_s",
+        "tcp_rtt_p50_ns",
+        "tcp_rtt_max_ns",
+        "tcp_cwnd_p50_bytes",
+    )
+    params: TcpBulkParams
+
+    def need(self) -> Need:
+        """Need iperf3, and ss to see that it listens."""
+        return Need(programs={"iperf3": "iperf3", "ss": "iproute2"})
+
+    def unavailable(self, host: Host) -> str | None:
+        """Beside the programs, the congestion control must be in the kernel."""
+        if (reason := super().unavailable(host)) or (wanted := self.params.congestion) is None:
+            return reason
+        done = host.run(["cat", "/proc/sys/net/ipv4/tcp_available_congestion_control"], check=False)
+        known = done.text().split()
+        if wanted in known:
+            return None
+        return (
+            f"congestion is {wanted!r}, the kernel has {', '.join(known) or 'none'} "
+            f"(modprobe tcp_{wanted})"
+        )
+
+    def conflict(self, paths: int) -> str | None:
+        """Each of the tunnels needs a connection of its own."""
+        if self.params.load == "spread" and self.params.parallel < paths:
+            return (
+                f"parallel is {self.params.parallel}, must be at least the {paths} tunnels "
+                "over which the connections are spread"
+            )
+        return None
+
+    @property
+    def expected_s(self) -> float:
+        """Sending, and a second for the two handshakes."""
+        return self.params.duration / 1e9 + 1
+
+    def run(self, context: TrialContext) -> Outcome:
+        """Run one trial."""
+        problems: list[str] = []
+        told: list[Told] = []
+        samples: tuple[str, ...] = ()
+        with Bench(context, self.kind) as bench:
+            try:
+                pairs = self._start(context, bench)
+                problems += bench.follow(
+                    [pair.client for pair in pairs],
+                    [pair.server for pair in pairs],
+                    expected_s=self.expected_s,
+                    limit_s=self.params.duration / 1e9 + _END_LIMIT_S,
+                )
+                problems += _ends(pairs, ended=bench.enough)
+                told = [
+                    found
+                    for pair in pairs
+                    if (found := _read(context, pair, problems, ended=bench.enough))
+                ]
+                samples = _keep(context, pairs)
+            except LabError as error:
+                problems.append(str(error))
+        alive = Check(
+            "processes",
+            ok=not problems,
+            message="; ".join(dict.fromkeys(problems))
+            or "all clients and servers ran to their end",
+        )
+        return _outcome(context, told, alive, samples)
+
+    def _start(self, context: TrialContext, bench: Bench) -> list[_Pair]:
+        """Start all servers, wait for them, then all clients."""
+        flows = plan_flows(self.params, context.paths, context.first_port)
+        sources = self._sources(context, bench)
+        ready = []
+        for flow in flows:
+            name = f"server-{flow.path.name}-{flow.direction}"
+            file = bench.directory(context.server) / f"{name}.json"
+            server = bench.start(
+                context.server,
+                [
+                    *("iperf3", "-s", "-1", "-J", "-i", "1", "--logfile", str(file)),
+                    *("-B", flow.path.server_address, "-p", str(flow.port)),
+                    *(sources[flow.direction] if flow.direction == "reverse" else ()),
+                ],
+                name=name,
+            )
+            ready.append((flow, server, file))
+        for flow, server, _ in ready:
+            bench.listening(context.server, server, flow.port)
+        pairs = []
+        for flow, server, server_file in ready:
+            name = f"client-{flow.path.name}-{flow.direction}"
+            file = bench.directory(context.client) / f"{name}.json"
+            argv = ["iperf3", "-J", "-i", "1", "--logfile", str(file), *self._arguments(flow)]
+            if flow.direction == "forward":
+                argv += sources[flow.direction]
+            client = bench.start(context.client, argv, name=name)
+            pairs.append(_Pair(flow, client, server, file, server_file))
+        return pairs
+
+    def _arguments(self, flow: _Flow) -> list[str]:
+        params = self.params
+        words = [
+            *("-c", flow.path.server_address, "-B", flow.path.client_address),
+            *("-p", str(flow.port), "-t", str(params.duration // 10**9), "-P", str(flow.streams)),
+            *("--connect-timeout", str(_CONNECT_LIMIT_MS)),
+        ]
+        if flow.direction == "reverse":
+            words.append("-R")
+        if params.window is not None:
+            words += ["-w", str(params.window)]
+        if params.congestion is not None:
+            words += ["-C", params.congestion]
+        if params.content == "repeating":
+            words.append("--repeating-payload")
+        return words
+
+    def _sources(self, context: TrialContext, bench: Bench) -> dict[Direction, list[str]]:
+        """Return the words by which each sending end gets its content."""
+        if self.params.content == "zero":
+            return {"forward": ["-F", "/dev/zero"], "reverse": ["-F", "/dev/zero"]}
+        if self.params.file is None:
+            return {"forward": [], "reverse": []}
+        data = _content(Path(self.params.file))
+        sources: dict[Direction, list[str]] = {}
+        for direction in self.params.directions:
+            host = context.client if direction == "forward" else context.server
+            file, pipe = (bench.directory(host) / name for name in ("content", "pipe"))
+            host.put(file, data)
+            host.run(["mkfifo", "-m", "600", "--", str(pipe)])
+            bench.start(
+                host,
+                ["sh", "-c", _AGAIN_AND_AGAIN, "content", str(file), str(pipe)],
+                name="content",
+            )
+            sources[direction] = ["-F", str(pipe)]
+        return sources
+
+
+def plan_flows(params: TcpBulkParams, paths: Sequence[TrafficPath], first_port: int) -> list[_Flow]:
+    """Return a flow for each path and direction, with its port and number of connections."""
+    flows: list[_Flow] = []
+    used: Counter[str] = Counter()
+    share, rest = divmod(params.parallel, len(paths))
+    for number, path in enumerate(paths):
+        streams = params.parallel if params.load == "each" else share + (number < rest)
+        for direction in params.directions:
+            # Tunnels have addresses of their own; paths beside each other on one address do not.
+            port = first_port + used[path.server_address]
+            used[path.server_address] += 1
+            flows.append(_Flow(path, direction, port, streams))
+    return flows
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_CONTENT_BYTES + 1)
+    except OSError as error:
+        raise LabError(f"tcp_bulk.file: {path}: {error.strerror}") from error
+    if not 0 < len(data) <= _LARGEST_CONTENT_BYTES:
+        size = f"more than {_LARGEST_CONTENT_BYTES}" if data else "0"
+        raise LabError(
+            f"tcp_bulk.file: {path} has {size} byte, 1 to {_LARGEST_CONTENT_BYTES} are allowed"
+        )
+    return data
+
+
+def _ends(pairs: Sequence[_Pair], *, ended: bool) -> list[str]:
+    """Wait for the servers, which end after their one client; return who did not end well.
+
+    ``ended`` says that the clients were told to end: then no status says anything.
+    """
+    problems = []
+    for pair in pairs:
+        if pair.client.poll() and not ended:
+            problems.append(f"iperf3 on the client ended with status {pair.client.poll()}")
+            continue
+        try:
+            status = pair.server.wait(_FLUSH_LIMIT_S)
+        except TimeoutError:
+            problems.append(f"iperf3 on the server did not end within {_FLUSH_LIMIT_S:g} s")
+            continue
+        if status and not ended:
+            problems.append(f"iperf3 on the server ended with {status}: {words(pair.server)}")
+    return problems
+
+
+def _read(context: TrialContext, pair: _Pair, problems: list[str], *, ended: bool) -> Told | None:
+    """Return both reports of a pair; what is missing or damaged is told in ``problems``."""
+    found = []
+    # A server that still waits for a client that has gone writes its report when it is ended.
+    pair.server.stop()
+    for host, file in ((context.client, pair.client_file), (context.server, pair.server_file)):
+        try:
+            found.append(parse_report(host.get(file, limit_bytes=LARGEST_REPORT_BYTES)))
+        except (LabError, ValueError) as error:
+            problems.append(f"iperf3 on the {host.name}: {error}")
+    errors = [e for report in found if (e := report.error) and not (ended and _INTERRUPTED in e)]
+    if len(found) < 2 or errors:  # noqa: PLR2004 - two ends
+        problems += errors
+        return None
+    client, server = found
+    forward = pair.flow.direction == "forward"
+    sender, receiver = (client, server) if forward else (server, client)
+    if receiver.received_bytes is None or sender.sent_s is None:
+        problems.append("iperf3 told no sums at the end")
+        return None
+    return Told(pair.flow.path.name, pair.flow.direction, sender, receiver)
+
+
+def _keep(context: TrialContext, pairs: Sequence[_Pair]) -> tuple[str, ...]:
+    """Leave both reports of each pair among the samples."""
+    if context.samples_dir is None:
+        return ()
+    kept = []
+    for pair in pairs:
+        for host, file in ((context.client, pair.client_file), (context.server, pair.server_file)):
+            name = f"{context.sample_stem}.iperf3-{file.name}"
+            try:
+                data = host.get(file, limit_bytes=LARGEST_REPORT_BYTES)
+                (context.samples_dir / name).write_bytes(data)
+            except LabError:
+                continue  # it has been told already
+            except OSError as error:
+                raise LabError(f"{context.samples_dir / name}: {error.strerror}") from error
+            kept.append(name)
+    return tuple(kept)
+
+
+def _outcome(
+    context: TrialContext, told: Sequence[Told], alive: Check, samples: tuple[str, ...]
+) -> Outcome:
+    if not told:
+        return Outcome((), (alive,), 0, 0, 0.0, samples=samples)
+    delivered = sum(_received(one)[0] for one in told)
+    moved = Check(
+        "data_moved",
+        ok=all(_received(one)[0] > 0 for one in told),
+        message=f"{delivered} byte of payload arrived"
+        + "".join(f", none {t.direction} on path {t.path}" for t in told if not _received(t)[0]),
+        value=float(delivered),
+        unit="byte",
+    )
+    by_path = [
+        Measurement(path.name, figures([t for t in told if t.path == path.name]))
+        for path in context.paths
+        if any(t.path == path.name for t in told)
+    ]
+    return Outcome(
+        (Measurement("total", figures(told)), *by_path),
+        (alive, moved),
+        payload_bytes=delivered,
+        payload_packets=sum(_received(t)[0] // (t.sender.mss_bytes or 1448) for t in told),
+        measuring_s=max(t.sender.sent_s or 0.0 for t in told),
+        details={
+            "iperf3": told[0].sender.version,
+            "congestion": sorted({t.sender.congestion for t in told if t.sender.congestion}),
+            "mss_bytes": told[0].sender.mss_bytes,
+            "series": _series(told),
+        },
+        samples=samples,
+    )
+
+
+def figures(told: Sequence[Told]) -> dict[str, float | None]:
+    """Return the metrics of some flows together: rates add up, RTTs are pooled."""
+    sender_seconds = [s for t in told for s in t.sender.seconds if s.whole]
+    rtts = [s.rtt_ns for s in sender_seconds if s.rtt_ns is not None]
+    again = [t.sender.retransmits for t in told if t.sender.retransmits is not None]
+    spans = [t.sender.sent_s for t in told if t.sender.sent_s]
+    windows = [
+        statistics.median(found)
+        for t in told
+        if (found := [s.cwnd_bytes for s in t.sender.seconds if s.whole and s.cwnd_bytes])
+    ]
+    return {
+        "tcp_goodput_bit_s": _rate(told),
+        "tcp_goodput_forward_bit_s": _rate([t for t in told if t.direction == "forward"]),
+        "tcp_goodput_reverse_bit_s": _rate([t for t in told if t.direction == "reverse"]),
+        "tcp_goodput_slowest_bit_s": _slowest(told),
+        "tcp_retransmits_per_s": sum(again) / max(spans) if again and spans else None,
+        "tcp_rtt_p50_ns": statistics.median(rtts) if rtts else None,
+        "tcp_rtt_max_ns": max(rtts) if rtts else None,
+        "tcp_cwnd_p50_bytes": sum(windows) if windows else None,
+    }
+
+
+def _received(told: Told) -> tuple[int, float]:
+    """Return (payload bytes, seconds) of the receiving end."""
+    report = told.receiver
+    return report.received_bytes or 0, report.received_s or 0.0
+
+
+def _rate(told: Sequence[Told]) -> float | None:
+    rates = [octets * 8 / s for octets, s in (_received(t) for t in told) if s > 0]
+    return sum(rates) if rates else None
+
+
+def _slowest(told: Sequence[Told]) -> float | None:
+    """Return the smallest sum over all flows in one second; seconds are counted by each flow."""
+    seconds = [[s for s in t.receiver.seconds if s.whole] for t in told]
+    together = list(zip(*seconds, strict=False))
+    return min((sum(_goodput(s) for s in at_once) for at_once in together), default=None)
+
+
+def _goodput(second: Second) -> float:
+    return second.payload_bytes * 8 / second.seconds
+
+
+def _series(told: Sequence[Told]) -> list[dict[str, object]]:
+    """Return what happened second by second, flow by flow, for figures."""
+    return [
+        {
+            "path": t.path,
+            "direction": t.direction,
+            "start_s": [round(s.start_s, 3) for s in t.receiver.seconds][:_MOST_SERIES],
+            "goodput_bit_s": [round(_goodput(s)) for s in t.receiver.seconds if s.seconds > 0][
+                :_MOST_SERIES
+            ],
+            "rtt_ns": [s.rtt_ns for s in t.sender.seconds][:_MOST_SERIES],
+            "cwnd_bytes": [s.cwnd_bytes for s in t.sender.seconds][:_MOST_SERIES],
+            "retransmits": [s.retransmits for s in t.sender.seconds][:_MOST_SERIES],
+        }
+        for t in told
+    ]

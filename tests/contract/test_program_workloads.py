@@ -1,0 +1,267 @@
+"""Every workload that is done by programs: over the loopback, and with everything that can fail."""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunnelmark.engine.binary import find_engine
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.hosts.process import LocalProcess
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Completed
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.model.validity import Validity
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.registry import workload_kinds
+
+KINDS = workload_kinds()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload with parameters that make a short trial."""
+
+    kind: str
+    params: Mapping[str, object]
+    long: Mapping[str, object] = field(default_factory=dict)
+    """What makes the trial so long that something can happen in its midst."""
+    udp: bool = False
+    always: frozenset[str] = frozenset()
+    """Metrics that must have a figure with these parameters."""
+
+    def workload(self, **changes: object) -> Workload:
+        driver = KINDS[self.kind]
+        values = {**self.params, **changes}
+        return driver(driver.params_type.model_validate(values))
+
+    def __str__(self) -> str:
+        return " ".join([self.kind, *(str(value) for value in self.params.values())])
+
+
+TCP_ALWAYS = frozenset(
+    {"tcp_goodput_bit_s", "tcp_retransmits_per_s", "tcp_rtt_p50_ns", "tcp_cwnd_p50_bytes"}
+)
+CASES = [
+    Case("tcp_bulk", {"duration": "1 s", **more}, {"duration": "60 s"}, always=TCP_ALWAYS)
+    for more in (
+        {"content": "random"},
+        {"content": "zero", "direction": "both", "parallel": 2},
+        {"content": "repeating", "direction": "reverse", "window": "64 KiB", "congestion": "reno"},
+    )
+]
+MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+# One case of each kind is enough where only the programs' ends are looked at.
+FIRST = list({case.kind: case for case in reversed(CASES)}.values())
+each_kind = pytest.mark.parametrize("case", FIRST, ids=lambda case: case.kind)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[TrialContext]:
+    root, samples = tmp_path / "runtime", tmp_path / "samples"
+    root.mkdir(mode=0o700)
+    samples.mkdir()
+    try:
+        engine = find_engine()
+    except LabError as error:
+        pytest.skip(str(error))
+    with Ledger(root) as ledger:
+        hosts = [Watched(ledger, name) for name in ("client", "server")]
+        try:
+            yield TrialContext(
+                client=hosts[0],
+                server=hosts[1],
+                paths=(path(0),),
+                engine=engine,
+                seed=1,
+                samples_dir=samples,
+                sample_stem="trial-1",
+                progress=lambda _progress: None,
+                cancelled=lambda: False,
+            )
+        finally:
+            for host in hosts:
+                host.stop_all()
+
+
+class Watched(LocalHost):
+    """A host that can be made to start something else, or to see a server that is not there."""
+
+    instead: Sequence[str] | None = None
+
+    def spawn(self, argv: Sequence[str], **more: Any) -> LocalProcess:
+        return super().spawn(self.instead or argv, **more)
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        if self.instead and argv[0] == "ss":
+            return Completed(tuple(argv), 0, b"LISTEN", b"")
+        return super().run(argv, **more)
+
+
+def path(number: int) -> TrafficPath:
+    # 127.0.0.0/8 is all loopback: every path of every test process has an address of its own.
+    pid = os.getpid()
+    server = f"127.{1 + pid // 256 % 254}.{pid % 256}.{number + 2}"
+    return TrafficPath(str(number), "127.0.0.1", server, "lo", "lo", 65536)
+
+
+def ready(case: Case, context: TrialContext, **changes: object) -> Workload:
+    workload = case.workload(**changes)
+    if reason := workload.unavailable(context.client):
+        pytest.skip(reason)
+    return workload
+
+
+def faults(outcome: Outcome) -> list[str]:
+    return list(Validity(outcome.checks).reasons)
+
+
+def left(context: TrialContext) -> list[str]:
+    """What a trial left on its hosts: files, directories in memory, programs."""
+    found = []
+    for host in (context.client, context.server):
+        assert isinstance(host, LocalHost)
+        found += [f"{p.name} {p.argv}" for p in host.spawned if p.poll() is None]
+        found += [str(p) for p in MEMORY.glob(f"{host.unique}*")]
+        work = Path(host.work_dir)
+        found += [str(p) for p in work.iterdir() if p.name != "logs"]
+    return found
+
+
+@each_case
+def test_over_the_loopback_a_trial_is_valid(context: TrialContext, case: Case) -> None:
+    outcome = ready(case, context).run(context)
+    assert faults(outcome) == []
+    (total,) = [m for m in outcome.measurements if m.path == "total"]
+    assert set(total.metrics) == set(KINDS[case.kind].metrics) <= set(METRICS)
+    missing = {name for name in case.always if total.metrics[name] is None}
+    assert not missing
+    assert all(value is None or value >= 0 for value in total.metrics.values())
+    assert outcome.payload_bytes > 0
+    assert outcome.payload_packets > 0
+    assert outcome.measuring_s > 0
+    assert context.samples_dir is not None
+    assert sorted(outcome.samples) == sorted(p.name for p in context.samples_dir.iterdir())
+    assert left(context) == []
+
+
+@each_kind
+def test_several_paths_carry_at_once(context: TrialContext, case: Case) -> None:
+    context = replace(context, paths=tuple(path(number) for number in range(3)))
+    outcome = ready(case, context).run(context)
+    assert faults(outcome) == []
+    assert [m.path for m in outcome.measurements] == ["total", "0", "1", "2"]
+    assert left(context) == []
+
+
+@each_kind
+def test_without_samples_nothing_is_kept(context: TrialContext, case: Case) -> None:
+    outcome = ready(case, context).run(replace(context, samples_dir=None))
+    assert faults(outcome) == []
+    assert outcome.samples == ()
+
+
+@pytest.mark.parametrize("host", ["client", "server"])
+@each_kind
+def test_a_program_that_is_killed_is_a_failed_check(
+    context: TrialContext, case: Case, host: str
+) -> None:
+    pids: dict[str, int] = {}
+    done = threading.Event()
+
+    def kill(_progress: object) -> None:
+        if not done.is_set():
+            done.set()
+            os.kill(pids[host], signal.SIGKILL)
+
+    context = replace(
+        context, progress=kill, measuring_processes=lambda name, pid: pids.update({name: pid})
+    )
+    outcome = ready(case, context, **case.long).run(context)
+    assert done.is_set()
+    assert any(host in reason for reason in faults(outcome)), faults(outcome)
+    assert left(context) == []
+
+
+@each_kind
+def test_a_trial_that_is_cancelled_ends_early(context: TrialContext, case: Case) -> None:
+    begun = threading.Event()
+    context = replace(context, progress=lambda _p: begun.set(), cancelled=begun.is_set)
+    outcome = ready(case, context, **case.long).run(context)
+    assert any("ended early" in reason for reason in faults(outcome)), faults(outcome)
+    assert left(context) == []
+
+
+@each_kind
+def test_a_port_that_is_taken_is_a_failed_check(context: TrialContext, case: Case) -> None:
+    workload = ready(case, context)
+    kind = socket.SOCK_DGRAM if case.udp else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as blocker:
+        # What the tests before it closed may still be remembered by the kernel.
+        blocker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        blocker.bind((context.paths[0].server_address, context.first_port))
+        if not case.udp:
+            blocker.listen()
+        outcome = workload.run(context)
+    assert faults(outcome)
+    assert "server" in " ".join(faults(outcome))
+    assert left(context) == []
+
+
+@each_kind
+def test_a_refused_connection_is_a_failed_check(context: TrialContext, case: Case) -> None:
+    workload = ready(case, context)
+    assert isinstance(context.server, Watched)
+    context.server.instead = ["sleep", "600"]
+    outcome = workload.run(context)
+    reasons = " ".join(faults(outcome)).lower()
+    assert "refused" in reasons, reasons
+    assert left(context) == []
+
+
+@each_kind
+def test_a_load_of_which_enough_was_seen_ends_in_order(context: TrialContext, case: Case) -> None:
+    looks: list[None] = []
+    context = replace(context, enough=lambda: looks.append(None) or len(looks) > 4)
+    outcome = ready(case, context, **case.long).run(context)
+    assert len(looks) > 4
+    assert faults(outcome) == []
+    assert outcome.payload_bytes > 0
+    assert left(context) == []
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "both"])
+def test_bulk_data_can_come_from_a_file(
+    context: TrialContext, tmp_path: Path, direction: str
+) -> None:
+    content = tmp_path / "content"
+    content.write_bytes(b"sent again and again " * 1000)
+    case = Case("tcp_bulk", {"duration": "1 s", "content": "file", "file": str(content)})
+    outcome = ready(case, context, direction=direction).run(context)
+    assert faults(outcome) == []
+    # More than the file has: it was sent several times.
+    assert outcome.payload_bytes > 10 * content.stat().st_size
+    assert left(context) == []
+
+
+def test_a_file_that_is_not_there_is_a_failed_check(context: TrialContext, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    case = Case("tcp_bulk", {"content": "file", "file": str(missing)})
+    assert f"{missing}: No such file" in " ".join(faults(ready(case, context).run(context)))
+
+
+def test_a_congestion_control_that_the_kernel_lacks_is_told_before_the_run(
+    context: TrialContext,
+) -> None:
+    reason = Case("tcp_bulk", {"congestion": "westwood9"}).workload().unavailable(context.client)
+    assert reason is not None
+    assert "congestion is 'westwood9', the kernel has" in reason
