@@ -5,20 +5,19 @@ engine's emulator carries frames from one to the other. A quiet link carries not
 are permanent and address detection is off. There is no route to anything else.
 """
 
-import contextlib
 import json
 import signal
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from tunnelmark.engine.events import Event, parse_event
-from tunnelmark.engine.link import AnyLinkSpec
+from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
+from tunnelmark.engine.pump import EventPump
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.place import LabProcess, LocalPlace, Place
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Process
 from tunnelmark.model.topology import (
     CLIENT_IPV4,
     CLIENT_IPV6,
@@ -31,7 +30,7 @@ from tunnelmark.model.topology import (
     inner_ipv4,
     inner_ipv6,
 )
-from tunnelmark.model.tunnel import Endpoint, Site
+from tunnelmark.model.tunnel import Endpoint, Medium, SharedMedium, Site
 
 _SYSCTLS: Final = (
     "net.ipv4.conf.all.rp_filter=0",
@@ -51,6 +50,7 @@ _SYSCTLS: Final = (
 )
 _READY_LIMIT_S: Final = 10.0
 _REALTIME_PRIORITY: Final = 20
+_ETHERNET_HEADER_BYTES: Final = 14
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class LinkCounters:
 
     forward: Mapping[str, Any]
     reverse: Mapping[str, Any]
+    header_bytes: int = _ETHERNET_HEADER_BYTES
+    """What they count in each frame that is no part of the wire rate."""
 
 
 class Lab:
@@ -73,8 +75,12 @@ class Lab:
         engine: str,
         logs: Path | None = None,
         place: Place | None = None,
+        emulate: bool = True,
     ) -> None:
-        """Bring it up; without a ``link`` the two hosts are joined directly.
+        """Bring it up; without a ``link``, or not ``emulate``, the two hosts are joined directly.
+
+        A tunnel that is the link itself (``Tunnel.is_link``) makes it from ``site.shared``; what it
+        made is handed in by ``adopt``.
 
         ``place`` is where it stands, namespaces of this computer if none is given; ``engine`` and
         ``logs`` are for that. Raises ``LabError`` with the last words of what failed; what was made
@@ -85,8 +91,10 @@ class Lab:
         self.link = link
         self._emulator: LabProcess | None = None
         self._has_schedule = False
-        self._events = _EventPump()
-        joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=link is not None)
+        self._adopted: Medium | None = None
+        self._events = EventPump()
+        emulate = emulate and link is not None
+        joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=emulate)
         self.client_host, self.server_host = joined.client, joined.server
         self.link_host = joined.link
         self.run_id = ledger.run_id
@@ -100,7 +108,7 @@ class Lab:
         try:
             self._address(self.client, self.server, "client")
             self._address(self.server, self.client, "server")
-            if link is not None:
+            if link is not None and emulate:
                 self._start_emulator(link)
         except BaseException:
             self.down()
@@ -117,18 +125,38 @@ class Lab:
     @property
     def site(self) -> Site:
         """What a tunnel driver is handed."""
-        return Site(self.client, self.server, self.run_id, inner_ipv4, inner_ipv6)
+        link = self.link
+        return Site(
+            self.client,
+            self.server,
+            self.run_id,
+            inner_ipv4,
+            inner_ipv6,
+            engine=self.place.engine,
+            owner_pid=self.place.owner_pid,
+            shared=SharedMedium(link.medium, link.seed)
+            if isinstance(link, SharedLinkSpec)
+            else None,
+        )
 
     @property
-    def emulator(self) -> LabProcess | None:
+    def emulator(self) -> Process | None:
         """The link emulator, None where the hosts are joined directly."""
-        return self._emulator
+        return self._emulator if self._adopted is None else self._adopted.process
+
+    def adopt(self, medium: Medium | None) -> None:
+        """Take what a tunnel brought as the link; whoever started it ends it."""
+        self._adopted = medium
 
     def counters(self) -> LinkCounters | None:
         """Return the emulator's counters now; None without an emulator or if it does not answer."""
+        if self._adopted is not None:
+            both = self._adopted.counters()
+            return None if both is None else LinkCounters(*both, self._adopted.header_bytes)
         if self._emulator is None or self._emulator.poll() is not None:
             return None
-        event = self._events.ask(self._emulator)
+        emulator = self._emulator
+        event = self._events.ask(lambda: emulator.signal(signal.SIGUSR1))
         return None if event is None else LinkCounters(event["a_to_b"], event["b_to_a"])
 
     def restart_schedule(self) -> None:
@@ -138,6 +166,8 @@ class Lab:
 
     def problem(self) -> str | None:
         """Return what is wrong with the link, or None."""
+        if self._adopted is not None:
+            return self._adopted.problem()
         if self._emulator is None:
             return None
         if (status := self._emulator.poll()) is not None:
@@ -198,50 +228,3 @@ class Lab:
         if not self._events.ready.wait(_READY_LIMIT_S) or self._events.error:
             words = self._events.error or self._emulator.log_tail(1) or "no event"
             raise LabError(f"the link emulator is not ready: {words}")
-
-
-class _EventPump:
-    """Reads the emulator's events on a thread, so that its output never fills the pipe."""
-
-    def __init__(self) -> None:
-        self.ready = threading.Event()
-        self.error: str | None = None
-        self._fresh = threading.Condition()
-        self._count = 0
-        self._last: Event | None = None
-
-    def start(self, process: LabProcess) -> None:
-        threading.Thread(target=self._read, args=(process,), daemon=True).start()
-
-    def ask(self, process: LabProcess) -> Event | None:
-        """Ask for a report and return the next one."""
-        with self._fresh:
-            before = self._count
-            process.signal(signal.SIGUSR1)
-            self._fresh.wait_for(lambda: self._count > before, timeout=2.0)
-            return self._last if self._count > before else None
-
-    def _read(self, process: LabProcess) -> None:
-        while True:
-            try:
-                line = process.read_line(3600.0)
-            except TimeoutError:
-                continue
-            if line is None:
-                break
-            with contextlib.suppress(LabError):
-                self._take(parse_event(line))
-        self.ready.set()
-
-    def _take(self, event: Event) -> None:
-        match event["event"]:
-            case "ready":
-                self.ready.set()
-            case "error":
-                self.error = str(event.get("message"))
-                self.ready.set()
-            case "progress" | "summary":
-                with self._fresh:
-                    self._last = event
-                    self._count += 1
-                    self._fresh.notify_all()

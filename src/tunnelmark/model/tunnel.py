@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tunnelmark.model.host import Host, Process
 
@@ -30,6 +31,43 @@ class Site:
     """Tunnel number to (client, server) inner IPv4 address, a /30 of 198.19.0.0/16."""
     inner_ipv6: Callable[[int], tuple[str, str]]
     """Tunnel number to (client, server) inner IPv6 address, a /64 of fd00::/8."""
+    engine: str = ""
+    """Path of ``tunnelmark-engine`` on both ends."""
+    owner_pid: int = 1
+    """Process, as the ends see it, with whose end everything there ends."""
+    shared: "SharedMedium | None" = None
+    """What the study's link is, where both directions share it (a WLAN)."""
+
+
+@dataclass(frozen=True)
+class SharedMedium:
+    """A link that both directions share, for a tunnel that is itself on that medium."""
+
+    config: Mapping[str, object]
+    """The engine's form of it, ``medium`` in docs/engine.md."""
+    seed: int
+
+
+@dataclass(frozen=True)
+class Medium:
+    """A medium that the tunnel itself brought: it stands in for the lab's link."""
+
+    process: Process
+    counters: Callable[[], tuple[Mapping[str, Any], Mapping[str, Any]] | None]
+    """(forward, reverse) as docs/engine.md names them; None if it does not answer."""
+    problem: Callable[[], str | None]
+    header_bytes: int
+    """What its ``offered_bytes`` count in each frame beside an IP packet's own link header: 0."""
+
+
+@dataclass(frozen=True)
+class AirTap:
+    """Where the proof listens to a tunnel that is on air: an interface of the client's host."""
+
+    interface: str
+    """A monitor interface, down until it is needed."""
+    macs: tuple[str, ...]
+    """Address of the client's station, one for each path."""
 
 
 @dataclass(frozen=True)
@@ -88,3 +126,9 @@ class TunnelUp:
     wire: WireRule
     processes: tuple[tuple[str, Process], ...] = ()
     """(host name, daemon) of everything whose CPU is the tunnel's own."""
+    medium: Medium | None = None
+    """What carries it in place of the lab's link; only where ``Tunnel.is_link``."""
+    tap: AirTap | None = None
+    """Where the proof listens if not at the lab's link."""
+    reference: "TunnelUp | None" = None
+    """The baseline of this tunnel where traffic beside it cannot be one: the same medium, bare."""

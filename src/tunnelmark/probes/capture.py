@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Need, Process
@@ -21,6 +21,15 @@ _START_LIMIT_S: Final = 10.0
 _POLL_S: Final = 0.02
 _RING_KIB: Final = 8192
 _LOG_LINES: Final = 30
+
+
+class Reader(Protocol):
+    """What makes frames of a capture file."""
+
+    def __call__(
+        self, data: bytes, *, max_packets: int = ..., place: str = ...
+    ) -> tuple[Frame, ...]:
+        """Return the frames; ``LabError`` if the file is none or holds too many."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +56,12 @@ class Capture:
         name: str,
         max_packets: int = 20_000,
         max_frame_bytes: int = 9216,
+        read: Reader = read_pcap,
     ) -> None:
         """Prepare to watch ``interface``; the file takes at most ``max_packets`` whole frames.
 
         ``name`` is that of the file among the captures of the host; frames longer than
-        ``max_frame_bytes`` are cut off.
+        ``max_frame_bytes`` are cut off. ``read`` knows the interface's link layer.
         """
         self._host = host
         self._interface = interface
@@ -60,6 +70,7 @@ class Capture:
         self._max_packets = max_packets
         self._snap_bytes = min(max_frame_bytes, MAX_PACKET_BYTES)
         self._path = host.work_dir / "captures" / f"{name}.pcap"
+        self._read = read
         self._program = "tcpdump"
         self._process: Process | None = None
 
@@ -105,7 +116,7 @@ class Capture:
             raise LabError(f"{self._place} ended with status {status}: {_last_line(log)}")
         limit = 24 + self._max_packets * (16 + self._snap_bytes)
         pcap = self._host.get(self._path, limit_bytes=limit)
-        frames = read_pcap(pcap, max_packets=self._max_packets, place=self._place)
+        frames = self._read(pcap, max_packets=self._max_packets, place=self._place)
         if len(frames) != counts["captured"]:
             raise LabError(
                 f"{self._place}: {self._program} captured {counts['captured']} packets, "

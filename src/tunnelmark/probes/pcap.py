@@ -76,9 +76,15 @@ def read_pcap(
     Raises ``LabError`` if the file is no such file, ends in the middle of a packet, names lengths
     that cannot be, or holds more than ``max_packets``.
     """
-    return tuple(
-        parse_frame(time_ns, frame) for time_ns, frame in _records(data, max_packets, place)
-    )
+    records = read_records(data, max_packets=max_packets, place=place, link_type=_LINKTYPE_ETHERNET)
+    return tuple(parse_frame(time_ns, frame) for time_ns, frame in records)
+
+
+def read_records(
+    data: bytes, *, max_packets: int, place: str, link_type: int
+) -> Iterator[tuple[int, bytes]]:
+    """Yield (time, frame) of a pcap file of one link layer; ``LabError`` as ``read_pcap`` says."""
+    return _records(data, max_packets, place, link_type)
 
 
 def parse_frame(time_ns: int, frame: bytes) -> Frame:
@@ -116,6 +122,7 @@ _MAX_VLAN_TAGS: Final = 2
 _FILE_HEADER_BYTES: Final = 24
 _RECORD_HEADER_BYTES: Final = 16
 _LINKTYPE_ETHERNET: Final = 1
+_LINKTYPES: Final = {1: "Ethernet", 127: "radiotap"}
 # pcap-savefile(5): the magic tells the byte order and the unit of the fraction of a second.
 _MAGIC: Final = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
@@ -130,8 +137,10 @@ _MAX_IPV6_EXTENSIONS: Final = 8
 _SECOND_NS: Final = 10**9
 
 
-def _records(data: bytes, max_packets: int, place: str) -> Iterator[tuple[int, bytes]]:
-    order, fraction_ns = _file_header(data, place)
+def _records(
+    data: bytes, max_packets: int, place: str, link_type: int
+) -> Iterator[tuple[int, bytes]]:
+    order, fraction_ns = _file_header(data, place, link_type)
     header = struct.Struct(f"{order}IIII")
     at, count = _FILE_HEADER_BYTES, 0
     while at < len(data):
@@ -157,7 +166,7 @@ def _records(data: bytes, max_packets: int, place: str) -> Iterator[tuple[int, b
         count += 1
 
 
-def _file_header(data: bytes, place: str) -> tuple[str, int]:
+def _file_header(data: bytes, place: str, wanted: int) -> tuple[str, int]:
     """Return the byte order and the nanoseconds in one unit of a fraction of a second."""
     if len(data) < _FILE_HEADER_BYTES:
         raise LabError(f"{place}: {len(data)} bytes are no pcap file, its header alone has 24")
@@ -168,8 +177,9 @@ def _file_header(data: bytes, place: str) -> tuple[str, int]:
     if (major, minor) != (2, 4):
         raise LabError(f"{place}: pcap version {major}.{minor}, only 2.4 is known")
     # The upper bits may carry the length of the FCS (pcap-savefile(5)); tcpdump sets none here.
-    if link_type != _LINKTYPE_ETHERNET:
-        raise LabError(f"{place}: link type {link_type}, only Ethernet ({_LINKTYPE_ETHERNET})")
+    if link_type != wanted:
+        name = _LINKTYPES.get(wanted, "")
+        raise LabError(f"{place}: link type {link_type}, only {name} ({wanted})")
     return order, fraction_ns
 
 

@@ -16,10 +16,10 @@ from tunnelmark.model.host import Host
 from tunnelmark.model.topology import MACS
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
 from tunnelmark.probes.attribution import Probe, Votes, attribute
-from tunnelmark.probes.capture import Capture, Captured
+from tunnelmark.probes.capture import Capture, Captured, Reader
 from tunnelmark.probes.carriers import Carrier, carriers
 from tunnelmark.probes.fragmentation import LARGEST_BYTES, SMALLEST_BYTES, bracket, next_sizes
-from tunnelmark.probes.pcap import ICMPV6, TCP, UDP, Frame, OtherFrame, WirePacket
+from tunnelmark.probes.pcap import ICMPV6, TCP, UDP, Frame, OtherFrame, WirePacket, read_pcap
 
 MARKER_BYTES: Final = 4096
 """Length of the marker: more than a datagram, so that no compression can shorten its repetition."""
@@ -58,6 +58,12 @@ class Watch:
     interface: str
     """The link's interface on the client's side."""
     client: Endpoint
+    mac: str = MACS["client"]
+    """Of the client's interface, for frames that are not IP."""
+    read: Reader = read_pcap
+    """Knows the link layer of the interface."""
+    housekeeping: tuple[WireRule, ...] = ()
+    """Rules of what the medium itself sends."""
 
 
 def prove(
@@ -82,7 +88,7 @@ def prove(
     no exception but a ``WireProof`` that is not ``ok``.
     """
     marker = make_marker(seed)
-    judge = Judge(_with_port(rule, prober.port), marker, idle)
+    judge = Judge(_with_port(rule, prober.port), marker, (*idle, *watch.housekeeping))
     # A tunnel and the baseline beside it have paths of the same name: their files must not.
     name = f"proof-{'baseline' if idle else 'tunnel'}-{path.name}"
     ours = _client_addresses(watch, path)
@@ -323,12 +329,12 @@ class _Bench:
     def run(self, number: int, sizes: Sequence[int]) -> _Batch:
         name = f"{self.name}-{number}"
         watch = self.watch
-        with Capture(watch.host, watch.interface, name=name) as capture:
+        with Capture(watch.host, watch.interface, name=name, read=watch.read) as capture:
             sent = self.prober.send(sizes, marker=self.marker, repeats=self.repeats)
             captured = capture.stop()
         self.keep(f"{name}.pcap", captured.pcap)
         frames = [frame for frame in captured.frames if not _is_link_control(frame)]
-        forward = carriers(frames, rule=self.rule, addresses=self.ours, mac=MACS["client"])
+        forward = carriers(frames, rule=self.rule, addresses=self.ours, mac=self.watch.mac)
         return _Batch(sent, captured, attribute(sent.probes, forward))
 
 

@@ -19,9 +19,10 @@ from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
 from tunnelmark.model.tunnel import TunnelUp
 from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
-from tunnelmark.probes.wire import Watch, prove
+from tunnelmark.probes.wire import prove
 from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.interrupt import Interrupted, Interrupts
+from tunnelmark.run.listen import listening
 from tunnelmark.run.progress import BlockProgress
 from tunnelmark.run.trial import run_trial
 from tunnelmark.run.warm import warm_up
@@ -101,6 +102,7 @@ class BlockRunner:
                 engine=self.engine,
                 logs=logs,
                 place=self.place(logs),
+                emulate=not tunnel.is_link,
             )
             self.placed_on = lab.place.placed_on
         try:
@@ -109,7 +111,8 @@ class BlockRunner:
                 self._phase("tunnel")
                 with self._timed("tunnel_up"):
                     up = tunnel.up(lab.site)
-                    base = up if alone else baseline.up(lab.site)
+                    lab.adopt(up.medium)
+                    base = up if alone else up.reference or baseline.up(lab.site)
                 self._phase("proof")
                 with self._timed("proof"):
                     proofs = self._prove(lab, up, ())
@@ -178,23 +181,26 @@ class BlockRunner:
         for path in up.paths:
             name = f"proof/{self.block.block_id}/{path.name}"
             others = [other.wire for other in beside]
-            proof = prove(
-                path,
-                up.wire,
-                prober=EngineProber(
+            with listening(lab, up, path) as watch:
+                proof = prove(
                     path,
-                    client=lab.client_host,
-                    server=lab.server_host,
-                    engine=lab.place.engine,
+                    up.wire,
+                    prober=EngineProber(
+                        path,
+                        client=lab.client_host,
+                        server=lab.server_host,
+                        engine=lab.place.engine,
+                        seed=stream(self.study.seed, name),
+                        spacing_ns=(
+                            _EMULATED_SPACING_NS if lab.place.emulated else PROBE_SPACING_NS
+                        ),
+                    ),
+                    watch=watch,
+                    payload_sizes=sorted(sizes) or PROOF_PAYLOADS_BYTES,
                     seed=stream(self.study.seed, name),
-                    spacing_ns=(_EMULATED_SPACING_NS if lab.place.emulated else PROBE_SPACING_NS),
-                ),
-                watch=Watch(lab.link_host, "a", lab.client),
-                payload_sizes=sorted(sizes) or PROOF_PAYLOADS_BYTES,
-                seed=stream(self.study.seed, name),
-                idle=others,
-                keep=self._keep_capture,
-            )
+                    idle=others,
+                    keep=self._keep_capture,
+                )
             proofs.append(proof)
             if not proof.ok:
                 self._record((up, tuple(proofs)), (None, ()), None)

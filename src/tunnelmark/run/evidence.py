@@ -11,8 +11,6 @@ from tunnelmark.study.study import Limits
 MEASURING = "measuring"
 """Start of the names of the CPU groups of programs that measure."""
 
-_ETHERNET_HEADER_BYTES = 14
-
 
 def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[Check]:
     """Judge stolen time and the CPU of each measuring program while traffic was offered."""
@@ -141,7 +139,7 @@ def _carried(before: LinkCounters | None, after: LinkCounters | None, direction:
     now: Mapping[str, Any] = getattr(after, direction)
     frames = int(now["delivered"]) - int(then["delivered"])
     octets = int(now["delivered_bytes"]) - int(then["delivered_bytes"])
-    return octets - _ETHERNET_HEADER_BYTES * frames
+    return octets - before.header_bytes * frames
 
 
 def _rate(octets: int | None, seconds: float) -> float | None:

@@ -31,6 +31,9 @@ class Tunnel(ABC):
     kind: ClassVar[str]
     title: ClassVar[str]
     params_type: ClassVar[type[TunnelParams]]
+    is_link: ClassVar[bool] = False
+    """The tunnel is on a medium of its own, made by what the study's link says: the lab then starts
+    no emulator, and ``TunnelUp.medium`` stands in for it."""
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study; nothing is touched yet."""

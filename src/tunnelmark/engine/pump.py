@@ -1,0 +1,68 @@
+"""Events of an emulator that runs beside all else: read on a thread, asked for at any time."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from tunnelmark.engine.events import Event, parse_event
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Process
+
+_ANSWER_LIMIT_S = 2.0
+
+
+class EventPump:
+    """Reads the events of an emulator on a thread, so that its output never fills the pipe."""
+
+    def __init__(self) -> None:
+        """Nothing is read yet."""
+        self.ready = threading.Event()
+        """Set at the first event ``ready`` or ``error``, and when the process has ended."""
+        self.error: str | None = None
+        """What the engine's event ``error`` said."""
+        self._fresh = threading.Condition()
+        self._count = 0
+        self._last: Event | None = None
+
+    @property
+    def last(self) -> Event | None:
+        """The last report that came, if one did."""
+        with self._fresh:
+            return self._last
+
+    def start(self, process: Process) -> None:
+        """Read the lines of a process that was spawned with ``lines``."""
+        threading.Thread(target=self._read, args=(process,), daemon=True).start()
+
+    def ask(self, signal: Callable[[], object]) -> Event | None:
+        """Ask for a report by ``signal`` (SIGUSR1) and return the next one; None if none comes."""
+        with self._fresh:
+            before = self._count
+            signal()
+            self._fresh.wait_for(lambda: self._count > before, timeout=_ANSWER_LIMIT_S)
+            return self._last if self._count > before else None
+
+    def _read(self, process: Process) -> None:
+        while True:
+            try:
+                line = process.read_line(3600.0)
+            except TimeoutError:
+                continue
+            if line is None:
+                break
+            with contextlib.suppress(LabError):
+                self._take(parse_event(line))
+        self.ready.set()
+
+    def _take(self, event: Event) -> None:
+        match event["event"]:
+            case "ready":
+                self.ready.set()
+            case "error":
+                self.error = str(event.get("message"))
+                self.ready.set()
+            case "progress" | "summary":
+                with self._fresh:
+                    self._last = event
+                    self._count += 1
+                    self._fresh.notify_all()
