@@ -92,12 +92,14 @@ class Charon:
             ),
         )
 
-    def put_identity(self, authority: bytes, identity: Identity | None) -> None:
+    def put_identity(
+        self, authority: bytes, identity: Identity | None, *, name: str = "own.pem"
+    ) -> None:
         """Put certificates where swanctl looks for them; ``authority`` is the CA's, PEM."""
         self.host.put(self._folder / "x509ca" / "authority.pem", authority)
         if identity is not None:
-            self.host.put(self._folder / "x509" / "own.pem", identity.certificate)
-            self.host.put(self._folder / "private" / "own.pem", identity.key)
+            self.host.put(self._folder / "x509" / name, identity.certificate)
+            self.host.put(self._folder / "private" / name, identity.key)
 
     def load(self, document: Settings) -> None:
         """Hand it connections, pools and secrets in the form of swanctl.conf."""

@@ -1,5 +1,6 @@
 """What ``swanctl --list-sas --raw`` says of the security associations: pure text, read strictly."""
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,13 +121,14 @@ def _ike(name: str, section: Section) -> IkeSa:
     names = ("encr-alg", "encr-keysize", "integ-alg", "prf-alg", "dh-group")
     children = section.get("child-sas", {})
     parts = [value for key in names if isinstance(value := section.get(key), str)]
-    vips = section.get("local-vips", ())
     return IkeSa(
         name=name,
         version=_number(_text(section, "version")),
         state=_text(section, "state"),
         suite="/".join(parts),
-        local_addresses=vips if isinstance(vips, tuple) else (),
+        local_addresses=tuple(_address(text) for text in _items(section, "local-vips"))
+        if "local-vips" in section
+        else (),
         children=tuple(
             _child(_section(value, key)) for key, value in _section(children, "child-sas").items()
         ),
@@ -170,6 +172,14 @@ def _items(section: Section, key: str) -> tuple[str, ...]:
     if not isinstance(value, tuple):
         raise _refused(f"no list {key!r}")
     return value
+
+
+def _address(text: str) -> str:
+    """Return an IP address in its shortest form."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise _refused(f"{text!r} is no address") from None
 
 
 def _number(text: str) -> int:

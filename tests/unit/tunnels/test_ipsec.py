@@ -16,6 +16,12 @@ def tunnel(**params: object) -> IpsecTunnel:
     return IpsecTunnel(IpsecParams.model_validate(params))
 
 
+def _mtu(site: Site, implementation: Any, **params: object) -> int:
+    ipsec = tunnel(**params)
+    ipsec._chosen = implementation
+    return ipsec._mtu_bytes(site)
+
+
 def agreed(mtu_bytes: int, implementation: str = "kernel") -> Negotiated:
     return Negotiated("any", "strongSwan", implementation, mtu_bytes)
 
@@ -129,14 +135,14 @@ def test_libipsec_is_always_encapsulated_in_udp() -> None:
 def test_the_inner_mtu_is_the_longest_that_fits(
     site: Site, params: dict[str, object], implementation: Any, mtu: int
 ) -> None:
-    assert tunnel(**params)._mtu_bytes(site, implementation) == mtu
+    assert _mtu(site, implementation, **params) == mtu
 
 
 def test_an_inner_mtu_that_does_not_fit_is_refused_with_the_limit(site: Site) -> None:
     with pytest.raises(TunnelError, match="mtu_bytes is 1447, ESP carries at most 1446 whole"):
-        tunnel(mtu_bytes=1447)._mtu_bytes(site, "kernel")
+        _mtu(site, "kernel", mtu_bytes=1447)
     with pytest.raises(TunnelError, match="IPv6 inside needs 1280"):
-        tunnel(mtu_bytes=1279, inner="ipv6")._mtu_bytes(site, "kernel")
+        _mtu(site, "kernel", mtu_bytes=1279, inner="ipv6")
 
 
 def test_a_program_that_is_missing_fails_the_start_and_leaves_nothing(

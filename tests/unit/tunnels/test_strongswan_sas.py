@@ -63,6 +63,7 @@ def test_none_and_several() -> None:
         (EVENT.replace(" mode=TUNNEL", ""), "no 'mode'"),
         (EVENT.replace("local-ts=[198.19.0.2/32]", "local-ts=x"), "no list 'local-ts'"),
         (EVENT.replace("state=INSTALLED", "state=INSTALLED state=REKEYED"), "'state' twice"),
+        (EVENT.replace("[198.19.0.2]", "[198.19.0.256]"), "'198.19.0.256' is no address"),
         ("list-sa event nothing\n", "no section but 'nothing'"),
         ("list-sa event {a {" + "b {" * 9 + "\n", "sections nested deeper than 8"),
         ("x" * (LONGEST_TEXT + 1), f"{LONGEST_TEXT + 1} characters, at most {LONGEST_TEXT}"),

@@ -1,0 +1,159 @@
+"""IKEv2 remote access: a client with an account gets an address from the server's pool."""
+
+import secrets
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import ClassVar, Final, Literal
+
+from pydantic import Field
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.host import Host, Need
+from tunnelmark.model.tunnel import Site
+from tunnelmark.tunnels.base import TunnelParams
+from tunnelmark.tunnels.esp_tunnel import (
+    INITIATE_LIMIT_S,
+    LIBIPSEC_TUN,
+    PREFIX_BITS,
+    End,
+    EspParams,
+    EspTunnel,
+    IpName,
+    child_name,
+)
+from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, find_child
+from tunnelmark.tunnels.pki import RunAuthority
+from tunnelmark.tunnels.strongswan import LIBIPSEC_PROGRAMS, Side
+from tunnelmark.tunnels.strongswan_config import Settings, child, connection
+
+
+class Ikev2Params(EspParams):
+    """What a study can set."""
+
+    auth: Literal["eap-mschapv2", "cert"] = Field(
+        "eap-mschapv2",
+        description="how a client proves who it is: account and password by EAP-MSCHAPv2, or a "
+        "certificate; the server always has a certificate",
+    )
+
+
+class Ikev2Tunnel(EspTunnel):
+    """``count`` clients on one host, each with an account, an IKE association and an address."""
+
+    kind: ClassVar[str] = "ikev2"
+    title: ClassVar[str] = "IKEv2 remote access"
+    params_type: ClassVar[type[TunnelParams]] = Ikev2Params
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the parameters of the study."""
+        if not isinstance(params, Ikev2Params):
+            raise TypeError(f"{type(params).__name__} are not the parameters of ikev2")
+        super().__init__(params)
+        self._params: Ikev2Params = params
+
+    def need(self, host: Host) -> Need:
+        """Need the plugins for EAP beside what every tunnel of the family needs."""
+        need = super().need(host)
+        return Need(programs={**need.programs, **LIBIPSEC_PROGRAMS}, kernel=need.kernel)
+
+    def _authentication(self) -> str:
+        return f"{self._params.auth}, server by certificate"
+
+    def _charon_plugins(self) -> tuple[str, ...]:
+        return ("eap-identity", "eap-mschapv2")
+
+    def _charon_settings(self, side: Side) -> Settings:
+        if side == "client" and self._chosen == "libipsec":
+            # libipsec asks for the address when it routes by it, so it must stand there by then.
+            return {"install_virtual_ip": "yes", "install_virtual_ip_on": LIBIPSEC_TUN}
+        return {}
+
+    def _prepare(self, site: Site, client: End, server: End) -> None:
+        authority = RunAuthority(site.prefix, datetime.now(UTC))
+        passwords = [secrets.token_hex(16) for _ in range(self._params.count)]
+        identity = authority.issue(_server(site), "server")
+        server.charon.put_identity(authority.certificate, identity)
+        client.charon.put_identity(authority.certificate, None)
+        if self._params.auth == "cert":
+            for number in range(self._params.count):
+                client.charon.put_identity(
+                    authority.certificate,
+                    authority.issue(_account(site, number), "client"),
+                    name=f"client{number}.pem",
+                )
+        for number in range(self._params.count):
+            own, other = self._inner(site, "server", number)
+            self._address(server, self._interface(site, "server", number), own, other)
+        for end in (server, client):
+            end.charon.load(self._document(site, end.side, passwords))
+
+    def _establish(self, site: Site, client: End, server: End) -> None:
+        for number in range(self._params.count):
+            client.charon.initiate(child_name(number), limit_s=INITIATE_LIMIT_S, peer=server.charon)
+        sas = client.charon.sas()
+        for number in range(self._params.count):
+            own, other = self._inner(site, "client", number)
+            ike, _ = find_child(sas, child_name(number), client.charon.place)
+            if ike.local_addresses != (str(ip_address(own)),):
+                raise TunnelError(
+                    f"{client.charon.place}: tunnel {number} was given the addresses "
+                    f"{', '.join(ike.local_addresses)}, the server's pool has {own}"
+                )
+            if self._chosen == "kernel":
+                self._address(client, self._interface(site, "client", number), own, other)
+
+    def _document(self, site: Site, side: Side, passwords: list[str]) -> Settings:
+        """Return what swanctl.conf says of one end."""
+        bits = PREFIX_BITS[self._params.inner]
+        connections: dict[str, Settings] = {}
+        pools: dict[str, Settings] = {}
+        accounts: dict[str, Settings] = {}
+        for number, password in enumerate(passwords):
+            client, server = self._inner(site, "client", number)
+            of_server = {f"{'local' if side == 'server' else 'remote'}_ts": f"{server}/{bits}"}
+            children = {
+                child_name(number): child(
+                    mode="tunnel",
+                    esp_proposals=SUITE_NAMES[self._params.suite].proposal,
+                    more={**of_server, **self._interface_ids(number)},
+                )
+            }
+            server_auth: Settings = {"auth": "pubkey", "id": f"CN={_server(site)}"}
+            client_auth = self._client_auth(site, side, number)
+            own_cert: Settings = {"certs": "own.pem"}
+            if side == "server":
+                pools[f"pool{number}"] = {"addrs": f"{client}/{bits}"}
+                more: Settings = {"pools": f"pool{number}", "unique": "never"}
+            else:
+                more = {"vips": _ANY[self._params.inner]}
+            connections[f"tm{number}"] = connection(
+                version=2,
+                addresses=self._outer(site, side),
+                udp_encapsulation=self._udp_encapsulation(),
+                local={**server_auth, **own_cert} if side == "server" else client_auth,
+                remote=client_auth if side == "server" else server_auth,
+                children=children,
+                more=more,
+            )
+            accounts[f"eap-{number}"] = {"id": _account(site, number), "secret": password}
+        secrets_ = accounts if self._params.auth == "eap-mschapv2" else {}
+        return {"connections": connections, "pools": pools, "secrets": secrets_}
+
+    def _client_auth(self, site: Site, side: Side, number: int) -> Settings:
+        account = _account(site, number)
+        if self._params.auth == "eap-mschapv2":
+            return {"auth": "eap-mschapv2", "id": account, "eap_id": account}
+        certs: Settings = {"certs": f"client{number}.pem"} if side == "client" else {}
+        return {"auth": "pubkey", "id": f"CN={account}", **certs}
+
+
+# RFC 7296 section 2.19: an address of zeros asks for any.
+_ANY: Final[dict[IpName, str]] = {"ipv4": "0.0.0.0", "ipv6": "::"}  # noqa: S104 - nothing is bound
+
+
+def _server(site: Site) -> str:
+    return f"server.{site.prefix}"
+
+
+def _account(site: Site, number: int) -> str:
+    return f"user{number}.{site.prefix}"
