@@ -18,7 +18,6 @@ from tunnelmark.model.overhead import (
 from tunnelmark.model.tunnel import Negotiated
 from tunnelmark.tunnels.registry import tunnel_kinds
 
-_WIREGUARD_MTU_MARGIN_BYTES = 80
 _SMALLEST_MTU = 576
 _LARGEST_MTU = 65535
 
@@ -38,23 +37,20 @@ def model(
         raise click.UsageError(f"--mtu is {mtu_bytes}, must be {_SMALLEST_MTU} to {_LARGEST_MTU}")
     values = dict(_pair(setting) for setting in settings)
     kind = kinds[tunnel]
-    if "cipher" in kind.params_type.model_fields:
-        values.setdefault("cipher", "AES-256-GCM")
     try:
         params = kind.params_type.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise StudyError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    # wg-quick(8): an interface's MTU is the link's less 80, so that IPv6 outside fits as well.
-    unset = mtu_bytes - (_WIREGUARD_MTU_MARGIN_BYTES if tunnel == "wireguard" else 0)
-    inner_mtu = getattr(params, "mtu_bytes", None) or unset
+    driver = kind(params)
+    inner_mtu = getattr(params, "mtu_bytes", None) or driver.default_mtu_bytes(mtu_bytes)
     agreed = Negotiated(
-        cipher=values.get("cipher"),
+        cipher=getattr(params, "cipher", None),
         version="by model",
         implementation=values.get("implementation", "kernel"),
         mtu_bytes=inner_mtu,
     )
-    wrap = kind(params).encapsulation(agreed)
+    wrap = driver.encapsulation(agreed)
     wire = datagram(payload_bytes, link_mtu_bytes=mtu_bytes, encapsulation=wrap)
     point = fragmentation_point(link_mtu_bytes=mtu_bytes, encapsulation=wrap)
     best = (

@@ -63,6 +63,10 @@ class Tunnel(ABC):
     def down(self) -> None:
         """End everything ``up`` started; tolerates half-up and being called twice."""
 
+    def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
+        """Return the MTU of the inner interface where the study sets none."""
+        return link_mtu_bytes
+
     def encapsulation(self, agreed: Negotiated) -> Encapsulation | None:
         """Return the model of how inner packets are wrapped; None: they go as they are.
 

@@ -213,6 +213,10 @@ class WireGuardTunnel(Tunnel):
             # It may be gone already: half-up, or deleted by someone else, which is no failure here.
             host.run(["ip", "link", "delete", "dev", interface], check=False)
 
+    def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
+        """Return the link's less 80, as wg-quick(8) does: IPv6 outside fits as well."""
+        return link_mtu_bytes - OVERHEAD_BYTES
+
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a transport data message (WireGuard whitepaper section 5.4.6)."""
         pads = "boringtun" not in agreed.implementation
@@ -346,7 +350,7 @@ class WireGuardTunnel(Tunnel):
     def _mtu_bytes(self, site: Site) -> int:
         if self._params.mtu_bytes is not None:
             return self._params.mtu_bytes
-        return min(site.client.mtu_bytes, site.server.mtu_bytes) - OVERHEAD_BYTES
+        return self.default_mtu_bytes(min(site.client.mtu_bytes, site.server.mtu_bytes))
 
     def _path(self, site: Site, client: _End, server: _End) -> TrafficPath:
         client_ipv4, server_ipv4 = site.inner_ipv4(client.number)

@@ -1,0 +1,104 @@
+"""VXLAN: Ethernet in UDP, nothing encrypted; a reference point for tunnels of layer 2."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
+from tunnelmark.model.tunnel import Negotiated, WireRule
+from tunnelmark.tunnels.base import TunnelParams
+from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
+
+PORT: Final = 4789
+"""RFC 7348 section 5."""
+
+_UDP: Final = 17
+_FIRST_VNI: Final = 1
+_LAYERS: Final = (
+    ip_layer(4),
+    udp_layer(),
+    Layer("VXLAN header", 8, "RFC 7348 section 5"),
+    Layer(
+        "inner Ethernet header", 14, "IEEE 802.3 section 3.1.1, without FCS (RFC 7348 section 5)"
+    ),
+)
+
+
+class VxlanParams(TunnelParams):
+    """What a study can set."""
+
+    mtu_bytes: int | None = Field(
+        None,
+        ge=68,
+        le=65535,
+        description="MTU of the inner interface; without it what the link leaves",
+    )
+
+
+class VxlanTunnel(KernelLinkTunnel):
+    """Interfaces of type vxlan to one peer; tunnel i has the network identifier i plus 1."""
+
+    kind: ClassVar[str] = "vxlan"
+    title: ClassVar[str] = "VXLAN (not encrypted)"
+    params_type: ClassVar[type[TunnelParams]] = VxlanParams
+    feature: ClassVar[str] = "vxlan"
+    letter: ClassVar[str] = "v"
+    ethernet: ClassVar[bool] = True
+
+    @property
+    def _params(self) -> VxlanParams:
+        assert isinstance(self.params, VxlanParams)  # noqa: S101 - checked when it was made
+        return self.params
+
+    @property
+    def overhead_bytes(self) -> int:
+        """IPv4, UDP, VXLAN and the inner Ethernet header."""
+        return sum(layer.bytes for layer in _LAYERS)
+
+    @property
+    def mtu_bytes(self) -> int | None:
+        """What the study sets."""
+        return self._params.mtu_bytes
+
+    def make(self, end: LinkEnd) -> None:
+        """Make the interface; it learns no addresses, since there is one peer."""
+        end.own.host.run(
+            [
+                *("ip", "link", "add", "name", end.interface, "type", "vxlan"),
+                *("id", str(_FIRST_VNI + end.number), "dstport", str(PORT), "nolearning"),
+                *("local", end.own.ipv4, "remote", end.peer.ipv4, "dev", end.own.interface),
+            ]
+        )
+
+    def wanted(self, end: LinkEnd) -> Mapping[str, object]:
+        """Return addresses, port and network identifier."""
+        return {
+            "id": _FIRST_VNI + end.number,
+            "local": end.own.ipv4,
+            "remote": end.peer.ipv4,
+            "port": PORT,
+        }
+
+    def wire(self) -> WireRule:
+        """Everything is UDP to its port, and readable."""
+        return WireRule(
+            encrypted=False,
+            describe=f"UDP to or from port {PORT}, readable",
+            ip_protocols=(_UDP,),
+            udp_ports=(PORT,),
+        )
+
+    def agreed(self, kernel: str, mtu_bytes: int) -> Negotiated:
+        """Nothing is negotiated."""
+        return Negotiated(
+            cipher=None,
+            version=f"VXLAN of {kernel}",
+            implementation="kernel",
+            mtu_bytes=mtu_bytes,
+            details={"data_path": "kernel", "encryption": "none"},
+        )
+
+    def encapsulation(self, agreed: Negotiated) -> Encapsulation:
+        """Return the layers of RFC 7348."""
+        return Encapsulation(lambda _inner_bytes: _LAYERS, agreed.mtu_bytes)
