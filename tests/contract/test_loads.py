@@ -15,6 +15,8 @@ from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
 from tunnelmark.workloads.latency_at_rate import LatencyAtRate, LatencyAtRateParams
 from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams
 from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
+from tunnelmark.workloads.voip import Voip, VoipParams
+from tunnelmark.workloads.voip_capacity import VoipCapacity, VoipCapacityParams
 
 # What judges the machine and not the workload: this one may be busy with anything.
 TIMING = "sender_lateness"
@@ -34,6 +36,20 @@ def latency(**values: object) -> LatencyAtRate:
 def search(**values: object) -> RateSearch:
     base = {"payload_bytes": 100, "reference": "100 kbit/s", "trial": "200 ms", "drain": "50 ms"}
     return RateSearch(RateSearchParams.model_validate({**base, **values}))
+
+
+def voip(**values: object) -> Voip:
+    base = {"duration": "100 ms", "drain": "200 ms", "calls": 2}
+    return Voip(VoipParams.model_validate({**base, **values}))
+
+
+def capacity(**values: object) -> VoipCapacity:
+    base = {"duration": "100 ms", "drain": "50 ms", "most_calls": 5, "jitter_buffer": "900 ms"}
+    return VoipCapacity(VoipCapacityParams.model_validate({**base, **values}))
+
+
+def length(make: object) -> dict[str, str]:
+    return {"trial": "60 s"} if make is search else {"duration": "60 s"}
 
 
 def verdict(outcome: Outcome) -> Validity:
@@ -123,7 +139,7 @@ def test_the_loopback_carries_all_that_is_asked_for(context: TrialContext, metho
 
 
 @pytest.mark.parametrize("host", ["client", "server"])
-@pytest.mark.parametrize("make", [load, latency, search])
+@pytest.mark.parametrize("make", [load, latency, search, voip, capacity])
 def test_a_process_that_is_killed_is_a_failed_check(
     context: TrialContext, make: Callable[..., Workload], host: str
 ) -> None:
@@ -137,8 +153,7 @@ def test_a_process_that_is_killed_is_a_failed_check(
         pids.setdefault(name, pid)
 
     context = replace(context, progress=progress, measuring_processes=measuring)
-    length = {"trial": "60 s"} if make is search else {"duration": "60 s"}
-    outcome = make(**length).run(context)
+    outcome = make(**length(make)).run(context)
     assert not verdict(outcome).valid
     assert any(
         words in reason
@@ -148,17 +163,51 @@ def test_a_process_that_is_killed_is_a_failed_check(
     assert left(context) == []
 
 
-@pytest.mark.parametrize("make", [load, latency, search])
+@pytest.mark.parametrize("make", [load, latency, search, voip, capacity])
 def test_an_interrupted_trial_ends_early(
     context: TrialContext, make: Callable[..., Workload]
 ) -> None:
     told: list[Progress] = []
     context = replace(context, progress=told.append, cancelled=lambda: bool(told))
-    length = {"trial": "60 s"} if make is search else {"duration": "60 s"}
-    outcome = make(**length).run(context)
+    outcome = make(**length(make)).run(context)
     assert not verdict(outcome).valid
     assert any("ended early" in reason for reason in verdict(outcome).reasons)
     assert left(context) == []
+
+
+def test_calls_are_heard_both_ways(
+    context: TrialContext, loopback_path: Callable[[int], TrafficPath]
+) -> None:
+    context = replace(context, paths=tuple(map(loopback_path, range(2))))
+    outcome = voip(calls=3, jitter_buffer="900 ms").run(context)
+    assert verdict(outcome).valid, verdict(outcome).reasons
+    assert [m.path for m in outcome.measurements] == ["total", "0", "1"]
+    # Three calls, two ways, a packet of 172 byte every 20 ms.
+    assert outcome.payload_packets == 3 * 2 * 5
+    assert outcome.payload_bytes == 30 * 172
+    figures = total(outcome)
+    assert set(figures) == set(Voip.metrics)
+    assert figures["loss_forward_ratio"] == figures["loss_reverse_ratio"] == 0
+    assert 1 < figures["voip_mos_min"] <= figures["voip_mos_p50"] < 4.5
+    assert left(context) == []
+
+
+def test_the_loopback_carries_all_calls(context: TrialContext) -> None:
+    # A goal that a delay of 900 ms reaches: this test is about the search.
+    outcome = capacity(mos=1).run(replace(context, lateness_floor_ns=10**12))
+    assert verdict(outcome).valid, verdict(outcome).reasons
+    figures = total(outcome)
+    assert set(figures) == set(VoipCapacity.metrics)
+    assert figures["voip_calls"] == 5
+    assert figures["voip_calls_over"] is None
+    assert figures["search_trials"] == 4
+
+
+def test_no_call_reaches_a_goal_beyond_reach(context: TrialContext) -> None:
+    outcome = capacity(mos=4.45).run(replace(context, lateness_floor_ns=10**12))
+    assert verdict(outcome).valid, verdict(outcome).reasons
+    assert total(outcome)["voip_calls"] == 0
+    assert total(outcome)["voip_calls_over"] == 1
 
 
 def test_a_load_that_is_no_longer_wanted_ends_in_order(context: TrialContext) -> None:

@@ -233,11 +233,17 @@ def run_load(
     late_ns: int = 10**9,
 ) -> Loaded:
     """Send a load once; what dies is a failed check in what is returned."""
+    ways = {
+        "forward": [("forward", context)],
+        "echo": [("forward", context)],
+        "reverse": [("reverse", turned(context))],
+        "both": [("forward", context), ("reverse", turned(context))],
+    }[way]
 
-    def one(context: TrialContext, name: str) -> Streamed:
+    def one(place: int, context: TrialContext) -> Streamed:
         flows = plan(
             context,
-            name=name,
+            name=f"load/{ways[place][0]}",
             gap_ns=max(1, round(1e9 / packet_rate)),
             packets=packets,
             payload_bytes=params.payload,
@@ -248,15 +254,13 @@ def run_load(
             context, flows, drain_ns=params.drain, late_ns=late_ns, answer=way == "echo"
         )
 
-    jobs = []
-    if way != "reverse":
-        jobs.append(lambda: one(context, "load/forward"))
-    if way in ("reverse", "both"):
-        jobs.append(lambda: one(turned(context), "load/reverse"))
-    streams = together(jobs)
-    if way == "reverse":
-        return Loaded(None, streams[0], packet_rate)
-    return Loaded(streams[0], streams[1] if way == "both" else None, packet_rate)
+    streams = together([context for _, context in ways], one, failed=_unfinished)
+    found = dict(zip((name for name, _ in ways), streams, strict=True))
+    return Loaded(found.get("forward"), found.get("reverse"), packet_rate)
+
+
+def _unfinished(streamed: Streamed) -> bool:
+    return not streamed.finished
 
 
 def load_metrics(loaded: Loaded, number: int | None = None) -> dict[str, float | None]:

@@ -187,6 +187,26 @@ def mlr_search(goal: Goal, measure: Measure) -> Found:
     )
 
 
+def most(good: Callable[[int], bool], limit: int) -> int:
+    """Return the largest number from 1 to ``limit`` that is good, 0 if not even 1 is.
+
+    ``good`` falls from true to false just once; each number is tried at most once.
+    """
+    low, high = 0, 1
+    while good(high):
+        low = high
+        if high == limit:
+            return limit
+        high = min(limit, 2 * high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if good(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 class _SpentError(LabError):
     """The limit of trials was reached."""
 

@@ -110,6 +110,11 @@ class Streamed:
         return all(check.ok for check in self.checks)
 
     @property
+    def finished(self) -> bool:
+        """Whether sender and receiver ran to their end."""
+        return bool(self.joined) and self.checks[0].ok
+
+    @property
     def delivered_packets(self) -> int:
         """Packets that came to the far end, and answers that came back."""
         return sum(int(flow.arrived.sum() + flow.returned.sum()) for flow in self.joined)

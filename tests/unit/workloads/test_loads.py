@@ -135,6 +135,7 @@ def test_a_late_packet_counts_as_lost_where_there_is_a_limit() -> None:
         arrived_ns=arrived,
         answered_ns=np.full(5, MISSING_NS, dtype=np.int64),
         returned_ns=np.full(5, MISSING_NS, dtype=np.int64),
+        turnround_ns=np.zeros(5, dtype=np.int64),
         late=np.zeros(5, dtype=np.bool_),
     )
     assert lost(flow, None) == 1

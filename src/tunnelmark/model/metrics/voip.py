@@ -1,0 +1,98 @@
+"""Figures of calls."""
+
+from typing import Final
+
+from tunnelmark.model.metrics.metric import Metric
+
+_WORST = "of both directions of all calls the lowest; missing where one has no R"
+
+METRICS: Final = (
+    Metric(
+        "voip_mos_min",
+        "MOS, worst call",
+        "1",
+        f"mean opinion score of the E-model, 1 to 4.5, {_WORST}",
+        "ITU-T G.107 annex B",
+        "higher",
+    ),
+    Metric(
+        "voip_mos_p50",
+        "MOS, median",
+        "1",
+        "mean opinion score of the E-model, median of both directions of all calls",
+        "ITU-T G.107 annex B",
+        "higher",
+    ),
+    Metric(
+        "voip_rating_min",
+        "R, worst call",
+        "1",
+        f"transmission rating of the E-model, 93.2 at best, {_WORST}",
+        "ITU-T G.107 clause 7.1",
+        "higher",
+    ),
+    Metric(
+        "voip_rating_p50",
+        "R, median",
+        "1",
+        "transmission rating of the E-model, median of both directions of all calls",
+        "ITU-T G.107 clause 7.1",
+        "higher",
+    ),
+    Metric(
+        "voip_discard_forward_ratio",
+        "Too late, forward",
+        "ratio",
+        "share of the packets that arrived at the server too late for the jitter buffer",
+        "docs/calls.md",
+        "lower",
+    ),
+    Metric(
+        "voip_discard_reverse_ratio",
+        "Too late, reverse",
+        "ratio",
+        "share of the packets that arrived at the client too late for the jitter buffer",
+        "docs/calls.md",
+        "lower",
+    ),
+    Metric(
+        "pdv_forward_p99_ns",
+        "PDV, forward, 99th percentile",
+        "ns",
+        "99th percentile of the one-way delay to the server above the smallest; worst flow",
+        "RFC 5481 section 4.2",
+        "lower",
+    ),
+    Metric(
+        "pdv_reverse_p99_ns",
+        "PDV, reverse, 99th percentile",
+        "ns",
+        "99th percentile of the one-way delay to the client above the smallest; worst flow",
+        "RFC 5481 section 4.2",
+        "lower",
+    ),
+    Metric(
+        "voip_mouth_to_ear_ns",
+        "Mouth to ear",
+        "ns",
+        "frame, lookahead, smallest one-way delay and jitter buffer; median of all calls",
+        "ITU-T G.114",
+        "lower",
+    ),
+    Metric(
+        "voip_calls",
+        "Calls that sound well",
+        "1",
+        "most calls at once of which both directions of each reach the MOS that was asked for",
+        "ITU-T G.107",
+        "higher",
+    ),
+    Metric(
+        "voip_calls_over",
+        "Calls that are too many",
+        "1",
+        "fewest calls that were seen not to reach it; missing if even the most allowed do",
+        "ITU-T G.107",
+        "higher",
+    ),
+)

@@ -1,0 +1,141 @@
+"""Calls at once, both ways: loss, delay, and how they sound by the E-model."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Final
+
+import numpy as np
+from pydantic import Field
+
+from tunnelmark.model.host import Need
+from tunnelmark.model.params import Params
+from tunnelmark.model.trial import Measurement
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, Heard, run_calls
+
+_START_S: Final = 0.3
+
+
+class VoipParams(CallParams):
+    """So many calls."""
+
+    calls: Annotated[int, Field(ge=1, le=MOST_CALLS)] = Field(
+        1, description="calls at the same time; of several tunnels each has its share"
+    )
+
+
+class Voip(Workload):
+    """Two one-way flows a call."""
+
+    kind: ClassVar[str] = "voip"
+    title: ClassVar[str] = "Calls"
+    params_type: ClassVar[type[Params]] = VoipParams
+    metrics: ClassVar[tuple[str, ...]] = (
+        "voip_mos_min",
+        "voip_mos_p50",
+        "voip_rating_min",
+        "voip_rating_p50",
+        "loss_forward_ratio",
+        "loss_reverse_ratio",
+        "voip_discard_forward_ratio",
+        "voip_discard_reverse_ratio",
+        "owd_forward_p50_ns",
+        "owd_reverse_p50_ns",
+        "pdv_forward_p99_ns",
+        "pdv_reverse_p99_ns",
+        "voip_mouth_to_ear_ns",
+    )
+    params: VoipParams
+
+    def need(self) -> Need:
+        """Return nothing: the engine is all it needs."""
+        return Need()
+
+    def conflict(self, paths: int) -> str | None:
+        """Return that there are fewer calls than tunnels, or None."""
+        if self.params.calls < paths:
+            return (
+                f"calls is {self.params.calls}, must be at least the {paths} tunnels over which "
+                "they are spread"
+            )
+        return None
+
+    @property
+    def payload_sizes(self) -> tuple[int, ...]:
+        """The one size of all packets."""
+        return (self.params.payload,)
+
+    @property
+    def expected_s(self) -> float:
+        """The calls, and the wait for what is under way."""
+        return (self.params.duration + self.params.drain) / 1e9 + _START_S
+
+    def run(self, context: TrialContext) -> Outcome:
+        """Run one trial."""
+        calls = run_calls(context, self.params, self.params.calls)
+        measurements: tuple[Measurement, ...] = ()
+        if all(one.joined for one in calls.streams):
+            names = [path.name for path in context.paths]
+            by_path = [_figures(_part(calls, number, len(names))) for number in range(len(names))]
+            measurements = (
+                Measurement("total", _figures(calls)),
+                *(Measurement(*one) for one in zip(names, by_path, strict=True)),
+            )
+        return Outcome(
+            measurements,
+            calls.checks,
+            sum(one.delivered_bytes for one in calls.streams),
+            sum(one.delivered_packets for one in calls.streams),
+            max(one.measuring_s for one in calls.streams),
+            details={
+                "payload_bytes": self.params.payload,
+                "impairment": self.params.impairment,
+                "forward": [dataclasses.asdict(one) for one in calls.forward],
+                "reverse": [dataclasses.asdict(one) for one in calls.reverse],
+            },
+            samples=tuple(name for one in calls.streams for name in one.samples),
+        )
+
+
+def _part(calls: Calls, number: int, paths: int) -> Calls:
+    return dataclasses.replace(
+        calls, forward=calls.forward[number::paths], reverse=calls.reverse[number::paths]
+    )
+
+
+def _figures(calls: Calls) -> dict[str, float | None]:
+    """Return the figures of all calls: the worst one's MOS beside the median."""
+    ratings = [one.rating for one in calls.heard]
+    scores = [one.mos for one in calls.heard]
+    delays = [one.mouth_to_ear_ns for one in calls.heard]
+    figures: dict[str, float | None] = {
+        "voip_mos_min": _lowest(scores),
+        "voip_mos_p50": _median(scores),
+        "voip_rating_min": _lowest(ratings),
+        "voip_rating_p50": _median(ratings),
+        "voip_mouth_to_ear_ns": _median(delays),
+    }
+    for way, heard in (("forward", calls.forward), ("reverse", calls.reverse)):
+        sent = sum(one.sent for one in heard)
+        figures[f"loss_{way}_ratio"] = sum(one.lost for one in heard) / sent if sent else None
+        arrived = sent - sum(one.lost for one in heard)
+        late = sum(one.discarded for one in heard)
+        figures[f"voip_discard_{way}_ratio"] = late / arrived if arrived else None
+        figures[f"owd_{way}_p50_ns"] = _median([one.owd_p50_ns for one in heard])
+        figures[f"pdv_{way}_p99_ns"] = _highest(heard)
+    return figures
+
+
+def _lowest(values: Sequence[float | None]) -> float | None:
+    """Return the smallest; None if one of them is not known."""
+    known = [value for value in values if value is not None]
+    return min(known) if known and len(known) == len(values) else None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _highest(heard: Sequence[Heard]) -> float | None:
+    return max((one.pdv_p99_ns for one in heard if one.pdv_p99_ns is not None), default=None)

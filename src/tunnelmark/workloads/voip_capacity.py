@@ -1,0 +1,150 @@
+"""How many calls at once all sound well enough, found by search."""
+
+import dataclasses
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from tunnelmark.model.host import Need
+from tunnelmark.model.params import Params
+from tunnelmark.model.trial import Measurement
+from tunnelmark.model.validity import Check
+from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
+from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, missing_values, run_calls
+from tunnelmark.workloads.search import most
+
+_START_S: Final = 0.3
+_TYPICAL_TRIALS: Final = 10
+_MOST_ATTEMPTS: Final = 3
+
+
+class VoipCapacityParams(CallParams):
+    """A goal that every call must reach."""
+
+    mos: Annotated[float, Field(ge=1, le=4.5)] = Field(
+        3.6,
+        description="mean opinion score that both directions of every call reach; 3.6 is R 70, "
+        "below which many users are dissatisfied (ITU-T G.107 annex B)",
+    )
+    most_calls: Annotated[int, Field(ge=1, le=MOST_CALLS)] = Field(
+        MOST_CALLS, description="calls at which the search ends"
+    )
+
+
+class VoipCapacity(Workload):
+    """One search a trial: twice as many calls each time, then halving."""
+
+    kind: ClassVar[str] = "voip_capacity"
+    title: ClassVar[str] = "Calls that sound well"
+    params_type: ClassVar[type[Params]] = VoipCapacityParams
+    metrics: ClassVar[tuple[str, ...]] = (
+        "voip_calls",
+        "voip_calls_over",
+        "voip_mos_min",
+        "search_trials",
+        "search_s",
+    )
+    params: VoipCapacityParams
+
+    def need(self) -> Need:
+        """Return nothing: the engine is all it needs."""
+        return Need()
+
+    def conflict(self, paths: int) -> str | None:
+        """Return that the codec has no score, or that there are too many tunnels, or None."""
+        if reason := missing_values(self.params):
+            return reason
+        if self.params.most_calls < paths:
+            return f"most_calls is {self.params.most_calls}, must be at least the {paths} tunnels"
+        return None
+
+    @property
+    def payload_sizes(self) -> tuple[int, ...]:
+        """The one size of all packets."""
+        return (self.params.payload,)
+
+    @property
+    def expected_s(self) -> float:
+        """A usual number of trials."""
+        one = (self.params.duration + self.params.drain) / 1e9 + _START_S
+        return one * _TYPICAL_TRIALS
+
+    def run(self, context: TrialContext) -> Outcome:
+        """Run one search."""
+        bench = _Bench(self.params, context)
+        try:
+            found = most(bench.sounds_well, self.params.most_calls)
+        except _BrokenError as broken:
+            return bench.outcome((), broken.checks)
+        message = "no call sounds well" if found == 0 else f"{found} calls sound well"
+        figures = {
+            "voip_calls": float(found),
+            "voip_calls_over": None if found == self.params.most_calls else float(found + 1),
+            "voip_mos_min": bench.scores.get(found),
+            "search_trials": float(bench.trials),
+            "search_s": bench.trials * self.params.duration / 1e9,
+        }
+        done = Check("search_complete", ok=True, message=f"{bench.trials} trials: {message}")
+        return bench.outcome((Measurement("total", figures),), (done,))
+
+
+class _BrokenError(Exception):
+    """A trial that cannot be had: the search has no result."""
+
+    def __init__(self, checks: tuple[Check, ...]) -> None:
+        super().__init__("a trial of the search failed")
+        self.checks = checks
+
+
+class _Bench:
+    def __init__(self, params: VoipCapacityParams, context: TrialContext) -> None:
+        self.scores: dict[int, float] = {}
+        self.trials = 0
+        self._params = params
+        self._context = context
+        self._bytes = self._packets = 0
+        self._measuring_s = 0.0
+
+    def sounds_well(self, calls: int) -> bool:
+        """Try so many calls; an invalid trial is repeated."""
+        for _ in range(_MOST_ATTEMPTS):
+            tried = self._trial(calls)
+            if tried.ok:
+                self.scores[calls] = tried.worst_mos
+                return tried.worst_mos >= self._params.mos
+            if self._context.cancelled() or not all(one.joined for one in tried.streams):
+                break
+        raise _BrokenError(tried.checks)
+
+    def _trial(self, calls: int) -> Calls:
+        self.trials += 1
+        number = self.trials
+        context = dataclasses.replace(
+            self._context,
+            seed=self._context.seed + number,
+            sample_stem=f"{self._context.sample_stem}-{number}",
+            samples_dir=None,
+            progress=lambda progress: self._context.progress(
+                Progress(
+                    min(0.99, (number - 1 + progress.done_ratio) / _TYPICAL_TRIALS),
+                    {"packets_sent": progress.figures.get("packets_sent", 0.0)},
+                )
+            ),
+        )
+        tried = run_calls(context, self._params, calls)
+        self._bytes += sum(one.delivered_bytes for one in tried.streams)
+        self._packets += sum(one.delivered_packets for one in tried.streams)
+        self._measuring_s += max(one.measuring_s for one in tried.streams)
+        return tried
+
+    def outcome(self, measurements: tuple[Measurement, ...], checks: tuple[Check, ...]) -> Outcome:
+        """Return what the search came to."""
+        trials = [{"calls": calls, "mos_min": score} for calls, score in self.scores.items()]
+        return Outcome(
+            measurements,
+            checks,
+            self._bytes,
+            self._packets,
+            self._measuring_s,
+            details={"trials": trials},
+        )

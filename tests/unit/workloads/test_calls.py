@@ -1,0 +1,124 @@
+"""How calls are heard, against cases worked out by hand."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tunnelmark.engine.records import MISSING_NS, Flow
+from tunnelmark.workloads.calls import CODECS, CallParams, burst_ratio, hear, missing_values
+from tunnelmark.workloads.emodel import call, rating
+from tunnelmark.workloads.search import most
+from tunnelmark.workloads.voip import Voip, VoipParams
+from tunnelmark.workloads.voip_capacity import VoipCapacity, VoipCapacityParams
+
+MS = 1_000_000
+
+
+def stream(delays_ms: list[float | None]) -> Flow:
+    sent = np.arange(len(delays_ms), dtype=np.int64) * 20 * MS
+    arrived = np.array(
+        [
+            MISSING_NS if delay is None else at + int(delay * MS)
+            for at, delay in zip(sent, delays_ms, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    none = np.full(len(sent), MISSING_NS, dtype=np.int64)
+    return Flow(
+        sent_ns=sent,
+        size=np.full(len(sent), 172, dtype=np.int64),
+        arrived_ns=arrived,
+        answered_ns=none,
+        returned_ns=none,
+        turnround_ns=np.zeros(len(sent), dtype=np.int64),
+        late=np.zeros(len(sent), dtype=np.bool_),
+    )
+
+
+def test_packets_of_the_codecs() -> None:
+    # RFC 3551: 64 kbit/s for 20 ms are 160 byte; 8 kbit/s are 20; and 12 of RTP.
+    assert CallParams(codec="g711").payload == 172
+    assert CallParams(codec="g729a").payload == 32
+    assert CallParams(codec="opus-16k").payload == 52
+    for name, codec in CODECS.items():
+        assert codec.frame_bytes * 8 / codec.frame_ns * 1e9 <= 64_000, name
+
+
+def test_a_clean_call() -> None:
+    heard = hear(stream([30.0] * 50), CallParams(codec="g711"))
+    assert (heard.sent, heard.lost, heard.discarded) == (50, 0, 0)
+    assert heard.owd_p50_ns == 30 * MS
+    assert heard.pdv_p99_ns == 0
+    # A frame of 20 ms, 30 ms on the way, 40 ms of jitter buffer.
+    assert heard.mouth_to_ear_ns == 90 * MS
+    assert heard.rating == pytest.approx(rating(call(90, 0, ie=0, bpl=4.3)))
+
+
+def test_what_comes_too_late_counts_as_lost() -> None:
+    delays: list[float | None] = [30.0] * 96 + [70.0, 70.1, None, 30.0]
+    heard = hear(stream(delays), CallParams(codec="g711"))
+    assert (heard.lost, heard.discarded) == (1, 1)
+    # Lost and discarded are next to each other: one burst of two among 100.
+    assert heard.burst_r == pytest.approx(2 * 0.98)
+    expected = rating(call(90, 0.02, ie=0, bpl=4.3, burst_r=1.96))
+    assert heard.rating == pytest.approx(expected)
+
+
+def test_a_dead_line() -> None:
+    heard = hear(stream([None] * 10), CallParams())
+    assert heard.lost == 10
+    assert heard.rating is None
+    assert heard.mos is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ratio"),
+    [
+        ("..........", 1.0),
+        ("xxxxxxxxxx", 1.0),
+        ("x.........", 1.0),
+        ("xx........", 2 * 0.8),
+        (".xx....xx.", 2 * 0.6),
+        ("xxxx....xx", 3 * 0.4),
+    ],
+)
+def test_bursts(pattern: str, ratio: float) -> None:
+    missing = np.array([character == "x" for character in pattern])
+    assert burst_ratio(missing) == pytest.approx(ratio)
+
+
+def test_opus_has_no_published_values() -> None:
+    params = CallParams(codec="opus-16k")
+    assert hear(stream([10.0] * 5), params).rating is None
+    assert "give equipment_impairment" in str(missing_values(params))
+    search = VoipCapacity(VoipCapacityParams(codec="opus-16k"))
+    assert "opus-16k has no values" in str(search.conflict(1))
+    given = CallParams(codec="opus-16k", equipment_impairment=3, loss_robustness=12)
+    assert missing_values(given) is None
+    assert hear(stream([10.0] * 5), given).rating == pytest.approx(
+        rating(call(20 + 6.5 + 10 + 40, 0, ie=3, bpl=12))
+    )
+
+
+def test_half_of_the_values_is_refused() -> None:
+    with pytest.raises(ValidationError, match="needs both"):
+        CallParams(codec="opus-16k", equipment_impairment=3)
+
+
+def test_fewer_calls_than_tunnels_are_refused() -> None:
+    assert "at least the 3 tunnels" in str(Voip(VoipParams(calls=2)).conflict(3))
+    assert Voip(VoipParams(calls=3)).conflict(3) is None
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 100])
+def test_the_most_that_is_good(limit: int) -> None:
+    for capacity in range(limit + 3):
+        tried: list[int] = []
+
+        def good(number: int, tried: list[int] = tried, capacity: int = capacity) -> bool:
+            tried.append(number)
+            return number <= capacity
+
+        assert most(good, limit) == min(capacity, limit)
+        assert len(tried) == len(set(tried))
+        assert all(1 <= number <= limit for number in tried)
