@@ -1,0 +1,187 @@
+"""Tunnels in user space against programs that refuse: each tells why, and leaves nothing."""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.lab import Lab
+from tunnelmark.model.errors import LabError, TunnelError
+from tunnelmark.model.topology import Topology
+from tunnelmark.model.tunnel import Site
+from tunnelmark.tunnels import daemon, tinc
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.nebula import NebulaTunnel
+from tunnelmark.tunnels.openvpn import OpenVpnTunnel
+from tunnelmark.tunnels.tinc import TincTunnel
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make network namespaces")
+    with Ledger() as ledger, Lab(ledger, Topology(), None, engine="") as lab:
+        yield lab
+
+
+MINE = ("ca.crt", "client-0.crt", "client-0.key")
+
+
+class TincStranger(TincTunnel):
+    """The client has the key of somebody else than the server knows."""
+
+    def _put(self, site: Site, number: int) -> None:
+        super()._put(site, number)
+        host = site.client.host
+        key = host.work_dir / f"tinc-{number}" / "rsa_key.priv"
+        host.put(key, self._keys("client").private)
+
+
+class TincOtherCipher(TincTunnel):
+    """The server takes another cipher than the study asks for; tinc lets the receiver choose."""
+
+    def _cipher(self, side: Any) -> str:
+        return "AES-128-CBC" if side == "server" else super()._cipher(side)
+
+
+class NebulaStranger(NebulaTunnel):
+    """The client's certificate is of another authority."""
+
+    def _put(self, site: Site, number: int) -> None:
+        super()._put(site, number)
+        theirs = {
+            name: site.client.host.get(self._folder(site.client.host) / name) for name in MINE
+        }
+        self._folder_name += "-again"
+        self._put_authority(site)
+        super()._put(site, number)
+        for name, data in theirs.items():
+            site.client.host.put(self._folder(site.client.host) / name, data)
+
+
+class NebulaOtherCipher(NebulaTunnel):
+    """The two ends are told different ciphers."""
+
+    def _cipher(self, side: Any) -> str:
+        return "CHACHA20-POLY1305" if side == "client" else super()._cipher(side)
+
+
+class OtherStaticKey(OpenVpnTunnel):
+    """The client has another static key."""
+
+    def _put_identities(self, site: Site) -> None:
+        super()._put_identities(site)
+        path = site.client.host.work_dir / "openvpn" / "secret.key"
+        lines = site.client.host.get(path).decode().splitlines()
+        # Another order of the lines is another key.
+        text = "\n".join([lines[0], *reversed(lines[1:-1]), lines[-1], ""])
+        site.client.host.put(path, text.encode())
+
+
+class OtherTlsCryptKey(OtherStaticKey):
+    """The client's key for tls-crypt is another."""
+
+
+REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
+    (
+        TincStranger,
+        {},
+        r"tinc (client|server) of tunnel 0 on \w+ (could|did) not meet its peer.*: .+",
+    ),
+    (
+        TincOtherCipher,
+        {},
+        (
+            r"tinc client of tunnel 0 on client sends to the server with cipher 419, the "
+            r"study asks for 427"
+        ),
+    ),
+    (
+        NebulaStranger,
+        {},
+        (
+            r"no echo through tunnel 0 of nebula within 4 s: .* last words of the client: .+; "
+            r"of the server: .*(?i:certificate|unknown issuer|invalid).*"
+        ),
+    ),
+    (
+        NebulaOtherCipher,
+        {},
+        (
+            r"no echo through tunnel 0 of nebula within 4 s: .* last words of the client: "
+            r"Failed to call noise.ReadMessage: .*authentication failed; of the server: .+"
+        ),
+    ),
+    (
+        OtherStaticKey,
+        {"key_exchange": "static", "cipher": "AES-256-CBC"},
+        (
+            r"openvpn \w+ of tunnel 0 on \w+ has another static key than its peer: "
+            r"Authenticate/Decrypt packet error: packet HMAC authentication failed"
+        ),
+    ),
+    (
+        OtherTlsCryptKey,
+        {"control": "tls-crypt"},
+        (
+            r"openvpn \w+ of tunnel 0 on \w+ (did not agree on keys within|ended with status).*: "
+            r".*(tls-crypt unwrap error|TLS Error|TLS key negotiation failed).*"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=[driver.__name__ for driver, *_ in REFUSALS])
+def test_a_peer_that_refuses_is_told_in_the_program_s_own_words(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, case: tuple[type[Tunnel], dict[str, object], str]
+) -> None:
+    driver, params, words = case
+    tunnel = prepared(lab, driver, params)
+    # Long enough for every program here to say why, and no longer.
+    monkeypatch.setattr(daemon, "FIRST_PACKET_LIMIT_S", 4.0)
+    monkeypatch.setattr(tinc, "_MEET_LIMIT_S", 8.0)
+    refused(lab, tunnel, words)
+
+
+def prepared(lab: Lab, driver: type[Tunnel], params: dict[str, object]) -> Tunnel:
+    tunnel = driver(driver.params_type.model_validate(params))
+    for end in (lab.client, lab.server):
+        if reason := tunnel.unavailable(end.host):
+            pytest.skip(reason)
+    return tunnel
+
+
+def refused(lab: Lab, tunnel: Tunnel, words: str) -> None:
+    try:
+        with pytest.raises((TunnelError, LabError)) as caught:
+            tunnel.up(lab.site)
+    finally:
+        tunnel.down()
+    assert re.fullmatch(words, str(caught.value)), caught.value
+    for host in (lab.client_host, lab.server_host):
+        assert [process.name for process in host.spawned if process.poll() is None] == []
+        links = host.run(["ip", "-o", "link", "show"]).text().splitlines()
+        assert {line.split(":")[1].split("@")[0].strip() for line in links} == {"lo", "eth0"}
+
+
+@pytest.mark.parametrize(("driver", "program"), [(TincTunnel, "tincd"), (NebulaTunnel, "nebula")])
+def test_a_program_that_is_gone_when_it_is_started_is_named(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, driver: type[Tunnel], program: str
+) -> None:
+    tunnel = prepared(lab, driver, {})
+    host: Any = lab.server_host
+    original = host.spawn
+    monkeypatch.setattr(
+        host, "spawn", lambda argv, **more: original([f"tm-no-such-{argv[0]}", *argv[1:]], **more)
+    )
+    refused(
+        lab,
+        tunnel,
+        rf"{driver.kind} server of tunnel 0 on server ended with status \d+ before it could "
+        rf"\w+: .*tm-no-such-{program}: No such file or directory",
+    )
