@@ -16,6 +16,7 @@ from tunnelmark.tunnels import daemon, tinc
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.nebula import NebulaTunnel
 from tunnelmark.tunnels.openvpn import OpenVpnTunnel
+from tunnelmark.tunnels.ssh_tun import SshTunTunnel, _private
 from tunnelmark.tunnels.tinc import TincTunnel
 
 pytestmark = pytest.mark.lab
@@ -71,6 +72,49 @@ class NebulaOtherCipher(NebulaTunnel):
         return "CHACHA20-POLY1305" if side == "client" else super()._cipher(side)
 
 
+class SshStranger(SshTunTunnel):
+    """The client has a key that the server does not know."""
+
+    def _put(self, site: Site) -> None:
+        super()._put(site)
+        host = site.client.host
+        host.put(host.work_dir / "ssh" / "id", _private(self._key("client")))
+
+
+class SshStrangeServer(SshTunTunnel):
+    """The server has another key than the client knows."""
+
+    def _put(self, site: Site) -> None:
+        super()._put(site)
+        host = site.server.host
+        host.put(host.work_dir / "ssh" / "host_key", _private(self._key("server")))
+
+
+class SshOtherCipher(SshTunTunnel):
+    """The two ends have no cipher in common."""
+
+    def _cipher(self, side: Any) -> str:
+        return "aes256-ctr" if side == "client" else super()._cipher(side)
+
+
+class SshNoDevice(SshTunTunnel):
+    """The server allows no tunnel."""
+
+    def _start_server(self, site: Site, number: int) -> Any:
+        host: Any = site.server.host
+        original = host.put
+
+        def put(path: Any, data: bytes, **more: Any) -> None:
+            changed = data.replace(b"PermitTunnel point-to-point", b"PermitTunnel no")
+            original(path, changed if path.name.endswith(".conf") else data, **more)
+
+        host.put = put
+        try:
+            return super()._start_server(site, number)
+        finally:
+            host.put = original
+
+
 class OtherStaticKey(OpenVpnTunnel):
     """The client has another static key."""
 
@@ -89,9 +133,41 @@ class OtherTlsCryptKey(OtherStaticKey):
 
 REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
     (
+        SshStranger,
+        {},
+        (
+            r"ssh_tun \w+ of tunnel 0 on \w+ ended with status 255 before it could log in "
+            r"and agree on keys: .*(Permission denied|Connection closed by authenticating user).*"
+        ),
+    ),
+    (
+        SshStrangeServer,
+        {},
+        (
+            r"ssh_tun \w+ of tunnel 0 on \w+ ended with status 255 before it could log in "
+            r"and agree on keys: (Host key verification failed\.|.*Connection (closed|reset).*)"
+        ),
+    ),
+    (
+        SshOtherCipher,
+        {},
+        (
+            r"ssh_tun \w+ of tunnel 0 on \w+ ended with status 255 before it could log in "
+            r"and agree on keys: .*no matching cipher found.*"
+        ),
+    ),
+    (
+        SshNoDevice,
+        {},
+        (
+            r"ssh_tun client of tunnel 0 on client ended with status 255 before it could open its "
+            r"device: .*Tunnel forwarding failed"
+        ),
+    ),
+    (
         TincStranger,
         {},
-        r"tinc (client|server) of tunnel 0 on \w+ (could|did) not meet its peer.*: .+",
+        r"tinc client of tunnel 0 on client could not meet its peer: Bogus data received from .*",
     ),
     (
         TincOtherCipher,
@@ -121,7 +197,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         OtherStaticKey,
         {"key_exchange": "static", "cipher": "AES-256-CBC"},
         (
-            r"openvpn \w+ of tunnel 0 on \w+ has another static key than its peer: "
+            r"openvpn \w+ of tunnel 0 on \w+ has another secret than its peer: "
             r"Authenticate/Decrypt packet error: packet HMAC authentication failed"
         ),
     ),
@@ -129,8 +205,8 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         OtherTlsCryptKey,
         {"control": "tls-crypt"},
         (
-            r"openvpn \w+ of tunnel 0 on \w+ (did not agree on keys within|ended with status).*: "
-            r".*(tls-crypt unwrap error|TLS Error|TLS key negotiation failed).*"
+            r"openvpn \w+ of tunnel 0 on \w+ has another secret than its peer: "
+            r"tls-crypt unwrap error: packet authentication failed"
         ),
     ),
 ]
@@ -169,7 +245,10 @@ def refused(lab: Lab, tunnel: Tunnel, words: str) -> None:
         assert {line.split(":")[1].split("@")[0].strip() for line in links} == {"lo", "eth0"}
 
 
-@pytest.mark.parametrize(("driver", "program"), [(TincTunnel, "tincd"), (NebulaTunnel, "nebula")])
+@pytest.mark.parametrize(
+    ("driver", "program"),
+    [(TincTunnel, "tincd"), (NebulaTunnel, "nebula"), (SshTunTunnel, "/usr/sbin/sshd")],
+)
 def test_a_program_that_is_gone_when_it_is_started_is_named(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, driver: type[Tunnel], program: str
 ) -> None:
@@ -183,5 +262,5 @@ def test_a_program_that_is_gone_when_it_is_started_is_named(
         lab,
         tunnel,
         rf"{driver.kind} server of tunnel 0 on server ended with status \d+ before it could "
-        rf"\w+: .*tm-no-such-{program}: No such file or directory",
+        rf"\w+: .*tm-no-such-{program}: (No such file or directory|not found)",
     )

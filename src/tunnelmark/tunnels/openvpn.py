@@ -345,10 +345,13 @@ class OpenVpnTunnel(Tunnel):
                         f"{end.place} on {end.endpoint.host.name} ended with status {status} "
                         f"before it could {what}: {last_words(log)}"
                     )
-                # With a static key nothing else tells: the packets of the other end are dropped.
-                if self._params.key_exchange == "static" and (refused := read_log(log).refused):
+                # Nothing else tells: what the other end sends is dropped without an answer.
+                secret = (
+                    self._params.key_exchange == "static" or self._params.control == "tls-crypt"
+                )
+                if secret and (refused := read_log(log).refused):
                     raise TunnelError(
-                        f"{end.place} on {end.endpoint.host.name} has another static key than its "
+                        f"{end.place} on {end.endpoint.host.name} has another secret than its "
                         f"peer: {refused}"
                     )
             return True if all(reached(read_log(log)) for _, _, log in states) else None

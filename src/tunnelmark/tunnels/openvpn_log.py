@@ -87,7 +87,10 @@ _TRANSPORT: Final = re.compile(r"^(UDP|TCP)v[46](?:_CLIENT|_SERVER)? link remote
 _TLS_CRYPT: Final = re.compile(
     r"^Outgoing Control Channel Encryption: (Cipher '[^']{1,40}' initialized .{1,100})$"
 )
-_REFUSED: Final = re.compile(r"^(Authenticate/Decrypt packet error: .{1,200})$")
+_REFUSED: Final = re.compile(
+    r"^((?:Authenticate/Decrypt packet|tls-crypt unwrap) error: packet .{0,40}"
+    r"authentication failed)$"
+)
 _DATA_CHANNEL: Final = re.compile(r"^Data Channel: (.{1,300})$")
 _DATA_ITEM: Final = re.compile(r"(cipher|auth|compression):? '([^']{1,64})'")
 _MTU: Final = re.compile(r"^net_iface_mtu_set: mtu (\d{1,6}) for ")

@@ -48,8 +48,9 @@ _NODE: Final = re.compile(
     re.MULTILINE,
 )
 _REFUSED: Final = re.compile(
-    r"^(?:Possible intruder|Error while (?:decrypting|processing|verifying)|Peer .* had unknown"
-    r"|Intruder|Unable to (?:send|read) .*key).{0,200}",
+    # A session key that was encrypted for somebody else makes all that follows unreadable.
+    r"^(?:Bogus data received|Possible intruder|Error while (?:decrypting|processing|verifying)"
+    r"|Peer .* had unknown|Intruder|Unable to (?:send|read) .*key).{0,200}",
     re.MULTILINE,
 )
 _NOISE: Final = re.compile(r"^(?:Can't write to Linux tun/tap device|total bytes|Got TERM)")

@@ -317,7 +317,7 @@ def test_another_static_key_is_told_as_soon_as_openvpn_says_so(hosts: Any, site:
     for host in hosts:
         host.started = start
     with pytest.raises(
-        TunnelError, match=r"another static key than its peer: .* HMAC authentication failed"
+        TunnelError, match=r"another secret than its peer: .* HMAC authentication failed"
     ):
         tunnel(key_exchange="static", cipher="AES-256-CBC").up(site)
 
