@@ -15,7 +15,7 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.host import Host, Process
-from tunnelmark.model.overhead import datagram, fragmentation_point
+from tunnelmark.model.overhead import IP_VERSIONS, datagram, fragmentation_point
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import Site, TunnelUp
 from tunnelmark.tunnels import wireguard
@@ -222,8 +222,11 @@ def test_up_carries_traffic_and_down_leaves_nothing(
             ):
                 assert _mtu(host, name) == agreed.mtu_bytes
             encapsulation = tunnel.encapsulation(agreed)
-            assert fragmentation_point(link_mtu_bytes=1500, encapsulation=encapsulation)
-            wire = datagram(1000, link_mtu_bytes=1500, encapsulation=encapsulation)
+            inner = IP_VERSIONS[tunnel.params.inner]
+            assert fragmentation_point(
+                link_mtu_bytes=1500, encapsulation=encapsulation, inner_ip=inner
+            )
+            wire = datagram(1000, link_mtu_bytes=1500, encapsulation=encapsulation, inner_ip=inner)
             assert sum(layer.bytes for layer in wire.layers) == wire.overhead_bytes
         assert {host for host, _ in up.processes} <= {"client", "server"}
         assert all(process.poll() is None for _, process in up.processes)

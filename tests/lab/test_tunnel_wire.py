@@ -16,7 +16,7 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.model.block import WireProof
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.overhead import datagram, fragmentation_point
+from tunnelmark.model.overhead import IP_VERSIONS, datagram, fragmentation_point
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import Site, TrafficPath, TunnelUp, WireRule
 from tunnelmark.probes.capture import Capture
@@ -36,6 +36,7 @@ FEW = (100, 1000, 1472)
 # The figures that were captured by hand: outer IP bytes of a payload of 1000.
 CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("none", {}, 1028, 1472),
+    ("none", {"inner": "ipv6"}, 1048, 1452),
     ("openvpn", {"cipher": "AES-256-GCM"}, 1080, 1420),
     ("openvpn", {"cipher": "CHACHA20-POLY1305"}, 1080, 1420),
     ("openvpn", {"cipher": "AES-128-CBC"}, 1120, 1375),
@@ -135,18 +136,21 @@ def test_the_wire_the_model_and_the_known_figures_agree(
     finally:
         tunnel.down()
     assert proof.ok, proof.message
+    inner = IP_VERSIONS[tunnel.params.inner]
     assert proof.marker_seen is not up.wire.encrypted
     assert proof.foreign_packets == 0
     seen = {sample.payload_bytes: sample.outer_packet_bytes for sample in proof.samples}
     expected = {
-        size: datagram(size, link_mtu_bytes=1500, encapsulation=model).outer_packet_bytes
+        size: datagram(
+            size, link_mtu_bytes=1500, encapsulation=model, inner_ip=inner
+        ).outer_packet_bytes
         for size in seen
     }
     assert seen == expected
     assert {*SIZES} <= seen.keys()
     assert seen[1000] == (outer,)
     assert proof.fragmentation_point_bytes == point
-    assert fragmentation_point(link_mtu_bytes=1500, encapsulation=model) == point
+    assert fragmentation_point(link_mtu_bytes=1500, encapsulation=model, inner_ip=inner) == point
     assert (len(seen[point]), len(seen[point + 1])) == (1, 2)
 
 

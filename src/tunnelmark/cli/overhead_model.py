@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.overhead import (
     IP_HEADER_BYTES,
+    IP_VERSIONS,
     LARGEST_PAYLOAD_BYTES,
     TCP_HEADER_BYTES,
     Wire,
@@ -51,12 +52,13 @@ def model(
         mtu_bytes=inner_mtu,
     )
     wrap = driver.encapsulation(agreed)
-    wire = datagram(payload_bytes, link_mtu_bytes=mtu_bytes, encapsulation=wrap)
-    point = fragmentation_point(link_mtu_bytes=mtu_bytes, encapsulation=wrap)
+    inner_ip = IP_VERSIONS[params.inner]
+    wire = datagram(payload_bytes, link_mtu_bytes=mtu_bytes, encapsulation=wrap, inner_ip=inner_ip)
+    point = fragmentation_point(link_mtu_bytes=mtu_bytes, encapsulation=wrap, inner_ip=inner_ip)
     best = (
         mtu_bytes if wrap is None else best_inner_mtu(link_mtu_bytes=mtu_bytes, encapsulation=wrap)
     )
-    return wire, point, best, best - IP_HEADER_BYTES[4] - TCP_HEADER_BYTES
+    return wire, point, best, best - IP_HEADER_BYTES[inner_ip] - TCP_HEADER_BYTES
 
 
 def _pair(setting: str) -> tuple[str, str]:

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 IpVersion = Literal[4, 6]
+IpName = Literal["ipv4", "ipv6"]
+"""The same as studies write it."""
+
+IP_VERSIONS: Final[dict[IpName, IpVersion]] = {"ipv4": 4, "ipv6": 6}
 
 IP_HEADER_BYTES: Final[dict[IpVersion, int]] = {4: 20, 6: 40}
 """RFC 791 section 3.1 without options; RFC 8200 section 3."""
@@ -21,6 +25,8 @@ TCP_TIMESTAMPS_BYTES: Final = 12
 """RFC 7323 appendix A: the timestamps option, 10 bytes, behind two of padding."""
 IPV6_FRAGMENT_HEADER_BYTES: Final = 8
 """RFC 8200 section 4.5."""
+LEAST_IPV6_MTU_BYTES: Final = 1280
+"""RFC 8200 section 5."""
 LARGEST_PAYLOAD_BYTES: Final = 65507
 """Largest UDP payload over IPv4: 65535 minus both headers."""
 

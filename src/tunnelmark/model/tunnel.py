@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tunnelmark.model.host import Host, Process
+from tunnelmark.model.overhead import IpVersion
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class WireRule:
     tcp_ports: tuple[int, ...] = ()
     ether_types: tuple[int, ...] = ()
     """Allowed types of frames that are not IP: 0x88E5 for MACsec."""
+    ip_version: IpVersion | None = None
+    """IP version of every packet; None: either."""
     compresses: bool = False
     """Packets are compressed with a memory of earlier ones: their sizes say nothing of overhead."""
 

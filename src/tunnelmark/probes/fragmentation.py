@@ -45,14 +45,16 @@ def next_sizes(
     lengths: Mapping[int, tuple[int, ...]],
     *,
     inner_mtu_bytes: int,
+    headers_bytes: int = 28,
     largest_bytes: int = LARGEST_BYTES,
     smallest_bytes: int = SMALLEST_BYTES,
     limit: int = 28,
 ) -> tuple[int, ...]:
     """Return at most ``limit`` payload sizes to try next, none when nothing is left to find out.
 
-    Guesses come first (where the inner interface or the link would split, had the tunnel the
-    overhead seen so far), a grid over what is left makes sure of the end whatever the tunnel does.
+    ``headers_bytes`` are the IP and UDP headers of the datagram itself. Guesses come
+    first (where the inner interface or the link would split, had the tunnel the overhead seen so
+    far), a grid over what is left makes sure of the end whatever the tunnel does.
     """
     known = bracket({**lengths})
     low = smallest_bytes - 1 if known.low is None else known.low
@@ -62,8 +64,8 @@ def next_sizes(
     if high - low - 1 <= limit:
         return tuple(range(low + 1, high))
     guesses = [
-        inner_mtu_bytes - _INNER_HEADERS_BYTES,
-        inner_mtu_bytes - _INNER_HEADERS_BYTES + 1,
+        inner_mtu_bytes - headers_bytes,
+        inner_mtu_bytes - headers_bytes + 1,
         smallest_bytes,
         largest_bytes,
     ]
@@ -78,5 +80,4 @@ def next_sizes(
     return tuple(sorted({size for size in sizes if low < size < high}))[:limit]
 
 
-_INNER_HEADERS_BYTES: Final = 28
 _LEAST_STEPS: Final = 6

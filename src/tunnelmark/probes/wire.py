@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from tunnelmark.model.block import WireProof, WireSample
 from tunnelmark.model.host import Host
+from tunnelmark.model.overhead import IP_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelmark.model.topology import MACS
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
 from tunnelmark.probes.attribution import Probe, Votes, attribute
@@ -93,6 +94,7 @@ def prove(
     name = f"proof-{'baseline' if idle else 'tunnel'}-{path.name}"
     ours = _client_addresses(watch, path)
     bench = _Bench(name, prober, watch, ours, marker, repeats, keep, rule)
+    version = ipaddress.ip_address(path.client_address).version
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
     votes = Votes()
     lengths: dict[int, tuple[int, ...]] = {}
@@ -100,7 +102,12 @@ def prove(
     tally = _Tally()
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
         open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
-        search = next_sizes(lengths, inner_mtu_bytes=path.mtu_bytes, limit=_SEARCH_SIZES)
+        search = next_sizes(
+            lengths,
+            inner_mtu_bytes=path.mtu_bytes,
+            headers_bytes=IP_HEADER_BYTES[version] + UDP_HEADER_BYTES,
+            limit=_SEARCH_SIZES,
+        )
         sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *search)))
         # Nothing was seen, again and again: a busy machine may spoil a batch, hardly all.
         if not sizes or (number >= _FUTILE_BATCHES and not lengths):
@@ -387,6 +394,8 @@ def _summary(judge: Judge, tally: _Tally, point: int | None) -> str:
 
 def _matches(packet: WirePacket, first: WirePacket | None, rule: WireRule) -> bool:
     if packet.protocol not in rule.ip_protocols:
+        return False
+    if rule.ip_version not in {None, packet.ip_version}:
         return False
     ports = {UDP: rule.udp_ports, TCP: rule.tcp_ports}.get(packet.protocol, ())
     if not ports:

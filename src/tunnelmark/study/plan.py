@@ -10,6 +10,7 @@ from tunnelmark.study.seeds import short_hash, stream
 from tunnelmark.study.study import Study
 
 _NONE = DriverSpec(BASELINE, BASELINE, {})
+_BASELINE_USUAL = {"count": 1, "inner": "ipv4"}
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,20 @@ def _block(study: Study, tunnel: DriverSpec, link: DriverSpec, device: DriverSpe
 
 
 def _none_beside(tunnel: DriverSpec) -> DriverSpec:
-    """Return the baseline of a tunnel: several tunnels are compared with as many bare paths."""
-    count = tunnel.columns.get("count", 1)
-    if count == 1:
+    """Return the baseline of a tunnel: as many bare paths with the IP version that is inside."""
+    params = {
+        name: value
+        for name, usual in _BASELINE_USUAL.items()
+        if (value := tunnel.columns.get(name, usual)) != usual
+    }
+    if not params:
         return _NONE
-    return DriverSpec(BASELINE, f"{BASELINE} x{count}", {"count": count}, {"count": count})
+    words = [BASELINE]
+    if "count" in params:
+        words.append(f"x{params['count']}")
+    if params.get("inner") == "ipv6":
+        words.append("IPv6")
+    return DriverSpec(BASELINE, " ".join(words), params, params)
 
 
 def _trial(study: Study, block: Block, point: Point, number: int) -> Trial:

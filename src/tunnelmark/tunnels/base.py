@@ -7,17 +7,22 @@ from pydantic import Field
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
-from tunnelmark.model.overhead import Encapsulation
+from tunnelmark.model.overhead import Encapsulation, IpName
 from tunnelmark.model.params import Params
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp
 
 
 class TunnelParams(Params):
-    """Parameters that every tunnel has."""
+    """Parameters that every tunnel has.
+
+    A driver that cannot do both IP versions inside or outside narrows the field to those it can.
+    """
 
     count: int = Field(
         1, ge=1, le=64, description="simultaneous tunnels, the traffic spread over them"
     )
+    inner: IpName = Field("ipv4", description="IP version of the traffic inside the tunnel")
+    outer: IpName = Field("ipv4", description="IP version of the tunnel's own packets on the link")
 
 
 class Tunnel(ABC):

@@ -1,7 +1,7 @@
 """GRE: IP in IP with a small header, nothing encrypted; the reference point of all tunnels."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,8 @@ _KEY_BYTES: Final = 4
 class GreParams(TunnelParams):
     """What a study can set."""
 
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     keyed: bool = Field(
         False,
         description="put a key into every packet that tells tunnels apart; needed for several",

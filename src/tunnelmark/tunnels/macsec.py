@@ -29,6 +29,8 @@ _LAYERS: Final = (
 class MacsecParams(TunnelParams):
     """What a study can set."""
 
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     cipher: Literal["GCM-AES-128", "GCM-AES-256"] = Field(
         "GCM-AES-128", description="cipher suite of IEEE 802.1AE section 14"
     )

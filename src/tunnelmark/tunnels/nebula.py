@@ -52,6 +52,8 @@ _MESSAGE: Final = re.compile(
 class NebulaParams(TunnelParams):
     """What a study can set."""
 
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     cipher: Literal["AES-256-GCM", "CHACHA20-POLY1305"] = Field(
         "AES-256-GCM", description="packet cipher; both ends must have the same"
     )

@@ -1,9 +1,12 @@
 """No tunnel: the baseline. Traffic goes straight over the link, readable."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.overhead import LEAST_IPV6_MTU_BYTES
 from tunnelmark.model.tunnel import Negotiated, Site, TrafficPath, TunnelUp, WireRule
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import Watched, first_packet, first_problem
@@ -12,12 +15,24 @@ _FIRST_PACKET_LIMIT_S = 15.0
 _UDP = 17
 
 
+class NoneParams(TunnelParams):
+    """What a study can set."""
+
+    outer: Literal["ipv4"] = Field(
+        "ipv4", description="without a tunnel there is no packet around a packet: left as it is"
+    )
+
+    def columns(self) -> dict[str, object]:
+        """Return the columns without that of an outer packet, which is not there."""
+        return {name: value for name, value in super().columns().items() if name != "outer"}
+
+
 class NoneTunnel(Tunnel):
     """The reference point of every block; ``count`` paths are as many flows over the same link."""
 
     kind: ClassVar[str] = "none"
     title: ClassVar[str] = "no tunnel"
-    params_type: ClassVar[type[TunnelParams]] = TunnelParams
+    params_type: ClassVar[type[TunnelParams]] = NoneParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the number of paths."""
@@ -32,11 +47,18 @@ class NoneTunnel(Tunnel):
         """Check that the link carries a packet both ways."""
         client, server = site.client, site.server
         mtu_bytes = min(client.mtu_bytes, server.mtu_bytes)
+        ipv6 = self.params.inner == "ipv6"
+        if ipv6 and mtu_bytes < LEAST_IPV6_MTU_BYTES:
+            raise TunnelError(
+                f"inner is ipv6 and the link's MTU {mtu_bytes} byte, IPv6 needs at least "
+                f"{LEAST_IPV6_MTU_BYTES}"
+            )
+        ours, theirs = (client.ipv6, server.ipv6) if ipv6 else (client.ipv4, server.ipv4)
         paths = tuple(
             TrafficPath(
                 name=str(number),
-                client_address=client.ipv4,
-                server_address=server.ipv4,
+                client_address=ours,
+                server_address=theirs,
                 client_interface=client.interface,
                 server_interface=server.interface,
                 mtu_bytes=mtu_bytes,
@@ -45,7 +67,7 @@ class NoneTunnel(Tunnel):
         )
         if words := first_packet(client.host, paths[0], limit_s=_FIRST_PACKET_LIMIT_S):
             raise TunnelError(
-                f"no echo over the bare link from {client.ipv4} to {server.ipv4} "
+                f"no echo over the bare link from {ours} to {theirs} "
                 f"within {_FIRST_PACKET_LIMIT_S:g} s: {words}"
             )
         self._ends = tuple(
@@ -61,8 +83,9 @@ class NoneTunnel(Tunnel):
             negotiated=(agreed,) * self.params.count,
             wire=WireRule(
                 encrypted=False,
-                describe="UDP, readable",
+                describe=f"UDP over {'IPv6' if ipv6 else 'IPv4'}, readable",
                 ip_protocols=(_UDP,),
+                ip_version=6 if ipv6 else 4,
             ),
         )
 

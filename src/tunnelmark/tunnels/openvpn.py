@@ -65,6 +65,8 @@ _DIRECTION: Final = {"server": "0", "client": "1"}
 class OpenVpnParams(TunnelParams):
     """What a study can set."""
 
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     cipher: Cipher = Field("AES-256-GCM", description="data channel cipher")
     auth: Literal["SHA1", "SHA256", "SHA512"] = Field(
         "SHA256", description="packet authentication of the CBC ciphers; AEAD ciphers ignore it"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -54,6 +54,8 @@ exit 1
 class PptpParams(TunnelParams):
     """What a study can set."""
 
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     mppe: Mppe = Field(
         "128-stateless",
         description="encryption inside PPP; pppd on both ends always agrees on stateless, so that "

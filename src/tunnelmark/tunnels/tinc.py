@@ -59,6 +59,8 @@ _NOISE: Final = re.compile(r"^(?:Can't write to Linux tun/tap device|total bytes
 class TincParams(TunnelParams):
     """What a study can set."""
 
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     cipher: Literal["AES-128-CBC", "AES-256-CBC"] = Field(
         "AES-256-CBC", description="packet cipher; tinc's own default is AES-256-CBC"
     )

@@ -1,7 +1,7 @@
 """VXLAN: Ethernet in UDP, nothing encrypted; a reference point for tunnels of layer 2."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,8 @@ _LAYERS: Final = (
 class VxlanParams(TunnelParams):
     """What a study can set."""
 
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     mtu_bytes: int | None = Field(
         None,
         ge=68,

@@ -62,6 +62,8 @@ _LOG_LINES: Final = 200
 class WireGuardParams(TunnelParams):
     """What a study can set."""
 
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     implementation: Literal["auto", "kernel", "wireguard-go", "boringtun"] = Field(
         "auto", description="auto: the kernel's where it has one, else wireguard-go, else boringtun"
     )

@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,15 @@ def test_any_eight_bytes_of_the_marker_are_found_wherever_they_stand(
         "the plaintext marker stands readable in 1 of 1 packets, the first is UDP from "
         f"198.18.0.1 port 40000 to 198.18.0.2 port 1194, {28 + len(before + piece + after)} bytes"
     )
+
+
+@pytest.mark.parametrize(("allowed", "foreign"), [(None, 0), (4, 0), (6, 1)])
+def test_packets_of_the_other_ip_version_are_not_the_tunnel_s(
+    allowed: Literal[4, 6] | None, foreign: int
+) -> None:
+    judge = Judge(replace(RULE, ip_version=allowed), MARKER)
+    judge.look_at([packet(NOISE[:100])])
+    assert judge.foreign == foreign
 
 
 @given(st.binary(max_size=200))

@@ -173,6 +173,16 @@ def test_several_tunnels_are_compared_with_as_many_bare_paths() -> None:
     assert len(block.points) == 2
 
 
+def test_a_tunnel_with_ipv6_inside_is_compared_with_bare_paths_over_ipv6() -> None:
+    ipsec = _TEXT.replace('kind = "wireguard"', 'kind = "ipsec"\ninner = "ipv6"\ncount = 2')
+    (block,) = blocks(parse_study(ipsec, "m.toml"))
+    assert baseline(block).columns == {"count": 2, "inner": "ipv6"}
+    assert baseline(block).label == "none x2 IPv6"
+    (block,) = blocks(parse_study(ipsec.replace("inner", "outer"), "m.toml"))
+    assert baseline(block).columns == {"count": 2}
+    assert baseline(block).label == "none x2"
+
+
 def test_time_left_learns_from_what_was_seen() -> None:
     study = parse_study(_TEXT, "made.toml")
     trials = _progress().next_trials()
