@@ -33,6 +33,7 @@ SEVERAL: dict[str, dict[str, object]] = {"gre": {"keyed": True}}
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     *[(kind, NO_PARAMS) for kind in KINDS],
     *[(kind, TWO | SEVERAL.get(kind, {})) for kind in KINDS],
+    ("none", {"inner": "ipv6"}),
     ("openvpn", {"cipher": "BF-CBC", "compression": "lzo", "mtu_bytes": 1400}),
     ("openvpn", {"transport": "tcp", "control": "tls-crypt", "count": 2}),
     ("openvpn", {"key_exchange": "static", "cipher": "AES-256-CBC"}),

@@ -149,6 +149,7 @@ def _model(model: type[BaseModel], definitions: Schema) -> Schema:
     """Return a model's schema; models within it go to the shared definitions."""
     schema = copy.deepcopy(model.model_json_schema(ref_template="#/$defs/{model}"))
     for name, inner in schema.pop("$defs", {}).items():
+        _without_null(inner)
         if definitions.setdefault(name, inner) != inner:
             raise TypeError(f"two different parameter types are both called {name}")
     schema.setdefault("properties", {})
