@@ -6,6 +6,9 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from tunnelmark.engine.config import Flow, Session, address, reflect_config, send_config
 from tunnelmark.engine.events import Event, parse_event, wait_for
 from tunnelmark.engine.records import MISSING_NS, read_send
@@ -39,7 +42,8 @@ class EngineProber:
         """Prepare to send over ``path``.
 
         ``engine`` is the path of the program on both hosts. ``spacing_ns`` lies between two probes
-        on average: larger than the time a packet takes through the tunnel. ``drain_ns`` is waited
+        on average at first: larger than the time by which packets are held up differently, and
+        enlarged when they are held up more (``wider``). ``drain_ns`` is waited
         for answers at most; on a link with a longer round trip the answers are then not judged.
         """
         self._path = path
@@ -89,6 +93,8 @@ class EngineProber:
         summary = parse_send_summary(self._summary(name, done.text(), done.last_words()))
         answered = parse_reflect_summary(wait_for(reflector, "summary", limit_s=_REFLECTOR_LIMIT_S))
         table = read_send(self._client.get(records), f"records of {name}")
+        answers = table[(table["sent_ns"] != MISSING_NS) & (table["returned_ns"] != MISSING_NS)]
+        self._spacing_ns = wider(self._spacing_ns, answers["returned_ns"] - answers["sent_ns"])
         probes = [
             Probe(int(row["sent_ns"]), int(row["size"]))
             for row in table[table["sent_ns"] != MISSING_NS]
@@ -154,6 +160,23 @@ class EngineProber:
         return events["summary"]
 
 
+def wider(spacing_ns: int, rtt_ns: npt.NDArray[np.int64]) -> int:
+    """Return the spacing of the next batch, in ns: more where packets are held up unevenly.
+
+    A busy or emulated computer keeps one packet longer than the next; once that differs by half the
+    spacing, nobody can tell whose packet is on the link.
+    """
+    if len(rtt_ns) < _LEAST_ANSWERS:
+        return min(spacing_ns * 2, max(spacing_ns, _WIDEST_NS))
+    fastest, slow = np.percentile(rtt_ns, (5, 90))
+    uneven_ns = int(slow - fastest)
+    if uneven_ns * 2 < spacing_ns:
+        return spacing_ns
+    return min(max(spacing_ns * 2, uneven_ns * 2), max(spacing_ns, _WIDEST_NS))
+
+
+_WIDEST_NS: Final = 120_000_000
+_LEAST_ANSWERS: Final = 10
 _REALTIME_PRIORITY: Final = 10
 _REFLECTOR_LIMIT_S: Final = 10.0
 _SENDER_SLACK_S: Final = 15.0

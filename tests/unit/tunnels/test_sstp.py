@@ -1,0 +1,57 @@
+"""Parameters, sizes and logs of SSTP, without a daemon."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunnelmark.model.overhead import datagram, fragmentation_point
+from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.tunnels.sstp import SstpParams, SstpTunnel
+from tunnelmark.tunnels.sstp_log import ServerReport, last_words, read_server_log, version
+
+AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400)
+SERVER = """\
+listening on 198.18.0.2 port 443
+call 0 from 198.18.0.1 port 48606
+call 0: TLSv1.3 TLS_AES_256_GCM_SHA384
+call 0: pppd started
+call 1 from 198.18.0.1 port 48608
+call 1: [SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca, an error
+call 0: crypto binding to nonce and certificate agreed
+"""
+
+
+@pytest.mark.parametrize(
+    ("tls", "outer"),
+    [
+        # IPv4 20, TCP 32, TLS record 5, SSTP 4, PPP 1, 1028 inside, then what TLS adds behind.
+        ("1.3", 1107),
+        ("1.2", 1114),
+    ],
+)
+def test_sizes_as_they_were_seen(tls: str, outer: int) -> None:
+    wrap = SstpTunnel(SstpParams.model_validate({"tls": tls})).encapsulation(AGREED)
+    assert datagram(1000, link_mtu_bytes=1500, encapsulation=wrap).outer_packet_bytes == (outer,)
+    assert fragmentation_point(link_mtu_bytes=1500, encapsulation=wrap) == 1372
+
+
+def test_the_server_s_log_is_read_by_call() -> None:
+    assert read_server_log(SERVER, 0) == ServerReport("TLSv1.3", "TLS_AES_256_GCM_SHA384", True)
+    assert read_server_log(SERVER, 1) == ServerReport()
+
+
+def test_the_last_words_are_those_of_the_call() -> None:
+    assert last_words("Modem hangup\n", SERVER, 1).startswith("call 1: [SSL: TLSV1_ALERT_UNKNOWN")
+    assert last_words("Modem hangup\n", SERVER, 0) == "Modem hangup"
+    assert last_words("", "Traceback\nOSError: no such file\n", None) == "OSError: no such file"
+
+
+def test_the_version_of_the_client() -> None:
+    assert version("sstp-client version 1.0.18\n") == "1.0.18"
+    assert version("") == "of unknown version"
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_it_fail(text: str) -> None:
+    read_server_log(f"{text}\ncall 0: {text}", 0)
+    assert len(last_words(text, f"call 0: {text} error", 0)) <= 300
