@@ -123,7 +123,7 @@ def _veth(one: tuple[str, str], other: tuple[str, str], mtu_bytes: int) -> None:
             check=False,
             capture_output=True,
         )
-        _ip("-n", namespace, "link", "set", interface, "up")
+        _ip("-n", namespace, "link", "set", "dev", interface, "up")
 
 
 def _ip(*words: str) -> None:

@@ -150,6 +150,41 @@ struct Lane {
     lateness: Delays,
 }
 
+/// How close to each other frames come in.
+///
+/// A thread that waits for the next frame is woken by each of them, which costs whoever sends more
+/// than the frame itself. In a dense stream it naps instead and finds several at once; they carry
+/// the kernel's time of arrival, so no delay is added where the link has one.
+#[derive(Default)]
+struct Stream {
+    /// Moving mean of the gap, ns; None: no stream.
+    gap: Option<i64>,
+    last: Nanos,
+}
+
+/// Frames that come closer than this are a dense stream.
+const DENSE: i64 = 15_000;
+const NAP: Nanos = Nanos(20_000);
+
+impl Stream {
+    fn took(&mut self, frames: usize, now: Nanos) {
+        let passed = (now - self.last).0;
+        if frames > 0 {
+            let gap = passed / i64::try_from(frames).unwrap_or(i64::MAX);
+            self.gap = Some(self.gap.map_or(gap, |mean| (7 * mean + gap) / 8));
+            self.last = now;
+        } else if passed > 4 * NAP.0 {
+            self.gap = None;
+        }
+    }
+
+    fn nap(&self) -> Option<Nanos> {
+        self.gap
+            .is_some_and(|gap| gap < DENSE)
+            .then(|| clock::now() + NAP)
+    }
+}
+
 /// Frame buffers kept for use again.
 const SPARE: usize = 4096;
 /// Frames taken from the ring before due frames are looked at again.
@@ -198,6 +233,7 @@ impl Lane {
         process::steady();
         let mut priority = Priority::take(plan.realtime_priority);
         let mut alarm = Alarm::default();
+        let mut stream = Stream::default();
         let mut ready: Vec<Vec<u8>> = Vec::with_capacity(BATCH);
         self.direction.restart(clock::now().0);
         while !stop.asked() {
@@ -212,9 +248,14 @@ impl Lane {
                 let _ = side.outbox.try_send(self.report());
             }
             priority.check();
+            stream.took(taken, clock::now());
             if taken == 0 && sent == 0 {
                 let due = self.direction.next_due_ns().map(Nanos);
-                alarm.wait_or(due, |up| self.receiver.wait(up, &side.shared.wake));
+                let nap = stream.nap();
+                alarm.wait_or(due, |up| match nap {
+                    Some(until) => clock::sleep_until(up.map_or(until, |up| up.min(until))),
+                    None => self.receiver.wait(up, &side.shared.wake),
+                });
             } else if sent > 0 {
                 alarm.passed(clock::now());
             }
