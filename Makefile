@@ -6,7 +6,7 @@ CARGO := cargo
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-rust test-python test-all lint check bench fuzz lock schema metrics-page clean
+.PHONY: help setup demo test test-unit test-rust test-python test-all lint check bench fuzz sanitize lock schema metrics-page clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,7 +17,7 @@ setup: ## install what is missing, make .venv, build the engine
 demo: setup ## measure four tunnels on an emulated 8 Mbit/s, 41 ms link (3 minutes)
 	@$(BIN)/tunnelmark run quickstart
 
-test: setup test-rust test-python ## all tests; those that need root are skipped without it
+test: setup test-rust fuzz test-python ## all tests; those that need root are skipped without it
 
 test-rust:
 	$(CARGO) test --workspace --locked --target $(TARGET)
@@ -40,6 +40,13 @@ lint: setup ## formatters, linters, types, direction of imports
 	$(BIN)/lint-imports
 
 check: test lint ## what CI runs
+
+FUZZ_SECONDS ?= 5
+fuzz: setup ## a short fuzz run of every parser (FUZZ_SECONDS=5 each)
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+sanitize: setup ## the engine's input and output under AddressSanitizer
+	@scripts/sanitize
 
 bench: setup ## benchmarks beside public tools, into bench/results.md
 	$(BIN)/python bench/run.py

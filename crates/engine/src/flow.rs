@@ -38,6 +38,13 @@ pub struct FlowConfig {
     content: ContentConfig,
 }
 
+impl FlowConfig {
+    /// Whether a file must be read for it.
+    pub fn names_a_file(&self) -> bool {
+        matches!(self.schedule, ScheduleConfig::Trace { .. })
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum ScheduleConfig {

@@ -106,6 +106,18 @@ pub fn main(path: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks a configuration; traces are taken for right.
+pub fn check(text: &[u8]) -> Result<(), Failure> {
+    let config: LinkConfig = config::parse(text).map_err(Failure::Config)?;
+    config::protocol(config.protocol)?;
+    for (place, way) in [("a_to_b", &config.a_to_b), ("b_to_a", &config.b_to_a)] {
+        if let Some(way) = way {
+            way.check(place).map_err(Failure::Config)?;
+        }
+    }
+    Ok(())
+}
+
 fn checked(
     place: &str,
     config: DirectionConfig,

@@ -73,6 +73,12 @@ pub fn main(path: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks a configuration.
+pub fn check(text: &[u8]) -> Result<(), Failure> {
+    let config: ReflectConfig = config::parse(text).map_err(Failure::Config)?;
+    plan(&config).map(|_| ())
+}
+
 fn tell(event: &ReflectEvent<'_>) {
     match event {
         ReflectEvent::Ready(listen) => {

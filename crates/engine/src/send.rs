@@ -48,6 +48,15 @@ pub fn main(path: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks a configuration; traces are taken for right.
+pub fn check(text: &[u8]) -> Result<(), Failure> {
+    let config: SendConfig = config::parse(text).map_err(Failure::Config)?;
+    if config.flows.iter().any(FlowConfig::names_a_file) {
+        return Ok(());
+    }
+    plan(&config).map(|_| ())
+}
+
 fn tell(plan: &SendPlan, event: &SendEvent<'_>) {
     match event {
         SendEvent::Ready(sources) => {

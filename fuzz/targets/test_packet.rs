@@ -1,0 +1,18 @@
+//! Any datagram: parsed without a panic, and accepted only if it is what we would have written.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tm_wire::{emit, parse, unpack_answer_time, Direction, Key, Nanos};
+
+const KEY: Key = Key(*b"0123456789abcdef");
+
+fuzz_target!(|data: &[u8]| {
+    for direction in [Direction::Question, Direction::Answer] {
+        if let Ok(header) = parse(data, direction, |_| Some(KEY)) {
+            let mut again = data.to_vec();
+            emit(&mut again, &header, direction, &KEY);
+            assert_eq!(again, data);
+            let _ = unpack_answer_time(header.time, Nanos(0));
+        }
+    }
+});
