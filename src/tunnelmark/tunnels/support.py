@@ -126,10 +126,8 @@ def first_packet(client: Host, path: TrafficPath, *, limit_s: float) -> str | No
 
 def first_problem(ends: Sequence[Watched]) -> str | None:
     """Return what is wrong with tunnels that were up, or None: daemons alive, interfaces up."""
-    # All of them: the end of one daemon may end its peer, and the order does not tell the cause.
-    if ended := [problem for end in ends if (problem := _ended(end))]:
-        more = f"; and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
-        return "; ".join(ended[:_TOLD]) + more
+    if any(_ended(end) for end in ends):
+        return _all_ended(ends)
     seen: dict[str, dict[str, InterfaceState]] = {}
     for end in ends:
         if end.host.unique not in seen:
@@ -141,13 +139,25 @@ def first_problem(ends: Sequence[Watched]) -> str | None:
         if end.process is not None:
             with contextlib.suppress(TimeoutError):
                 end.process.wait(_DYING_LIMIT_S)
+        if _ended(end):
+            return _all_ended(ends)
         how = "vanished" if state is None else "is down"
-        return _ended(end) or f"interface {end.interface} on {end.host.name} {how}"
+        return f"interface {end.interface} on {end.host.name} {how}"
     return None
 
 
 _DYING_LIMIT_S: Final = 1.0
 _TOLD: Final = 4
+_SETTLE_S: Final = 0.3
+
+
+def _all_ended(ends: Sequence[Watched]) -> str:
+    # All of them: the end of one daemon may end its peer, and the order does not tell the cause.
+    # A peer may even be gone first: a killed process closes its sockets before it is reaped.
+    time.sleep(_SETTLE_S)
+    ended = [problem for end in ends if (problem := _ended(end))]
+    more = f"; and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
+    return "; ".join(ended[:_TOLD]) + more
 
 
 def _ended(end: Watched) -> str | None:
