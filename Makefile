@@ -48,8 +48,10 @@ fuzz: setup ## a short fuzz run of every parser (FUZZ_SECONDS=5 each)
 sanitize: setup ## the engine's input and output under AddressSanitizer
 	@scripts/sanitize
 
+BENCH_ARGS ?=
 bench: setup ## benchmarks beside public tools, into bench/results.md
-	$(BIN)/python bench/run.py
+	$(CARGO) build --release --locked --target $(TARGET) --package tm-io --example flood
+	$(BIN)/python bench/run.py --flood $${CARGO_TARGET_DIR:-target}/$(TARGET)/release/examples/flood $(BENCH_ARGS)
 
 lock: ## renew requirements.lock after a change of pyproject.toml
 	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --python-version 3.11 --no-header -o requirements.lock

@@ -3,15 +3,19 @@
 import json
 import resource
 import struct
+import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from pair import CLIENT, PORT, SERVER, Pair
 
-_KEY = "000102030405060708090a0b0c0d0e0f"
+_SESSION = {"flow": 0, "session": 7, "key": "000102030405060708090a0b0c0d0e0f"}
+_HEAD_BYTES = 64
 _SECOND = 10**9
 
 
@@ -48,56 +52,24 @@ def echo(
     realtime: bool = True,
     records: bool = False,
     one_way: bool = False,
-    extra: Mapping[str, object] | None = None,
+    coalesce_ns: int = 0,
 ) -> EchoRun:
-    """Send at a fixed gap and return what arrived; ``one_way`` asks for no answers."""
-    session = {"flow": 0, "session": 7, "key": _KEY}
-    reflector = pair.start_engine(
-        pair.server,
-        "reflect",
-        {
-            "protocol": 1,
-            "parent_pid": None,
-            "listen": [f"{SERVER}:{PORT}"],
-            "sessions": [session],
-            "records": None,
-            "realtime_priority": 10 if realtime else None,
-            "cpu": None,
-            "socket_buffer_bytes": 16 << 20,
-            **({"answer": False} if one_way else {}),
-        },
-    )
+    """Send at a fixed gap and return what arrived; ``one_way`` asks for no answers.
+
+    ``coalesce_ns`` sends, and takes, what has come together in so long a time at once.
+    """
     path = pair.directory / "send.rec"
     path.unlink(missing_ok=True)
-    config = {
-        "protocol": 1,
-        "parent_pid": None,
-        "flows": [
-            {
-                **session,
-                "target": f"{SERVER}:{PORT}",
-                "source": f"{CLIENT}:0",
-                "interface": None,
-                "start_offset_ns": 0,
-                "schedule": {"type": "fixed", "gap_ns": gap_ns},
-                "stop": {"type": "duration", "duration_ns": int(duration_s * _SECOND)},
-                "size": {"type": "fixed", "payload_bytes": payload_bytes},
-                "content": {"type": "zero"},
-            }
-        ],
-        "seed": 1,
-        "drain_ns": _SECOND // 4,
-        "late_ns": _SECOND,
-        "missed": "send",
-        "dont_fragment": False,
-        "records": str(path) if records else None,
-        "realtime_priority": 10 if realtime else None,
-        "send_cpu": None,
-        "receive_cpu": None,
-        "socket_buffer_bytes": 16 << 20,
-        **(extra or {}),
-    }
-    sender = pair.start_engine(pair.client, "send", config)
+    reflector = _reflector(pair, realtime=realtime, answer=not one_way, coalesce_ns=coalesce_ns)
+    sender = _sender(
+        pair,
+        gap_ns=gap_ns,
+        stop={"type": "duration", "duration_ns": int(duration_s * _SECOND)},
+        payload_bytes=payload_bytes,
+        realtime=realtime,
+        records=path if records else None,
+        coalesce_ns=coalesce_ns,
+    )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     sent = pair.summary(sender, stop=False)
     received = pair.summary(reflector, stop=True)
@@ -115,6 +87,77 @@ def echo(
         rtt_p50_us=rtt["p50"] / 1000 if isinstance(rtt, dict) else None,
         lateness_us=_lateness_us(path) if records else None,
     )
+
+
+@dataclass(frozen=True)
+class LongRun:
+    """A run whose records went to disk."""
+
+    rate_packet_s: float
+    received: int
+    returned: int
+    send_records: int
+    reflect_records: int
+    sender_mib: float
+    reflector_mib: float
+
+
+def long_run(pair: Pair, *, packets: int, packet_s: int) -> LongRun:
+    """Echo ``packets`` with records at both ends, and watch the memory of both."""
+    sent, received = pair.directory / "long-send.rec", pair.directory / "long-reflect.rec"
+    reflector = _reflector(pair, realtime=False, answer=True, records=received)
+    sender = _sender(
+        pair,
+        gap_ns=_SECOND // packet_s,
+        stop={"type": "packets", "packets": packets},
+        payload_bytes=64,
+        realtime=False,
+        records=sent,
+    )
+    with PeakMemory(sender.pid) as of_sender, PeakMemory(reflector.pid) as of_reflector:
+        own = _first(pair.summary(sender, stop=False))
+        far = _first(pair.summary(reflector, stop=True))
+    seconds = (int(own["last_sent_ns"]) - int(own["first_sent_ns"])) / _SECOND  # type: ignore[call-overload]
+    run = LongRun(
+        rate_packet_s=packets / seconds,
+        received=int(far["received"]),  # type: ignore[call-overload]
+        returned=int(own["returned"]),  # type: ignore[call-overload]
+        send_records=_records(sent),
+        reflect_records=_records(received),
+        sender_mib=of_sender.kib / 1024,
+        reflector_mib=of_reflector.kib / 1024,
+    )
+    sent.unlink()
+    received.unlink()
+    return run
+
+
+class PeakMemory:
+    """The most memory that a process has held (VmHWM), read while it runs."""
+
+    def __init__(self, pid: int) -> None:
+        self.kib = 0
+        self._pid = pid
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            try:
+                text = Path(f"/proc/{self._pid}/status").read_text(encoding="ascii")
+            except OSError:
+                return
+            for line in text.splitlines():
+                if line.startswith("VmHWM:"):
+                    self.kib = max(self.kib, int(line.split()[1]))
 
 
 def relay_run(
@@ -146,9 +189,86 @@ def relay_run(
 
 def version(engine: str) -> str:
     """Return the engine's own version."""
-    import subprocess  # noqa: PLC0415
-
     return str(json.loads(subprocess.check_output([engine, "version"], text=True))["version"])
+
+
+def _reflector(
+    pair: Pair,
+    *,
+    realtime: bool,
+    answer: bool,
+    records: Path | None = None,
+    coalesce_ns: int = 0,
+) -> subprocess.Popen[str]:
+    return pair.start_engine(
+        pair.server,
+        "reflect",
+        {
+            "protocol": 1,
+            "parent_pid": None,
+            "listen": [f"{SERVER}:{PORT}"],
+            "sessions": [_SESSION],
+            "records": str(records) if records else None,
+            "realtime_priority": 10 if realtime else None,
+            "cpu": None,
+            "socket_buffer_bytes": 16 << 20,
+            "answer": answer,
+            "coalesce_ns": coalesce_ns,
+        },
+    )
+
+
+def _sender(
+    pair: Pair,
+    *,
+    gap_ns: int,
+    stop: Mapping[str, object],
+    payload_bytes: int,
+    realtime: bool,
+    records: Path | None,
+    coalesce_ns: int = 0,
+) -> subprocess.Popen[str]:
+    flow = {
+        **_SESSION,
+        "target": f"{SERVER}:{PORT}",
+        "source": f"{CLIENT}:0",
+        "interface": None,
+        "start_offset_ns": 0,
+        "schedule": {"type": "fixed", "gap_ns": gap_ns},
+        "stop": stop,
+        "size": {"type": "fixed", "payload_bytes": payload_bytes},
+        "content": {"type": "zero"},
+    }
+    config = {
+        "protocol": 1,
+        "parent_pid": None,
+        "flows": [flow],
+        "seed": 1,
+        "drain_ns": _SECOND // 4,
+        "late_ns": _SECOND,
+        "missed": "send",
+        "coalesce_ns": coalesce_ns,
+        "dont_fragment": False,
+        "records": str(records) if records else None,
+        "realtime_priority": 10 if realtime else None,
+        "send_cpu": None,
+        "receive_cpu": None,
+        "socket_buffer_bytes": 16 << 20,
+    }
+    return pair.start_engine(pair.client, "send", config)
+
+
+def _records(path: Path) -> int:
+    with path.open("rb") as file:
+        size = _record_bytes(path, file.read(_HEAD_BYTES))
+    return (path.stat().st_size - _HEAD_BYTES) // size
+
+
+def _record_bytes(path: Path, head: bytes) -> int:
+    magic, _version, _kind, size = struct.unpack_from("<8sHHI", head)
+    if magic != b"TMREC\0\0\0":
+        raise ValueError(f"{path}: not a record file")
+    return int(size)
 
 
 def _first(summary: dict[str, object]) -> dict[str, object]:
@@ -161,13 +281,11 @@ def _first(summary: dict[str, object]) -> dict[str, object]:
 
 def _lateness_us(path: Path) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     data = path.read_bytes()
-    magic, _version, _kind, size = struct.unpack_from("<8sHHI", data)
-    if magic != b"TMREC\0\0\0":
-        raise ValueError(f"{path}: not a record file")
+    size = _record_bytes(path, data)
     names = ["seq", "scheduled", "sent"]
     layout = np.dtype(
         {"names": names, "formats": ["<u8", "<i8", "<i8"], "offsets": [0, 8, 16], "itemsize": size}
     )
-    records = np.frombuffer(data, layout, offset=64)
+    records = np.frombuffer(data, layout, offset=_HEAD_BYTES)
     sent = records[records["sent"] != np.iinfo(np.int64).min]
     return (sent["sent"] - sent["scheduled"]) / 1000.0  # type: ignore[no-any-return]

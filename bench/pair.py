@@ -82,7 +82,7 @@ class Pair:
 @contextmanager
 def pair(engine: str, *, emulated: bool = False, mtu_bytes: int = 1500) -> Iterator[Pair]:
     """Make the namespaces, and remove them and every process started in them."""
-    stem = f"tmbench{os.getpid()}"
+    stem = f"tmbench{os.getpid()}x{secrets.token_hex(2)}"
     with TemporaryDirectory(prefix=f"{stem}-") as directory:
         made = Pair(engine, f"{stem}-c", f"{stem}-s", f"{stem}-l", Path(directory))
         names = [made.client, made.server, *([made.link] if emulated else [])]

@@ -38,7 +38,9 @@ def flow(number: int, target: str, **changes: Any) -> config.Flow:
     )
 
 
-def exchange(engine: str, tmp_path: Path, changes: list[dict[str, Any]]) -> tuple[Table, Table]:
+def exchange(
+    engine: str, tmp_path: Path, changes: list[dict[str, Any]], **options: int
+) -> tuple[Table, Table]:
     """Run a sender against our reflector; return both tables of records."""
     flows = [flow(number, "", **one) for number, one in enumerate(changes)]
     reflect = config.reflect_config(
@@ -53,7 +55,7 @@ def exchange(engine: str, tmp_path: Path, changes: list[dict[str, Any]]) -> tupl
     ) as reflector:
         assert reflector.stdin is not None
         assert reflector.stdout is not None
-        reflector.stdin.write(json.dumps(reflect))
+        reflector.stdin.write(json.dumps({**reflect, **options}))
         reflector.stdin.close()
         target = json.loads(reflector.stdout.readline())["listen"][0]
         flows = [flow(number, target, **one) for number, one in enumerate(changes)]
@@ -68,7 +70,7 @@ def exchange(engine: str, tmp_path: Path, changes: list[dict[str, Any]]) -> tupl
         )
         subprocess.run(
             [engine, "send", "-"],
-            input=json.dumps(send),
+            input=json.dumps({**send, **options}),
             capture_output=True,
             text=True,
             timeout=120,
@@ -141,3 +143,38 @@ def test_sixty_four_sessions_in_one_process(engine: str, tmp_path: Path) -> None
     for number in range(64):
         one = sent[sent["flow"] == number]
         assert one["seq"].tolist() == list(range(50))
+
+
+def test_gathered_packets_leave_together_and_none_is_missing(engine: str, tmp_path: Path) -> None:
+    sent, reflected = exchange(engine, tmp_path, [{}], coalesce_ns=5 * MS)
+    assert len(reflected) == len(sent) == 200
+    assert (sent["returned_ns"] != MISSING_NS).all()
+    late_ns = sent["sent_ns"] - sent["scheduled_ns"]
+    assert (late_ns >= 0).all()
+    # The first of each group has waited for the whole time, and five others with it for a part.
+    assert late_ns.max() >= 5 * MS
+    assert (late_ns >= 1 * MS).mean() > 0.5
+
+
+def test_packets_are_not_gathered_for_longer_than_10_ms(engine: str) -> None:
+    done = subprocess.run(
+        [engine, "reflect", "-"],
+        input=json.dumps(
+            {
+                **config.reflect_config(
+                    ["127.0.0.1:0"],
+                    [flow(0, "").session],
+                    records=None,
+                    realtime_priority=None,
+                    parent_pid=None,
+                ),
+                "coalesce_ns": 10_000_001,
+            }
+        ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "coalesce_ns is 10000001, must be 0 to 10000000" in done.stdout

@@ -144,6 +144,11 @@ pub fn address(place: &str, text: &str) -> Result<SocketAddr, Failure> {
 /// A day: no duration of a run is longer.
 pub const LONGEST_NS: i64 = 24 * 3_600_000_000_000;
 
+/// Checks how long packets may be gathered.
+pub fn coalesce(ns: i64) -> Result<Nanos, Failure> {
+    within("coalesce_ns", ns, 0, 10_000_000).map(Nanos)
+}
+
 /// Checks a duration.
 pub fn duration(place: &str, ns: i64) -> Result<Nanos, Failure> {
     within(place, ns, 0, LONGEST_NS).map(Nanos)

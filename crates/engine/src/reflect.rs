@@ -23,6 +23,8 @@ struct ReflectConfig {
     stamp: Vec<StampConfig>,
     #[serde(default)]
     spin_ns: i64,
+    #[serde(default)]
+    coalesce_ns: i64,
     #[serde(default = "yes")]
     answer: bool,
     records: Option<PathBuf>,
@@ -144,6 +146,7 @@ fn plan(config: &ReflectConfig) -> Result<ReflectPlan, Failure> {
             0,
             LONGEST_SPIN_NS,
         )?),
+        coalesce: config::coalesce(config.coalesce_ns)?,
         records: config.records.clone(),
         realtime_priority: config::priority(config.realtime_priority)?,
         cpu: config.cpu,

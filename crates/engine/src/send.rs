@@ -23,6 +23,8 @@ struct SendConfig {
     drain_ns: i64,
     late_ns: i64,
     missed: MissedConfig,
+    #[serde(default)]
+    coalesce_ns: i64,
     dont_fragment: bool,
     records: Option<PathBuf>,
     realtime_priority: Option<u8>,
@@ -139,6 +141,7 @@ fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
             MissedConfig::Send => Missed::Send,
             MissedConfig::Skip => Missed::Skip,
         },
+        coalesce: config::coalesce(config.coalesce_ns)?,
         dont_fragment: config.dont_fragment,
         records: config.records.clone(),
         realtime_priority: config::priority(config.realtime_priority)?,

@@ -57,7 +57,11 @@ pub(crate) fn sending(
             break;
         }
         if due > clock::now() {
-            alarm.wait_until(due);
+            if plan.coalesce > Nanos(0) {
+                clock::sleep_until((due + plan.coalesce).min(clock::now() + SLICE));
+            } else {
+                alarm.wait_until(due);
+            }
             continue;
         }
         queue.pop();
@@ -70,6 +74,9 @@ pub(crate) fn sending(
     }
     Ok(priority.kept())
 }
+
+/// Longest sleep before a request to stop is looked at.
+const SLICE: Nanos = Nanos(100_000_000);
 
 struct Outgoing<'a> {
     number: u16,

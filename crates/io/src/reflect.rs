@@ -51,6 +51,8 @@ pub struct ReflectPlan {
     pub answer: bool,
     /// How long to look for the next packet before the thread sleeps.
     pub spin: Nanos,
+    /// How long to sleep after packets, so that more are taken at once; 0: not at all.
+    pub coalesce: Nanos,
     /// Record file.
     pub records: Option<PathBuf>,
     /// `SCHED_FIFO` priority.
@@ -147,6 +149,10 @@ pub fn run(
         let now = clock::now();
         if seen > 0 {
             awake_until = now + plan.spin;
+            if plan.coalesce > Nanos(0) {
+                clock::sleep_until(now + plan.coalesce);
+                awake_until = now + plan.coalesce + plan.spin;
+            }
         }
         if now >= next_progress {
             tell(ReflectEvent::Progress(now, &reflector.flows));

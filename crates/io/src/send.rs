@@ -68,6 +68,9 @@ pub struct SendPlan {
     pub late: Nanos,
     /// What happens to packets that were due while the sender was held up.
     pub missed: Missed,
+    /// How long after a packet was due it leaves with those due since, in one system call; 0: each
+    /// in its time.
+    pub coalesce: Nanos,
     /// Refuse to fragment.
     pub dont_fragment: bool,
     /// Record file.

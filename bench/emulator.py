@@ -1,0 +1,153 @@
+"""The link emulator between two namespaces, beside netem where the kernel has it."""
+
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ours import echo, relay_run
+from page import Line
+from pair import Pair, pair
+from search import best_rate
+
+_DELAY_NS = 20_000_000
+_WARM_S = 1.0
+
+
+def frame_rate(made: Pair, flood: Path, seconds: float, repeats: int) -> list[Line]:
+    """Frames per second through the emulator with neither rate nor delay, and CPU per frame."""
+    lines = []
+    for frame_bytes, target, scale, unit in (
+        (106, 400e3, 1.0, "packet/s"),
+        (1514, 4e9, 1500 * 8, "bit/s"),
+    ):
+        costs: list[float] = []
+
+        def run(
+            rate: float, frame_bytes: int = frame_bytes, costs: list[float] = costs
+        ) -> tuple[float, float]:
+            result: dict[str, int] = {}
+            before = _received(made)[0]
+
+            def load() -> None:
+                words = [str(flood), "eth0", str(frame_bytes), f"{rate:.0f}", f"{seconds:.0f}"]
+                result.update(json.loads(made.run(made.client, words)))
+                time.sleep(0.3)
+
+            _, cpu_s = relay_run(made, direction(), load)
+            received = _received(made)[0] - before
+            costs.append(cpu_s / max(received, 1) * 1e6)
+            left = result["sent"] - result["refused"]
+            return 1 - received / max(left, 1), received / result["ns"] * 1e9
+
+        best = statistics.median(best_rate(run, 100e3, 1.2e6) for _ in range(repeats)) * scale
+        lines.append(
+            Line(
+                f"link emulator, frames of {frame_bytes} byte one way, loss-free",
+                f"{best:,.0f} {unit}, CPU {statistics.median(costs):.1f} µs a frame",
+                "the source shares its two cores",
+                f"at least {target:,.0f} {unit}",
+                best >= target,
+            )
+        )
+    return lines
+
+
+def rate_accuracy(made: Pair, flood: Path, seconds: float) -> list[Line]:
+    """Bits per second that come out when more goes in, by the far end's interface counters."""
+    lines = []
+    for rate_bit_s in (8_000_000, 100_000_000, 1_000_000_000):
+        offered = rate_bit_s / (1500 * 8) * 1.1
+        seen: list[float] = []
+
+        def load(offered: float = offered, seen: list[float] = seen) -> None:
+            words = [str(flood), "eth0", "1514", f"{offered:.0f}", f"{seconds + 3:.0f}"]
+            source = made.start(made.client, words)
+            time.sleep(_WARM_S)
+            frames, start = _received(made)
+            time.sleep(seconds)
+            more, end = _received(made)
+            seen.append((more - frames) * 1500 * 8 / (end - start))
+            source.communicate(timeout=seconds + 30)
+
+        relay_run(made, direction(rate_bit_s=rate_bit_s, queue=100), load)
+        error = seen[0] / rate_bit_s - 1
+        lines.append(
+            Line(
+                f"link emulator, {rate_bit_s / 1e6:,.0f} Mbit/s over {seconds:g} s",
+                f"{seen[0] / 1e6:,.3f} Mbit/s, {error:+.3%}",
+                "-",
+                "within 0.2 %",
+                abs(error) <= 0.002,  # noqa: PLR2004 - the target
+            )
+        )
+    return lines
+
+
+def delay_error(made: Pair, seconds: float) -> list[Line]:
+    """Frames handed on minus due, at 20 ms, by the emulator's own histogram."""
+    rtt_us: list[float] = []
+
+    def load() -> None:
+        rtt_us.append(echo(made, gap_ns=1_000_000, duration_s=seconds).rtt_p50_us or float("nan"))
+
+    summary, _ = relay_run(made, direction(delay_ns=_DELAY_NS), load)
+    one = summary["a_to_b"]
+    assert isinstance(one, dict)  # noqa: S101 - docs/engine.md
+    late = one["lateness_ns"]
+    p50, p99 = late["p50"] / 1000, late["p99"] / 1000
+    own = rtt_us[0] - 2 * _DELAY_NS / 1000
+    return [
+        Line(
+            "link emulator, delay error at 20 ms, p50 / p99",
+            f"{p50:.1f} / {p99:.1f} µs",
+            "-",
+            "p50 at most 20 µs, p99 at most 100 µs",
+            bool(p50 <= 20 and p99 <= 100),  # noqa: PLR2004 - the targets
+        ),
+        Line(
+            "median RTT over two delays of 20 ms, minus 40 ms",
+            f"{own:.1f} µs",
+            netem(made.engine, seconds),
+            "-",
+            None,
+        ),
+    ]
+
+
+def netem(engine: str, seconds: float) -> str:
+    """Return what the same echo sees through the kernel's netem, or that it is not there."""
+    with pair(engine) as made:
+        for namespace in (made.client, made.server):
+            words = ["qdisc", "add", "dev", "eth0", "root", "netem", "delay", "20ms"]
+            added = subprocess.run(["tc", "-n", namespace, *words], capture_output=True, text=True)  # noqa: PLW1510
+            if added.returncode:
+                return "the kernel has no netem"
+        run = echo(made, gap_ns=1_000_000, duration_s=seconds)
+        return f"netem {(run.rtt_p50_us or float('nan')) - 2 * _DELAY_NS / 1000:.1f} µs"
+
+
+def direction(
+    *, rate_bit_s: int | None = None, delay_ns: int = 0, queue: int = 100_000
+) -> Mapping[str, object]:
+    """Return one direction of the emulator; a frame costs what its IP packet has."""
+    return {
+        "rate_bit_s": rate_bit_s,
+        "delay_ns": delay_ns,
+        "queue": {"type": "packets", "limit": queue},
+        "frame_overhead_bytes": -14,
+        "frame_min_bytes": 0,
+        "loss": {"type": "none"},
+        "delay_variation": {"type": "none"},
+        "reorder": False,
+    }
+
+
+def _received(made: Pair) -> tuple[int, float]:
+    """Return the frames that the far end's interface has taken, and when (monotonic, s)."""
+    start = time.monotonic()
+    words = ["ip", "-j", "-s", "link", "show", "dev", "eth0"]
+    text = made.run(made.server, words)
+    return int(json.loads(text)[0]["stats64"]["rx"]["packets"]), (start + time.monotonic()) / 2

@@ -1,0 +1,155 @@
+"""Sender and reflector on a veth pair, beside iperf3, irtt and ping."""
+
+import statistics
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from gaps import gap_errors_us
+from ours import echo, long_run
+from page import Line, below, ratio
+from pair import Pair
+from peers import PeerRun, iperf3_udp, irtt, ping_rtt_p50_us
+from search import best_rate
+
+IPERF3_TIMER_NS = 100_000
+"""iperf3 sends what has become due since its last turn; the peers' runs set this timer."""
+
+
+def one_way(made: Pair, repeats: int, seconds: float) -> list[Line]:
+    """64-byte payload, one flow, one way: the highest rate without loss, and CPU per packet."""
+
+    def engine(rate: float) -> tuple[float, float]:
+        run = echo(made, gap_ns=int(1e9 / rate), duration_s=seconds, one_way=True, realtime=False)
+        return 1 - run.received / run.sent, run.received_packet_s
+
+    def iperf3(rate: float) -> tuple[float, float]:
+        run = iperf3_udp(made, packet_s=rate, duration_s=seconds)
+        return run.loss_ratio, run.received_packet_s
+
+    ours, theirs, own_cost, other_cost = [], [], [], []
+    for _ in range(repeats):
+        ours.append(best_rate(engine, 100e3, 1e6))
+        theirs.append(best_rate(iperf3, 20e3, 400e3))
+        common = theirs[-1] or 20e3
+        run = echo(made, gap_ns=int(1e9 / common), duration_s=seconds, one_way=True, realtime=False)
+        own_cost.append(run.cpu_s / run.sent * 1e6)
+        peer = iperf3_udp(made, packet_s=common, duration_s=seconds)
+        other_cost.append(peer.cpu_s / max(peer.sent, 1) * 1e6)
+    return [
+        ratio("one way, 64 byte, loss-free", ours, theirs, "iperf3", 4.0, "packet/s"),
+        below(
+            "CPU per packet one way at iperf3's rate, in groups of 100 µs as iperf3, both ends",
+            own_cost,
+            other_cost,
+            "iperf3",
+        ),
+    ]
+
+
+def echo_rate(made: Pair, repeats: int, seconds: float) -> list[Line]:
+    """64-byte payload, there and back: the highest rate without loss, and CPU per packet."""
+
+    def engine(rate: float) -> tuple[float, float]:
+        run = echo(made, gap_ns=int(1e9 / rate), duration_s=seconds, realtime=False)
+        return 1 - run.returned / run.sent, run.sent_packet_s
+
+    def peer(rate: float) -> tuple[float, float]:
+        run = irtt(made, gap_us=1e6 / rate, duration_s=seconds)
+        return run.loss_ratio, run.received / seconds
+
+    ours, theirs, own_cost, other_cost = [], [], [], []
+    for _ in range(repeats):
+        ours.append(best_rate(engine, 50e3, 800e3))
+        theirs.append(best_rate(peer, 5e3, 200e3))
+        common = theirs[-1] or 5e3
+        run = echo(made, gap_ns=int(1e9 / common), duration_s=seconds, realtime=False)
+        own_cost.append(run.cpu_s / run.sent * 1e6)
+        other = irtt(made, gap_us=1e6 / common, duration_s=seconds)
+        other_cost.append(other.cpu_s / max(other.sent, 1) * 1e6)
+    return [
+        ratio("echo, 64 byte, loss-free", ours, theirs, "irtt (busy timer)", 4.0, "packet/s"),
+        below("CPU per packet echoed at irtt's rate, both ends", own_cost, other_cost, "irtt"),
+    ]
+
+
+def pacing(made: Pair, seconds: float, drift_seconds: float) -> list[Line]:
+    """Sent minus scheduled, at two gaps; and the gaps on the wire, from a capture."""
+    lines = []
+    for gap_us in (1000, 100):
+        run = echo(made, gap_ns=gap_us * 1000, duration_s=drift_seconds, records=True)
+        assert run.lateness_us is not None  # noqa: S101 - records were asked for
+        p50, p99, most = np.percentile(run.lateness_us, [50, 99, 100])
+        drift = float(np.median(run.lateness_us[-1000:]) - np.median(run.lateness_us[:1000]))
+        peer: PeerRun = irtt(made, gap_us=gap_us, duration_s=seconds)
+        lines.append(
+            Line(
+                f"pacing error at a gap of {gap_us} µs over {drift_seconds:g} s, p50 / p99 / max",
+                f"{p50:.1f} / {p99:.1f} / {most:.1f} µs, drift {drift:+.1f} µs",
+                f"irtt p50 {peer.timer_p50_us:.1f}, max {peer.timer_max_us:.1f} µs",
+                "p50 at most 10 µs, p99 at most 50 µs",
+                bool(p50 <= 10 and p99 <= 50),  # noqa: PLR2004 - the targets
+            )
+        )
+        own = gap_errors_us(made, gap_us, partial(_paced, made, gap_us, seconds))
+        paced = partial(iperf3_udp, made, packet_s=1e6 / gap_us, duration_s=seconds)
+        other = gap_errors_us(made, gap_us, paced)
+        lines.append(
+            Line(
+                f"gaps of {gap_us} µs in a capture at the far end, error p50 / p99",
+                _percentiles(own),
+                f"iperf3 {_percentiles(other)}",
+                "-",
+                None,
+            )
+        )
+    return lines
+
+
+def floor(made: Pair, repeats: int) -> list[Line]:
+    """Median RTT on a veth pair."""
+    ours, theirs, pings = [], [], []
+    for _ in range(repeats):
+        run = echo(made, gap_ns=1_000_000, duration_s=1.0)
+        ours.append(run.rtt_p50_us or float("nan"))
+        peer = irtt(made, gap_us=1000, duration_s=1.0)
+        theirs.append(peer.rtt_p50_us or float("nan"))
+        pings.append(ping_rtt_p50_us(made, count=500))
+    own, other, ping = map(statistics.median, (ours, theirs, pings))
+    return [
+        Line(
+            "RTT floor, median",
+            f"{own:.1f} µs",
+            f"irtt {other:.1f} µs, ping {ping:.1f} µs",
+            "at most irtt's, within 15 µs of ping's",
+            bool(own <= other and own - ping <= 15),  # noqa: PLR2004 - the target
+        )
+    ]
+
+
+def endurance(made: Pair, packets: int) -> list[Line]:
+    """Echo of many packets at full rate: memory, and whether every record is there."""
+    run = long_run(made, packets=packets, packet_s=100_000)
+    complete = run.send_records == packets and run.reflect_records == run.received
+    return [
+        Line(
+            f"{packets:,} packets echoed, records on disk",
+            (
+                f"{run.rate_packet_s:,.0f} packet/s, {run.returned / packets:.4%} returned; "
+                f"peak memory {run.sender_mib:.0f} MiB sender, {run.reflector_mib:.0f} MiB "
+                f"reflector; {run.send_records:,} and {run.reflect_records:,} records"
+            ),
+            "-",
+            "every record, less than 100 MiB",
+            complete and max(run.sender_mib, run.reflector_mib) < 100,  # noqa: PLR2004
+        )
+    ]
+
+
+def _paced(made: Pair, gap_us: int, seconds: float) -> None:
+    echo(made, gap_ns=gap_us * 1000, duration_s=seconds, one_way=True)
+
+
+def _percentiles(errors_us: Sequence[float]) -> str:
+    p50, p99 = np.percentile(errors_us, [50, 99])
+    return f"{p50:.1f} / {p99:.1f} µs"
