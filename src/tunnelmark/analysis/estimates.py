@@ -4,7 +4,8 @@ Pure functions over the table of ``store.Result.trials()``. Only valid trials en
 """
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,13 +42,21 @@ class PointEstimates:
     link: str
     device: str
     workload: str
-    payload_bytes: int | None
+    workload_kind: str
+    params: Mapping[str, str | int | float | bool]
+    """Parameters of the workload that have a value, under their names in the store."""
     path: str
     valid: int
     invalid: int
     estimates: dict[str, Estimate]
     differences: dict[str, Estimate]
     """To the baseline of the same block and repeat: ratio minus 1 for metrics on a log scale."""
+
+    @property
+    def payload_bytes(self) -> int | None:
+        """Payload of one datagram, where the workload has one."""
+        size = self.params.get("payload_bytes")
+        return size if isinstance(size, int) else None
 
 
 def estimate(values: Sequence[float], *, metric: str, confidence: float) -> Estimate | None:
@@ -88,7 +97,7 @@ def difference(
 def point_estimates(
     trials: pl.DataFrame, *, confidence: float, path: str = "total"
 ) -> tuple[PointEstimates, ...]:
-    """Return every point of a table of trials, in order of tunnel and payload size."""
+    """Return every point of a table of trials, in order of tunnel, workload and its parameters."""
     rows = trials.filter(pl.col("path") == path)
     if rows.is_empty():
         return ()
@@ -99,9 +108,18 @@ def point_estimates(
     return tuple(
         sorted(
             found,
-            key=lambda p: (p.link, p.device, not p.is_baseline, p.tunnel, p.payload_bytes or 0),
+            key=lambda p: (
+                *(p.link, p.device, not p.is_baseline, p.tunnel, p.workload_kind),
+                natural(p.workload),
+            ),
         )
     )
+
+
+def natural(text: str) -> list[tuple[int, float, str]]:
+    """Return a key by which ``echo 64`` stands before ``echo 512``."""
+    parts = re.findall(r"\d{1,15}(?:\.\d{1,15})?|\D+|\d", text)
+    return [(0, float(p), "") if p[0].isdecimal() and p.isascii() else (1, 0.0, p) for p in parts]
 
 
 def _point(group: pl.DataFrame, rows: pl.DataFrame, confidence: float, path: str) -> PointEstimates:
@@ -131,7 +149,12 @@ def _point(group: pl.DataFrame, rows: pl.DataFrame, confidence: float, path: str
         link=first["link"],
         device=first["device"],
         workload=first["workload"],
-        payload_bytes=first.get("param_payload_bytes"),
+        workload_kind=first["workload_kind"],
+        params={
+            name.removeprefix("param_"): value
+            for name, value in first.items()
+            if name.startswith("param_") and isinstance(value, str | int | float | bool)
+        },
         path=path,
         valid=valid.height,
         invalid=group.height - valid.height,

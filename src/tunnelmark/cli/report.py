@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tunnelmark.model.errors import ResultError
+
 if TYPE_CHECKING:
     from tunnelmark.report.summary import Summary
+    from tunnelmark.store import Result
 
 _EPILOG = """
 \b
@@ -14,6 +17,7 @@ examples:
   tunnelmark report results/quickstart-20261121T055442Z-tma0b1c
   tunnelmark report DIR --format csv > figures.csv
   tunnelmark report DIR --format html -o report.html
+  tunnelmark report DIR --format latex -o tables.tex --figures figures
 """
 
 
@@ -22,22 +26,30 @@ examples:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["terminal", "html", "markdown", "csv"]),
+    type=click.Choice(["terminal", "html", "markdown", "csv", "latex"]),
     default="terminal",
     show_default=True,
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="File instead of standard output."
 )
-def report(*, directory: Path, form: str, output: Path | None) -> None:
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder in which every figure is written as SVG and PDF.",
+)
+def report(*, directory: Path, form: str, output: Path | None, figures: Path | None) -> None:
     """Report on the run in DIRECTORY."""
     from tunnelmark.report.html import to_html  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.report.latex import to_latex  # noqa: PLC0415 - likewise
     from tunnelmark.report.summary import summarise  # noqa: PLC0415 - likewise
     from tunnelmark.report.tables import to_csv, to_markdown  # noqa: PLC0415 - likewise
     from tunnelmark.store import open_result  # noqa: PLC0415 - likewise
 
     result = open_result(directory)
     summary = summarise(result)
+    if figures is not None:
+        _draw(summary, result, figures)
     if form == "terminal":
         _print(summary, output)
         return
@@ -45,6 +57,7 @@ def report(*, directory: Path, form: str, output: Path | None) -> None:
         "html": lambda: to_html(summary, result),
         "markdown": lambda: to_markdown(summary),
         "csv": lambda: to_csv(summary),
+        "latex": lambda: to_latex(summary),
     }[form]()
     if output is None:
         click.echo(text, nl=False)
@@ -70,6 +83,17 @@ def write_reports(directory: Path, *, terminal: bool) -> "Summary":
         _print(summary, None)
         click.echo(f"\nHTML report: {page}")
     return summary
+
+
+def _draw(summary: "Summary", result: "Result", folder: Path) -> None:
+    from tunnelmark.report.drawn import write_figures  # noqa: PLC0415 - matplotlib is slow to load
+    from tunnelmark.report.html import charts_of  # noqa: PLC0415 - keeps --help quick
+
+    try:
+        keys = write_figures(charts_of(summary, result), folder)
+    except OSError as error:
+        raise ResultError(f"{folder}: cannot be written: {error.strerror}") from error
+    click.echo(f"{len(keys)} figures as SVG and PDF in {folder}", err=True)
 
 
 def _print(summary: "Summary", output: Path | None) -> None:

@@ -1,7 +1,10 @@
 """The HTML report: one file, works offline, asks nothing of any other place."""
 
+import base64
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 import jinja2
@@ -10,101 +13,116 @@ import polars as pl
 from markupsafe import Markup
 
 from tunnelmark.analysis.delays import ecdf
-from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.engine.records import MISSING_NS, read_send
-from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.report.figures import AGAINST_SIZE, against_size, distribution, to_div
+from tunnelmark.report.charts import Chart, Dot, Line
+from tunnelmark.report.figures import to_json
+from tunnelmark.report.sections import Section, tunnels
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary
 from tunnelmark.store import Result
 
-_TABLE = (
-    "goodput_bit_s",
-    "loss_forward_ratio",
-    "loss_reverse_ratio",
-    "rtt_p50_ns",
-    "rtt_p99_ns",
-    "owd_forward_p50_ns",
-    "owd_reverse_p50_ns",
-    "cpu_tunnel_ratio",
-    "cpu_cost_s_per_gib",
-    "overhead_bytes",
-)
 _MOST_SAMPLE_FILES = 400
 """Record files read for the distributions; more would make a page nobody can open."""
+_OPEN_SECTIONS = 4
+"""Of more places the figures and tables are folded."""
+_OPEN_FINDINGS = 12
 
 
 @dataclass(frozen=True)
 class _Picture:
+    key: str
     title: str
     about: str
-    div: Markup
+    json: Markup
 
 
 @dataclass(frozen=True)
-class _Section:
-    """What belongs to one link and device."""
+class _Shown:
+    """A section with its figures as the page has them."""
 
-    title: str
-    pictures: tuple[_Picture, ...]
-    points: tuple[PointEstimates, ...]
+    section: Section
+    pictures: tuple[tuple[str, tuple[_Picture, ...], tuple[str, ...]], ...]
+    """Title, figures and notes of each kind of workload."""
 
 
 def to_html(summary: Summary, result: Result) -> str:
     """Return the page."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(
-        files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
-    )
+    template = environment.from_string(_resource("report.html.j2"))
     return template.render(
         summary=summary,
         manifest=summary.manifest,
-        sections=_sections(summary, result),
+        shown=[_shown(section, summary, result) for section in summary.sections],
+        across=[_picture(chart) for chart in summary.across],
         metrics=METRICS,
-        table=_TABLE,
         unit=unit,
         figure=figure,
         change=change,
         seconds=lambda value: f"{value:.1f} s",
-        plotly=Markup(plotly.offline.get_plotlyjs()),  # noqa: S704 - the library's own script
+        open_sections=_OPEN_SECTIONS,
+        open_findings=_OPEN_FINDINGS,
+        plotly=Markup(_plotly()),  # noqa: S704 - base64
+        script=Markup(_resource("page.js")),  # noqa: S704 - our own
     )
 
 
-def _sections(summary: Summary, result: Result) -> list[_Section]:
-    sections = []
-    places = sorted({(p.link, p.device) for p in summary.points})
-    for number, (link, device) in enumerate(places):
-        points = tuple(p for p in summary.points if (p.link, p.device) == (link, device))
-        fragmentation = _fragmentation(summary.blocks, link)
-        order = list(dict.fromkeys(point.tunnel for point in points))
-        pictures = []
-        for metric in AGAINST_SIZE:
-            drawn = against_size(points, metric, fragmentation, order)
-            if drawn is None:
-                continue
-            div = Markup(to_div(drawn, f"f{number}-{metric}"))  # noqa: S704 - plotly escapes labels
-            pictures.append(_Picture(METRICS[metric].title, METRICS[metric].definition, div))
-        curves = distribution(_curves(result, link, device), order)
-        if curves is not None:
-            div = Markup(to_div(curves, f"f{number}-ecdf"))  # noqa: S704 - likewise
-            about = "share of all packets of valid trials, all sizes, answered within a time"
-            pictures.append(_Picture("Distribution of the RTT", about, div))
-        title = link if device == "host" else f"{link}, {device}"
-        sections.append(_Section(title, tuple(pictures), points))
-    return sections
+def charts_of(summary: Summary, result: Result) -> tuple[Chart, ...]:
+    """Return every figure of the page, in its order."""
+    found: list[Chart] = []
+    for section in summary.sections:
+        for part in section.parts:
+            found += part.charts
+        if (curves := _distribution(section, summary, result)) is not None:
+            found.append(curves)
+    return (*found, *summary.across)
 
 
-def _fragmentation(blocks: tuple[BlockRecord, ...], link: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for block in blocks:
-        if block.link != link:
-            continue
-        for tunnel, proofs in (("none", block.baseline_proofs), (block.tunnel, block.proofs)):
-            if proofs and (point := proofs[0].fragmentation_point_bytes) is not None:
-                found[tunnel] = point
-    return found
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _plotly() -> str:
+    """Return plotly.js, packed (RFC 1951): two fifths of its size; page.js unpacks it."""
+    script = plotly.offline.get_plotlyjs().encode()
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return base64.b64encode(packer.compress(script) + packer.flush()).decode()
+
+
+def _shown(section: Section, summary: Summary, result: Result) -> _Shown:
+    parts = [
+        (part.title, tuple(_picture(chart) for chart in part.charts), part.notes)
+        for part in section.parts
+    ]
+    if (curves := _distribution(section, summary, result)) is not None:
+        parts.append(("Single packets", (_picture(curves),), ()))
+    return _Shown(section, tuple(parts))
+
+
+def _picture(chart: Chart) -> _Picture:
+    return _Picture(chart.key, chart.title, chart.about, Markup(to_json(chart)))  # noqa: S704 - escaped
+
+
+def _distribution(section: Section, summary: Summary, result: Result) -> Chart | None:
+    curves = _curves(result, section.link, section.device)
+    lines = tuple(
+        Line(name, style, tuple(Dot(x, y) for x, y in zip(*curves[name], strict=True)))
+        for style, name in enumerate(tunnels(summary.points))
+        if name in curves
+    )
+    if not lines:
+        return None
+    return Chart(
+        key=f"{section.key}-rtt-distribution",
+        title="Distribution of the RTT",
+        about="share of all packets of valid trials, all sizes, answered within a time",
+        x_title="RTT [ms]",
+        y_title="share of packets at or below",
+        lines=lines,
+        steps=True,
+    )
 
 
 def _curves(
@@ -128,6 +146,6 @@ def _curves(
                 continue  # removed by hand to save space: the figure then has fewer packets
             back = (table["returned_ns"] != MISSING_NS) & (table["sent_ns"] != MISSING_NS)
             delays.append(table["returned_ns"][back] - table["sent_ns"][back])
-        if delays:
+        if any(len(delay) for delay in delays):
             found[str(tunnel)] = ecdf(delays)
     return found

@@ -2,11 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import polars as pl
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates, point_estimates
 from tunnelmark.model.block import BlockRecord
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.charts import Chart
+from tunnelmark.report.decision import Decision, decide
+from tunnelmark.report.families import Family
+from tunnelmark.report.sections import Section, across, sections
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.store import Manifest, Result
 
@@ -37,6 +43,12 @@ class Summary:
     valid_trials: int
     findings: tuple[str, ...]
     """What holds, in words, as far as the intervals support it."""
+    sections: tuple[Section, ...]
+    """Tables and figures by link and device."""
+    across: tuple[Chart, ...]
+    """Figures that set devices beside each other."""
+    decisions: tuple[Decision, ...]
+    """The first page."""
 
 
 def summarise(result: Result) -> Summary:
@@ -54,6 +66,7 @@ def summarise(result: Result) -> Summary:
     )
     total = trials.filter(pl.col("path") == "total")
     blocks = tuple(result.blocks.values())
+    parts = sections(points, blocks)
     return Summary(
         manifest=result.manifest,
         points=points,
@@ -61,7 +74,10 @@ def summarise(result: Result) -> Summary:
         blocks=blocks,
         invalid=tuple(_invalid(total)),
         valid_trials=int(total["valid"].sum()),
-        findings=tuple(_findings(points, blocks)),
+        findings=tuple(_findings(parts, blocks)),
+        sections=parts,
+        across=across(points),
+        decisions=decide(parts, blocks),
     )
 
 
@@ -84,43 +100,34 @@ def _invalid(total: pl.DataFrame) -> list[Invalid]:
     ]
 
 
-_TOLD = (
-    ("rtt_p50_ns", "median round-trip delay"),
-    ("goodput_bit_s", "goodput"),
-    ("loss_forward_ratio", "forward loss"),
-)
-
-
-def _findings(points: Sequence[PointEstimates], blocks: Sequence[BlockRecord]) -> list[str]:
+def _findings(parts: Sequence[Section], blocks: Sequence[BlockRecord]) -> list[str]:
     found = [
         f"{block.tunnel} over {block.link} was given up: {block.error}."
         for block in blocks
         if block.error
     ]
-    told: set[str] = set()
-    for block in blocks:
-        for tunnel, proofs in (("none", block.baseline_proofs), (block.tunnel, block.proofs)):
-            key = f"{tunnel}/{block.link}"
-            if key in told or not proofs:
-                continue
-            told.add(key)
-            point = proofs[0].fragmentation_point_bytes
-            if point is not None:
-                found.append(
-                    f"{tunnel} over {block.link}: the largest payload in one packet on the link "
-                    f"is {point} byte."
-                )
-    tunnels = sorted({(p.link, p.device, p.tunnel) for p in points if not p.is_baseline})
-    for link, device, tunnel in tunnels:
-        own = [p for p in points if (p.link, p.device, p.tunnel) == (link, device, tunnel)]
-        place = f"{link}" if device == "host" else f"{link}, {device}"
-        for metric, title in _TOLD:
-            if sentence := _difference(own, metric, title):
-                found.append(f"{tunnel} over {place}: {sentence}")
+    found += [
+        f"{tunnel} over {section.title}: the largest payload in one packet on the link is "
+        f"{largest} byte."
+        for section in parts
+        for tunnel, largest in section.fragmentation.items()
+    ]
+    for section in parts:
+        for part in section.parts:
+            family = part.family
+            for tunnel in dict.fromkeys(p.tunnel for p in family.points if not p.is_baseline):
+                own = [p for p in family.points if p.tunnel == tunnel]
+                told = (*family.compared, *(m for m in family.metrics if m in _ALSO_TOLD))
+                for metric in told:
+                    if sentence := _difference(family, own, metric):
+                        found.append(f"{tunnel} over {section.title}: {sentence}")
     return found
 
 
-def _difference(own: Sequence[PointEstimates], metric: str, title: str) -> str | None:
+_ALSO_TOLD: Final = ("loss_forward_ratio", "loss_reverse_ratio", "voip_mos_min")
+
+
+def _difference(family: Family, own: Sequence[PointEstimates], metric: str) -> str | None:
     """Say where a metric differs from the baseline; silent where no interval excludes 0."""
     clear = [
         (p, d) for p in own if (d := p.differences.get(metric)) is not None and _excludes_zero(d)
@@ -128,10 +135,16 @@ def _difference(own: Sequence[PointEstimates], metric: str, title: str) -> str |
     if not clear:
         return None
     point, largest = max(clear, key=lambda entry: abs(entry[1].value))
-    size = "" if point.payload_bytes is None else f" at {point.payload_bytes} byte"
+    cells = [
+        f"{name} {cell}"
+        for name, cell in zip(family.headings, family.cells(point), strict=True)
+        if cell
+    ]
+    place = f" at {', '.join(cells)}" if cells else ""
     return (
-        f"{title} differs from no tunnel at {len(clear)} of {len(own)} points, most{size}: "
-        f"{figure(point.estimates.get(metric))} {unit(metric).name}, {change(largest)}."
+        f"{METRICS[metric].title} differs from no tunnel at {len(clear)} of {len(own)} points, "
+        f"most{place}: {figure(point.estimates.get(metric))} {unit(metric).name}, "
+        f"{change(largest)}."
     )
 
 

@@ -5,21 +5,13 @@ import io
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.families import Family
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary
 
 _FIELDS = (
     *("link", "device", "tunnel", "workload", "payload_bytes", "path", "kind", "metric", "unit"),
     *("estimate", "low", "high", "confidence", "method", "n", "valid_trials", "invalid_trials"),
-)
-_SHOWN = (
-    "goodput_bit_s",
-    "loss_forward_ratio",
-    "loss_reverse_ratio",
-    "rtt_p50_ns",
-    "rtt_p99_ns",
-    "cpu_tunnel_ratio",
-    "overhead_bytes",
 )
 
 
@@ -53,21 +45,27 @@ def to_markdown(summary: Summary) -> str:
     """Return the report as Markdown; what comes from the study is escaped."""
     manifest = summary.manifest
     lines = [f"# {escape(manifest.title)}", "", escape(manifest.description.strip()), ""]
+    for decision in summary.decisions:
+        lines += [f"## In short: {escape(decision.place)}", ""]
+        lines += [f"- {escape(sentence)}" for sentence in decision.leaders]
+        if decision.leaders:
+            lines.append("")
+        lines.append(
+            "| tunnel | MTU to set, byte | overhead | "
+            f"{decision.rate_title or 'rate'} | {decision.delay_title or 'delay'} | CPU per GiB | "
+            "breaks first |"
+        )
+        lines.append("| --- " * 7 + "|")
+        for c in decision.choices:
+            cells = (c.tunnel, c.mtu, c.overhead, c.rate, c.delay, c.cpu, c.breaks)
+            lines.append(f"| {' | '.join(map(escape, cells))} |")
+        lines.append("")
     if summary.findings:
         lines += ["## What holds", "", *(f"- {escape(f)}" for f in summary.findings), ""]
-    for link, device in sorted({(p.link, p.device) for p in summary.points}):
-        points = [p for p in summary.points if (p.link, p.device) == (link, device)]
-        heads = [f"{METRICS[m].title} [{unit(m).name or METRICS[m].unit}]" for m in _SHOWN]
-        lines += [f"## {escape(link)}, {escape(device)}", ""]
-        lines.append("| tunnel | workload | " + " | ".join(heads) + " | RTT against none | n |")
-        lines.append("| --- " * (len(heads) + 4) + "|")
-        for point in points:
-            cells = [escape(point.tunnel), escape(point.workload)]
-            cells += [figure(point.estimates.get(metric)) for metric in _SHOWN]
-            cells.append(change(point.differences.get("rtt_p50_ns")))
-            cells.append(f"{point.valid} valid, {point.invalid} invalid")
-            lines.append("| " + " | ".join(cells) + " |")
-        lines.append("")
+    for section in summary.sections:
+        for part in section.parts:
+            lines += [f"## {escape(section.title)}: {escape(part.title)}", ""]
+            lines += _table(part.family)
     if summary.invalid:
         lines += ["## Invalid trials", ""]
         lines += [
@@ -79,6 +77,28 @@ def to_markdown(summary: Summary) -> str:
     lines += ["## Environment", ""]
     lines += [f"- {escape(name)}: {escape(value)}" for name, value in manifest.environment.items()]
     return "\n".join(lines) + "\n"
+
+
+def _table(family: Family) -> list[str]:
+    compared = family.compared if family.baselines else ()
+    heads = [
+        "tunnel",
+        *family.headings,
+        *(f"{METRICS[m].title} [{unit(m).name or METRICS[m].unit}]" for m in family.metrics),
+        *(f"{METRICS[m].title} against none" for m in compared),
+        "n",
+    ]
+    lines = [f"| {' | '.join(map(escape, heads))} |", "| --- " * len(heads) + "|"]
+    for point in family.points:
+        cells = [
+            point.tunnel,
+            *family.cells(point),
+            *(figure(point.estimates.get(metric)) for metric in family.metrics),
+            *(change(point.differences.get(metric)) for metric in compared),
+            f"{point.valid} valid, {point.invalid} invalid",
+        ]
+        lines.append(f"| {' | '.join(map(escape, cells))} |")
+    return [*lines, ""]
 
 
 def escape(text: str) -> str:

@@ -1,29 +1,42 @@
 """A report for a terminal of 80 columns."""
 
+import textwrap
+from typing import Final
+
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.families import Family
+from tunnelmark.report.parameters import parameter
+from tunnelmark.report.sections import Part
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary, unfinished
 
-_COLUMNS = (
-    ("goodput_bit_s", "goodput"),
-    ("loss_forward_ratio", "loss fwd"),
-    ("loss_reverse_ratio", "rev"),
-    ("rtt_p50_ns", "RTT median"),
-    ("cpu_tunnel_ratio", "CPU"),
-)
+_SHORT: Final = {
+    "goodput_bit_s": "goodput",
+    "loss_forward_ratio": "loss fwd",
+    "loss_reverse_ratio": "rev",
+    "rtt_p50_ns": "RTT median",
+    "cpu_tunnel_ratio": "CPU",
+}
+"""Heads that would be too long for 80 columns."""
+_LONGEST_HEAD = 12
+_MOST_COLUMNS = 4
+_CPU = "cpu_tunnel_ratio"
 
 
 def render(summary: Summary) -> RenderableType:
     """Return the report as something rich can print."""
     manifest = summary.manifest
     parts: list[RenderableType] = [Text(manifest.title, style="bold")]
-    for link, device in sorted({(p.link, p.device) for p in summary.points}):
-        points = [p for p in summary.points if (p.link, p.device) == (link, device)]
-        parts += [Text(), _figures(points, link, device), Text(), _differences(points)]
+    for section in summary.sections:
+        for part in section.parts:
+            parts += [Text(), _figures(section.title, part)]
+            if part.family.baselines and part.family.compared:
+                parts += [Text(), _differences(part.family)]
     if summary.findings:
         parts += [Text(), Text("What holds", style="bold")]
         parts += [Text(f"• {finding}") for finding in summary.findings]
@@ -36,31 +49,33 @@ def print_report(summary: Summary, console: Console) -> None:
     console.print(render(summary))
 
 
-def _figures(points: list[PointEstimates], link: str, device: str) -> Table:
-    where = link if device == "host" else f"{link}, {device}"
+def _figures(place: str, part: Part) -> Table:
+    family = part.family
+    # The title is text: a label may have square brackets, which rich takes for markup.
     table = Table(
-        title=where, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
+        title=Text(f"{place}: {part.title}", style="bold"),
+        title_justify="left",
+        box=None,
+        padding=(0, 1, 0, 0),
     )
-    table.add_column("tunnel\n  byte", no_wrap=True)
-    for metric, title in _COLUMNS:
-        table.add_column(f"{title}\n{unit(metric).name}", justify="right", no_wrap=True)
+    table.add_column(Text(f"tunnel\n  {_unit(family)}"), no_wrap=True)
+    columns = [m for m in family.metrics if m != _CPU][:_MOST_COLUMNS]
+    columns += [m for m in family.metrics if m == _CPU]
+    for metric in columns:
+        table.add_column(_head(metric), justify="right", no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
     last = ""
-    for point in points:
+    for point in family.points:
         count = f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else "")
-        size = "" if point.payload_bytes is None else str(point.payload_bytes)
-        figures = [figure(point.estimates.get(m)).replace(" ", "") for m, _ in _COLUMNS]
-        if point.tunnel != last:
+        figures = [figure(point.estimates.get(m)).replace(" ", "") for m in columns]
+        if family.headings and point.tunnel != last:
             table.add_row(Text(point.tunnel, style="bold"))
-        table.add_row(f"  {size}", *figures, count)
+        table.add_row(_name(family, point), *figures, count)
         last = point.tunnel
     return table
 
 
-def _differences(points: list[PointEstimates]) -> RenderableType:
-    rows = [point for point in points if point.differences]
-    if not rows:
-        return Text()
+def _differences(family: Family) -> RenderableType:
     table = Table(
         title="Difference to no tunnel, paired, with its interval",
         title_justify="left",
@@ -68,21 +83,40 @@ def _differences(points: list[PointEstimates]) -> RenderableType:
         box=None,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("tunnel\n  byte", no_wrap=True)
-    table.add_column("goodput", justify="right")
-    table.add_column("RTT median", justify="right")
+    table.add_column(Text(f"tunnel\n  {_unit(family)}"), no_wrap=True)
+    for metric in family.compared:
+        table.add_column(Text(METRICS[metric].title), justify="right")
     last = ""
-    for point in rows:
-        size = "" if point.payload_bytes is None else str(point.payload_bytes)
-        if point.tunnel != last:
+    for point in family.points:
+        if not point.differences:
+            continue
+        if family.headings and point.tunnel != last:
             table.add_row(Text(point.tunnel, style="bold"))
         table.add_row(
-            f"  {size}",
-            change(point.differences.get("goodput_bit_s")),
-            change(point.differences.get("rtt_p50_ns")),
+            _name(family, point), *(change(point.differences.get(m)) for m in family.compared)
         )
         last = point.tunnel
     return table
+
+
+def _unit(family: Family) -> str:
+    """Return the head of the rows of a tunnel: a unit, where they differ in one number only."""
+    if len(family.varied) != 1:
+        return ", ".join(family.headings)
+    shown = parameter(family.varied[0])
+    return shown.unit or shown.title
+
+
+def _name(family: Family, point: PointEstimates) -> Text:
+    cells = " ".join(cell for cell in family.cells(point) if cell)
+    if len(family.varied) == 1 and (ending := parameter(family.varied[0]).unit):
+        cells = cells.removesuffix(f" {ending}")
+    return Text(f"  {cells}" if family.headings else point.tunnel)
+
+
+def _head(metric: str) -> Text:
+    title = _SHORT.get(metric, METRICS[metric].title)
+    return Text("\n".join([*textwrap.wrap(title, _LONGEST_HEAD), unit(metric).name]))
 
 
 def _validity(summary: Summary) -> Text:

@@ -1,8 +1,10 @@
 """Reports: offline, escaped, honest."""
 
+import base64
 import csv
 import io
 import re
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from rich.console import Console
 from made_results import trial_result, write
 from tunnelmark.analysis.estimates import Estimate
 from tunnelmark.report.html import to_html
+from tunnelmark.report.latex import escape as latex_escape
+from tunnelmark.report.latex import to_latex
 from tunnelmark.report.show import change, figure
 from tunnelmark.report.summary import summarise
 from tunnelmark.report.tables import escape, to_csv, to_markdown
@@ -37,11 +41,18 @@ def result(tmp_path: Path) -> Result:
 
 def test_the_page_asks_nothing_of_any_other_place(result: Result) -> None:
     page = to_html(summarise(result), result)
-    own = re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.DOTALL)  # plotly.js itself
-    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", own)
-    assert "@import" not in own
-    assert "default-src 'none'" in own
-    assert "plotly.js" in page
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", page)
+    assert "@import" not in page
+    assert "default-src 'none'; script-src 'unsafe-inline'; style-src" in page
+
+
+def test_the_page_has_plotly_packed_and_is_small(result: Result) -> None:
+    page = to_html(summarise(result), result)
+    found = re.search(r'id="plotly-packed">([A-Za-z0-9+/=]+)<', page)
+    assert found is not None
+    script = zlib.decompress(base64.b64decode(found[1]), -zlib.MAX_WBITS)
+    assert b"plotly.js" in script[:200]
+    assert len(page) < 3_000_000
 
 
 def test_what_comes_from_the_study_is_escaped(result: Result) -> None:
@@ -77,8 +88,8 @@ def test_csv_has_estimates_and_differences_in_stored_units(result: Result) -> No
 
 def test_findings_say_only_what_intervals_support(result: Result) -> None:
     findings = " ".join(summarise(result).findings)
-    assert "median round-trip delay differs" in findings
-    assert "goodput differs" not in findings
+    assert "RTT, median differs" in findings
+    assert "Goodput differs" not in findings
     assert "1420 byte" in findings
 
 
@@ -99,6 +110,13 @@ def test_digits_follow_the_interval(estimate: Estimate | None, shown: str) -> No
 def test_a_difference_has_its_sign_and_interval() -> None:
     found = Estimate("rtt_p50_ns", 3, 0.0123, 0.0111, 0.0135, 0.95, "t on logarithms")
     assert change(found) == "+1.23 % [+1.11, +1.35]"
+
+
+def test_latex_shows_what_is_there(result: Result) -> None:
+    text = to_latex(summarise(result))
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
+    assert r"openvpn & 8.000 \(\pm\)0.000 &" in text
+    assert latex_escape("50 % of $a_b \\ 一") == r"50 \% of \$a\_b \textbackslash{} ?"
 
 
 def test_markdown_shows_what_is_there() -> None:

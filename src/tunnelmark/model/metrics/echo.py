@@ -14,6 +14,7 @@ METRICS: Final = (
         "RFC 2647 section 3.17",
         "higher",
         "log",
+        headline=True,
     ),
     Metric(
         "goodput_echo_bit_s",
@@ -39,6 +40,7 @@ METRICS: Final = (
         "share of the packets sent that never reached the reflector",
         "RFC 7680",
         "lower",
+        headline=True,
     ),
     Metric(
         "loss_reverse_ratio",
@@ -47,6 +49,7 @@ METRICS: Final = (
         "share of the packets the reflector answered that never came back",
         "RFC 7680",
         "lower",
+        headline=True,
     ),
     Metric(
         "rtt_min_ns",
@@ -65,6 +68,7 @@ METRICS: Final = (
         "RFC 2681",
         "lower",
         "log",
+        headline=True,
     ),
     Metric(
         "rtt_p99_ns",
@@ -74,6 +78,7 @@ METRICS: Final = (
         "RFC 2681",
         "lower",
         "log",
+        headline=True,
     ),
     Metric(
         "owd_forward_p50_ns",

@@ -27,6 +27,7 @@ METRICS: Final = (
         "RFC 2285 section 3.6.1",
         "higher",
         "log",
+        headline=True,
     ),
     Metric(
         "received_reverse_packet_s",
@@ -46,6 +47,7 @@ METRICS: Final = (
         "RFC 2647 section 3.17",
         "higher",
         "log",
+        headline=True,
     ),
     Metric(
         "owd_forward_p99_ns",
@@ -55,6 +57,7 @@ METRICS: Final = (
         "RFC 7679",
         "lower",
         "log",
+        headline=True,
     ),
     Metric(
         "owd_reverse_p99_ns",
@@ -74,6 +77,7 @@ METRICS: Final = (
         "RFC 2544 section 26.1, draft-ietf-bmwg-mlrsearch",
         "higher",
         "log",
+        headline=True,
     ),
     Metric(
         "throughput_upper_packet_s",
@@ -93,6 +97,7 @@ METRICS: Final = (
         "RFC 2544 section 26.1",
         "higher",
         "log",
+        headline=True,
     ),
     Metric(
         "throughput_upper_bit_s",
@@ -102,6 +107,7 @@ METRICS: Final = (
         "RFC 2544 section 26.1",
         "higher",
         "log",
+        headline=True,
     ),
     Metric(
         "search_trials",

@@ -18,3 +18,5 @@ class Metric:
     better: Literal["higher", "lower", "neither"] = "neither"
     scale: Literal["linear", "log"] = "linear"
     """Scale on which differences are formed: rates and times are compared as ratios."""
+    headline: bool = False
+    """Drawn and told first in reports; a family without one shows its first figures."""

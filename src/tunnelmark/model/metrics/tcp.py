@@ -13,6 +13,7 @@ METRICS: Final = (
         "RFC 2647 section 3.17",
         "higher",
         "log",
+        headline=True,
     ),
     Metric(
         "tcp_goodput_forward_bit_s",
@@ -48,6 +49,7 @@ METRICS: Final = (
         "segments that the senders sent again per second",
         "tcp(7), TCP_INFO",
         "lower",
+        headline=True,
     ),
     Metric(
         "tcp_rtt_p50_ns",
@@ -57,6 +59,7 @@ METRICS: Final = (
         "RFC 6298, tcp(7), TCP_INFO",
         "lower",
         "log",
+        headline=True,
     ),
     Metric(
         "tcp_rtt_max_ns",

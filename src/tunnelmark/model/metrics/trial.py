@@ -12,6 +12,7 @@ METRICS: Final = (
         "busy time of the client's processes per second, as a share of one core",
         "proc(5)",
         "lower",
+        headline=True,
     ),
     Metric(
         "cpu_server_ratio",
@@ -28,6 +29,7 @@ METRICS: Final = (
         "busy time of the tunnel's processes on both hosts per second, as a share of one core",
         "proc(5)",
         "lower",
+        headline=True,
     ),
     Metric(
         "cpu_machine_ratio",
@@ -36,6 +38,7 @@ METRICS: Final = (
         "busy share of all cores of the machine, softirq included",
         "proc(5)",
         "lower",
+        headline=True,
     ),
     Metric(
         "cpu_steal_ratio",
@@ -51,6 +54,7 @@ METRICS: Final = (
         "CPU seconds of the tunnel's processes per GiB of payload delivered",
         "docs/metrics.md",
         "lower",
+        headline=True,
     ),
     Metric(
         "cpu_cost_s_per_mpkt",
@@ -83,6 +87,7 @@ METRICS: Final = (
         "docs/metrics.md",
         "higher",
         "log",
+        headline=True,
     ),
     Metric(
         "overhead_ratio",
@@ -100,6 +105,7 @@ METRICS: Final = (
         "bytes of the outer IP packets minus payload, for one datagram",
         "docs/metrics.md",
         "lower",
+        headline=True,
     ),
     Metric(
         "outer_packets",

@@ -14,6 +14,7 @@ METRICS: Final = (
         f"mean opinion score of the E-model, 1 to 4.5, {_WORST}",
         "ITU-T G.107 annex B",
         "higher",
+        headline=True,
     ),
     Metric(
         "voip_mos_p50",
@@ -22,6 +23,7 @@ METRICS: Final = (
         "mean opinion score of the E-model, median of both directions of all calls",
         "ITU-T G.107 annex B",
         "higher",
+        headline=True,
     ),
     Metric(
         "voip_rating_min",
@@ -78,6 +80,7 @@ METRICS: Final = (
         "frame, lookahead, smallest one-way delay and jitter buffer; median of all calls",
         "ITU-T G.114",
         "lower",
+        headline=True,
     ),
     Metric(
         "voip_calls",
@@ -86,6 +89,7 @@ METRICS: Final = (
         "most calls at once of which both directions of each reach the MOS that was asked for",
         "ITU-T G.107",
         "higher",
+        headline=True,
     ),
     Metric(
         "voip_calls_over",

@@ -1,0 +1,161 @@
+"""Figures as data: lines of estimates over one axis, whatever draws them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.parameters import in_words, number, parameter
+from tunnelmark.report.show import unit
+
+PLACES: Final = ("tunnel", "link", "device", "workload")
+"""Axes that every point has, beside the parameters of its workload."""
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One estimate, in shown units."""
+
+    x: float | str
+    value: float
+    low: float | None = None
+    """None, like ``high``: too few repeats for an interval."""
+    high: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """Estimates that belong together."""
+
+    name: str
+    style: int
+    """Number of the colour, marker and dash: a tunnel has the same one in every figure."""
+    dots: tuple[Dot, ...]
+    published: bool = False
+    """Values of a publication, drawn hollow and without a line between them."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A vertical line, such as a fragmentation point."""
+
+    x: float
+    name: str
+    style: int
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure."""
+
+    key: str
+    """Part of file names and of the page's identifiers: letters, digits and hyphens."""
+    title: str
+    about: str
+    x_title: str
+    y_title: str
+    lines: tuple[Line, ...]
+    marks: tuple[Mark, ...] = ()
+    categories: tuple[str, ...] | None = None
+    """Order of the words on the axis; None: numbers."""
+    joined: bool = True
+    """Whether the dots of a line are joined."""
+    steps: bool = False
+    """A distribution function."""
+    from_zero: bool = False
+    """Without this a share of nothing at all is drawn in the middle of -1 to +1."""
+
+    @property
+    def constant(self) -> float | None:
+        """The one value that every dot has, or None."""
+        values = {dot.value for line in self.lines for dot in line.dots}
+        return values.pop() if len(values) == 1 else None
+
+
+def chart(
+    points: Sequence[PointEstimates],
+    metric: str,
+    axis: str,
+    *,
+    key: str,
+    lines: str = "tunnel",
+    order: Sequence[str] = (),
+    title: str = "",
+    marks: Mapping[str, float] | None = None,
+) -> Chart | None:
+    """Return a metric over ``axis``, one line for each value of ``lines``; None without a figure.
+
+    Both are one of ``PLACES`` or a parameter of the workload. ``order`` lists all names that lines
+    have in the report; ``marks`` are places on the axis, in stored units, by the name of the line.
+    """
+    drawn = [
+        p for p in points if metric in p.estimates and _at(p, axis) != "" and _at(p, lines) != ""
+    ]
+    if not drawn:
+        return None
+    words = axis in PLACES or any(_number(p, axis) is None for p in drawn)
+    names = list(dict.fromkeys(_at(p, lines) for p in drawn))
+    full = [*order, *(name for name in names if name not in order)]
+    found = tuple(
+        _line(
+            name, full.index(name), [p for p in drawn if _at(p, lines) == name], metric, axis, words
+        )
+        for name in sorted(names, key=full.index)
+    )
+    shown = METRICS[metric]
+    return Chart(
+        key=key,
+        title=title or shown.title,
+        about=shown.definition,
+        x_title=axis if axis in PLACES else parameter(axis).heading,
+        y_title=f"{shown.title} [{unit(metric).name or shown.unit}]",
+        lines=found,
+        marks=tuple(
+            Mark((marks or {})[name] * parameter(axis).factor, name, full.index(name))
+            for name in names
+            if name in (marks or {}) and not words
+        ),
+        categories=tuple(dict.fromkeys(_at(p, axis) for p in drawn)) if words else None,
+        joined=axis not in PLACES,
+        from_zero=shown.unit == "ratio",
+    )
+
+
+def _line(  # noqa: PLR0917 - one call
+    name: str,
+    style: int,
+    points: Sequence[PointEstimates],
+    metric: str,
+    axis: str,
+    words: bool,
+) -> Line:
+    factor = unit(metric).factor
+    dots = []
+    for point in points:
+        estimate = point.estimates[metric]
+        place = _at(point, axis) if words else _number(point, axis)
+        dots.append(
+            Dot(
+                "" if place is None else place,
+                estimate.value * factor,
+                None if estimate.low is None else estimate.low * factor,
+                None if estimate.high is None else estimate.high * factor,
+                estimate.n,
+            )
+        )
+    if not words:
+        dots.sort(key=lambda dot: float(dot.x))
+    return Line(name, style, tuple(dots))
+
+
+def _at(point: PointEstimates, axis: str) -> str:
+    """Return where a point stands, in words; nothing where it has no such parameter."""
+    if axis in PLACES:
+        return str(getattr(point, axis))
+    return in_words(axis, point.params[axis]) if axis in point.params else ""
+
+
+def _number(point: PointEstimates, axis: str) -> float | None:
+    return number(axis, point.params[axis]) if axis in point.params else None

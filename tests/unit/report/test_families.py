@@ -1,0 +1,237 @@
+"""Whatever a study varies has its figure and its columns, for workloads that nobody named here."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.charts import Chart, chart
+from tunnelmark.report.decision import decide
+from tunnelmark.report.drawn import render
+from tunnelmark.report.families import draw, families
+from tunnelmark.report.figures import to_json
+from tunnelmark.report.parameters import in_words, number, parameter
+from tunnelmark.report.sections import across, sections
+
+Params = Mapping[str, str | int | float | bool]
+
+
+def point(
+    tunnel: str,
+    params: Params,
+    figures: Mapping[str, tuple[float, float]],
+    *,
+    kind: str = "tcp_bulk",
+    device: str = "host",
+    changed: float | None = None,
+) -> PointEstimates:
+    """Return a point with value and half interval of each metric."""
+    made = {
+        name: Estimate(name, 3, value, value - half, value + half, 0.95, "t")
+        for name, (value, half) in figures.items()
+    }
+    differences = {}
+    if changed is not None:
+        differences = {
+            name: Estimate(name, 3, changed, changed - 0.01, changed + 0.01, 0.95, "t")
+            for name in figures
+        }
+    name = f"{kind} {' '.join(map(str, params.values()))}"
+    return PointEstimates(
+        f"{tunnel}{name}{device}",
+        name,
+        tunnel,
+        tunnel == "none",
+        "wan",
+        device,
+        name,
+        kind,
+        params,
+        "total",
+        3,
+        0,
+        made,
+        differences,
+    )
+
+
+RATE = "tcp_goodput_bit_s"
+
+
+def drawn(points: list[PointEstimates]) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
+    (family,) = families(points)
+    return draw(family, key="k", order=["none", "a"], fragmentation={"a": 1400})
+
+
+def test_a_parameter_with_several_values_is_the_axis() -> None:
+    points = [
+        point(tunnel, {"parallel": n, "direction": "forward"}, {RATE: (n * 1e6, 1e5)})
+        for tunnel in ("none", "a")
+        for n in (4, 1, 2)
+    ]
+    (family,) = families(points)
+    assert (family.axis, family.headings) == ("parallel", ("parallel",))
+    (figure,), notes = drawn(points)
+    assert [line.name for line in figure.lines] == ["none", "a"]
+    assert [dot.x for dot in figure.lines[0].dots] == [1, 2, 4]
+    assert figure.lines[0].dots[0].value == pytest.approx(1.0)
+    assert figure.lines[0].dots[0].low == pytest.approx(0.9)
+    assert figure.lines[0].dots[0].high == pytest.approx(1.1)
+    assert figure.y_title == "TCP goodput [Mbit/s]"
+    assert notes == ()
+
+
+def test_words_are_an_axis_too() -> None:
+    points = [point("a", {"corpus": c}, {RATE: (1e6, 1e5)}) for c in ("photo", "audio")]
+    figures, _ = drawn(points)
+    assert figures[0].categories == ("audio", "photo")
+    assert figures[0].joined
+
+
+def test_a_second_parameter_gives_a_figure_for_each_value() -> None:
+    points = [
+        point("a", {"payload_bytes": size, "gap_ns": gap}, {"rtt_p50_ns": (size + gap, 1)})
+        for size in (64, 512, 1500)
+        for gap in (1_000_000, 5_000_000)
+    ]
+    figures, _ = drawn(points)
+    assert [f.title for f in figures] == ["RTT, median, gap 1 ms", "RTT, median, gap 5 ms"]
+    assert [mark.x for mark in figures[0].marks] == [1400]
+
+
+def test_without_a_varied_parameter_tunnels_are_the_axis() -> None:
+    points = [point(t, {"parallel": 1}, {RATE: (1e6, 1e5)}) for t in ("none", "a")]
+    (figure,), _ = drawn(points)
+    assert (figure.categories, figure.joined) == (("none", "a"), False)
+
+
+def test_points_that_share_no_curve_are_told_apart_by_name() -> None:
+    points = [
+        point("a", {"parallel": 1, "direction": "forward"}, {RATE: (1e6, 1e5)}),
+        point("a", {"parallel": 4, "direction": "reverse"}, {RATE: (2e6, 1e5)}),
+    ]
+    (figure,), _ = drawn(points)
+    assert figure.categories is not None
+    assert len(figure.categories) == 2
+
+
+def test_nothing_at_all_is_said_in_words() -> None:
+    points = [
+        point("a", {"payload_bytes": n}, {"loss_forward_ratio": (0.0, 0.0)}) for n in (64, 512)
+    ]
+    figures, notes = drawn(points)
+    assert figures == ()
+    assert notes == ("Loss, forward: 0 % at every point.",)
+
+
+def test_a_family_without_a_headline_shows_its_first_figures() -> None:
+    (family,) = families(
+        [point("a", {}, {"search_s": (1.0, 0.1), "cpu_tunnel_ratio": (0.1, 0.01)})]
+    )
+    assert not METRICS["search_s"].headline
+    assert "search_s" in family.metrics
+
+
+def test_every_kind_of_workload_has_its_own_part() -> None:
+    points = [
+        point("a", {"payload_bytes": 64}, {"rtt_p50_ns": (1e6, 1)}, kind="udp_echo"),
+        point("a", {"parallel": 1}, {RATE: (1e6, 1)}),
+        point("a", {}, {"search_s": (1, 0.1)}, kind="not_known_here"),
+    ]
+    (section,) = sections(points, ())
+    assert [part.title for part in section.parts] == [
+        "UDP echo",
+        "TCP bulk transfer",
+        "not_known_here",
+    ]
+
+
+def test_devices_are_set_beside_each_other() -> None:
+    points = [
+        point("a", {"payload_bytes": n}, {"goodput_bit_s": (n, 1)}, device=device)
+        for n in (64, 512)
+        for device in ("pi-3", "pi-b")
+    ]
+    (figure,) = across(points)
+    assert [line.name for line in figure.lines] == ["pi-3", "pi-b"]
+    assert across([p for p in points if p.device == "pi-3"]) == ()
+
+
+def test_who_leads_is_said_only_where_intervals_are_clear() -> None:
+    def said(half: float) -> str:
+        points = [
+            point("none", {}, {RATE: (9e6, 1.0)}),
+            point("a", {}, {RATE: (8e6, half)}, changed=-0.11),
+            point("b", {}, {RATE: (7e6, half)}, changed=-0.22),
+        ]
+        (decision,) = decide(sections(points, ()), ())
+        return decision.leaders[0]
+
+    assert said(1e5) == "TCP bulk transfer, TCP goodput: a leads at 1 of 1 point."
+    assert said(1e6) == "TCP bulk transfer, TCP goodput: no tunnel leads at any of 1 point."
+
+
+def test_what_breaks_first_names_the_first_point_that_loses() -> None:
+    points = [
+        point(
+            "a",
+            {"payload_bytes": size},
+            {"loss_forward_ratio": (0.2, 0.01)},
+            kind="udp_echo",
+            changed=0.2 if size > 64 else 0.0,
+        )
+        for size in (64, 512, 1400)
+    ]
+    (decision,) = decide(sections(points, ()), ())
+    assert decision.choices[0].breaks == "loses more than no tunnel: 512 byte and 1 more"
+
+
+@pytest.mark.parametrize("form", ["svg", "pdf"])
+def test_figures_for_print_are_the_same_every_time_and_have_their_fonts(form: str) -> None:
+    points = [
+        point(tunnel, {"parallel": n}, {RATE: (n * 1e6, 1e5)}) for tunnel in "ab" for n in (1, 2)
+    ]
+    figure = chart(points, RATE, "parallel", key="k", title="costs $1 & more$ <b>")
+    assert figure is not None
+    first = render(figure, form)  # type: ignore[arg-type]
+    assert first == render(figure, form)  # type: ignore[arg-type]
+    if form == "svg":
+        assert b"<text" not in first
+    else:
+        assert b"/FontFile2" in first
+
+
+def test_labels_cannot_leave_a_figure() -> None:
+    evil = "</script><a href='http://example.org'>x"
+    points = [point(evil, {"parallel": n}, {RATE: (n * 1e6, 1e5)}) for n in (1, 2)]
+    figure = chart(points, RATE, "parallel", key="k", title=evil)
+    assert figure is not None
+    text = to_json(figure)
+    assert "<" not in text
+    assert json.loads(text)["data"][0]["name"].startswith("&lt;/script&gt;")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words", "on_axis"),
+    [
+        ("payload_bytes", 64, "64 byte", 64),
+        ("gap_ns", 5_000_000, "5 ms", 5),
+        ("rate_bit_s", 8_000_000, "8 Mbit/s", 8),
+        ("rate_packet_s", 100, "100 packet/s", 100),
+        ("load_ratio", 0.1, "10 %", 10),
+        ("content", "random", "random", None),
+        ("lzo", True, "yes", None),
+    ],
+)
+def test_parameters_have_their_unit(
+    name: str, value: str | float | bool, words: str, on_axis: float | None
+) -> None:
+    assert in_words(name, value) == words
+    assert number(name, value) == on_axis
+
+
+def test_a_heading_has_the_unit() -> None:
+    assert parameter("payload_bytes").heading == "payload size [byte]"
+    assert parameter("server.threads").heading == "server threads"
