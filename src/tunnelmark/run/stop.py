@@ -6,22 +6,10 @@ from functools import cache
 
 from scipy import stats
 
+from tunnelmark.analysis.sequential import looks
 from tunnelmark.model.metrics import METRICS
 
-
-@cache
-def looks(min_repeats: int, max_repeats: int) -> tuple[int, ...]:
-    """Return after which repeats the data are looked at; after the last there is no choice left.
-
-    They are fixed beforehand and grow by half: few looks, so that little of the error is spent on
-    each, and no more than a third of the work is in vain.
-    """
-    found = []
-    at = min_repeats
-    while at < max_repeats:
-        found.append(at)
-        at = max(at + 1, at + at // 2)
-    return tuple(found)
+__all__ = ["confidence_of_a_look", "looks", "relative_half_width"]
 
 
 def confidence_of_a_look(confidence: float, number_of_looks: int) -> float:

@@ -1,0 +1,203 @@
+"""The points that a selection means, with the figures of their repeats."""
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import polars as pl
+
+from tunnelmark.analysis.packets import Packets, packets
+from tunnelmark.model.hypothesis import Range, Selection
+from tunnelmark.model.trial import BASELINE
+
+Slot = tuple[str, int]
+"""Block and repeat: what was measured side by side."""
+
+_REPEAT: Final = ("point_id", "link", "device", "block_id", "repeat")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point with one metric's figure of every valid repeat."""
+
+    point_id: str
+    names: Mapping[str, str]
+    """``tunnel``, ``link``, ``device``, ``workload`` to labels."""
+    kinds: Mapping[str, str]
+    params: Mapping[str, object]
+    """Columns of the workload that have a value."""
+    figures: Mapping[Slot, float]
+    baseline: Mapping[Slot, float]
+    """Of the baseline beside it, where there is one."""
+    baseline_id: str | None
+    packets: Packets | None
+
+    @property
+    def values(self) -> list[float]:
+        """Return the figures of all repeats."""
+        return list(self.figures.values())
+
+
+def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple[Cell, ...]:
+    """Return all points of a result; one without a valid figure of the metric has no figures.
+
+    ``trials`` is ``store.Result.trials()``. Of a repeat that has several valid attempts the first
+    counts. A metric that the result does not have gives nothing.
+    """
+    if metric not in trials.columns:
+        return ()
+    rows = trials.filter(pl.col("path") == path)
+    counted = rows.filter(pl.col("valid") & pl.col(metric).is_not_null()).unique(
+        _REPEAT, keep="first", maintain_order=True
+    )
+    beside: dict[tuple[str, str, int], tuple[str, float]] = {
+        (row["pair_id"], row["block_id"], row["repeat"]): (row["point_id"], float(row[metric]))
+        for row in counted.filter(pl.col("is_baseline")).iter_rows(named=True)
+    }
+    cells = [
+        _cell(group, counted.filter(_same_place(place)), metric, path, beside)
+        for place, group in rows.group_by("point_id", "link", "device", maintain_order=True)
+    ]
+    # What never gives the metric (a workload without delays, the CPU of no tunnel) lacks nothing.
+    giving = {_sort(cell) for cell in cells if cell.figures}
+    return tuple(cell for cell in cells if _sort(cell) in giving)
+
+
+def chosen(cells: Iterable[Cell], selection: Selection) -> tuple[Cell, ...]:
+    """Return the cells that a selection means."""
+    found = list(cells)
+    for axis, patterns in selection.labels.items():
+        found = [
+            cell
+            for cell in found
+            if any(_means(found, axis, cell, pattern) for pattern in patterns)
+        ]
+    return tuple(
+        cell
+        for cell in found
+        if all(param_fits(cell.params.get(key), want) for key, want in selection.params.items())
+    )
+
+
+def label_fits(
+    pattern: str, label: str, kind: str, labels: Collection[str], kinds: Collection[str]
+) -> bool:
+    """Say whether a pattern means a driver: its label, else its kind, else by ``*``."""
+    if pattern in labels:
+        return label == pattern
+    if pattern in kinds:
+        return kind == pattern
+    return fnmatchcase(label, pattern)
+
+
+def param_fits(value: object, wanted: "tuple[object, ...] | Range") -> bool:
+    """Say whether a parameter's value is wanted; one that a workload does not have is not."""
+    if isinstance(wanted, Range):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        low = -math.inf if wanted.low is None else wanted.low
+        high = math.inf if wanted.high is None else wanted.high
+        return low <= value <= high
+    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in wanted)
+
+
+def matched(
+    first: Sequence[Cell], second: Sequence[Cell], differing: Collection[str]
+) -> tuple[tuple[Cell, Cell], ...]:
+    """Return pairs of cells that agree in everything but the ``differing`` axes and columns.
+
+    Workloads that differ in kind agree if the columns that both have agree.
+    """
+    return tuple(
+        (one, other)
+        for one in first
+        for other in second
+        if one is not other and _agree(one, other, differing)
+    )
+
+
+def name_of(cell: Cell, *, without: Collection[str] = ()) -> str:
+    """Return ``8 Mbit/s 41 ms, udp_echo 64`` for messages."""
+    shown = ("tunnel", "link", "device", "workload")
+    parts = [cell.names[axis] for axis in shown if axis not in without]
+    return ", ".join(part for part in parts if part != "host")
+
+
+def _agree(one: Cell, other: Cell, differing: Collection[str]) -> bool:
+    axes = [axis for axis in ("tunnel", "link", "device") if axis not in differing]
+    if any(one.names[axis] != other.names[axis] for axis in axes):
+        return False
+    if "workload" not in differing:
+        if one.kinds["workload"] != other.kinds["workload"]:
+            return False
+        return _without(one.params, differing) == _without(other.params, differing)
+    common = (one.params.keys() & other.params.keys()) - set(differing)
+    return all(one.params[key] == other.params[key] for key in common)
+
+
+def _without(params: Mapping[str, object], keys: Collection[str]) -> dict[str, object]:
+    return {key: value for key, value in params.items() if key not in keys}
+
+
+def _means(cells: Sequence[Cell], axis: str, cell: Cell, pattern: str) -> bool:
+    labels = {other.names[axis] for other in cells}
+    kinds = {other.kinds.get(axis, "") for other in cells}
+    return label_fits(pattern, cell.names[axis], cell.kinds.get(axis, ""), labels, kinds)
+
+
+def _sort(cell: Cell) -> tuple[str, bool]:
+    return cell.kinds["workload"], cell.kinds["tunnel"] == BASELINE
+
+
+def _same_place(place: tuple[object, ...]) -> pl.Expr:
+    keys = ("point_id", "link", "device")
+    return pl.all_horizontal(
+        *(pl.col(key) == value for key, value in zip(keys, place, strict=True))
+    )
+
+
+def _cell(
+    every: pl.DataFrame,
+    group: pl.DataFrame,
+    metric: str,
+    path: str,
+    beside: Mapping[tuple[str, str, int], tuple[str, float]],
+) -> Cell:
+    first: dict[str, Any] = every.row(0, named=True)
+    figures: dict[Slot, float] = {}
+    baseline: dict[Slot, float] = {}
+    ids: set[str] = set()
+    counted: Packets | None = Packets()
+    for row in group.iter_rows(named=True):
+        slot = (row["block_id"], row["repeat"])
+        figures[slot] = float(row[metric])
+        if not row["is_baseline"] and (found := beside.get((row["pair_id"], *slot))):
+            ids.add(found[0])
+            baseline[slot] = found[1]
+        own = packets(row["details"] or "{}", path)
+        counted = None if counted is None or own is None else counted + own
+    return Cell(
+        point_id=first["point_id"],
+        names={axis: first[axis] for axis in ("tunnel", "link", "device", "workload")},
+        kinds={
+            "tunnel": first["tunnel_kind"],
+            "link": first["link_kind"],
+            "workload": first["workload_kind"],
+        },
+        params={
+            name.removeprefix("param_"): _plain(first[name])
+            for name in every.columns
+            if name.startswith("param_") and first[name] is not None
+        },
+        figures=figures,
+        baseline=baseline,
+        baseline_id=ids.pop() if len(ids) == 1 else None,
+        packets=counted,
+    )
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | bool) else json.dumps(value, default=str)

@@ -1,0 +1,144 @@
+"""Two groups of repeats to one estimate of how they differ, paired wherever the design allows."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from tunnelmark.analysis.cells import Cell, Slot
+from tunnelmark.analysis.testing import OneSided, Quantity, Spread, combined, spread
+from tunnelmark.model.hypothesis import FRAGMENTATION_POINT, Margin
+from tunnelmark.model.metrics import METRICS
+
+_FEWEST_PAIRS: Final = 2
+_Scale = Callable[[float], float]
+_LENGTHS: Final = frozenset({"overhead_bytes", "outer_packets", FRAGMENTATION_POINT})
+"""Counted packet by packet on the wire: the same packet always has the same length."""
+_LOSSES: Final = frozenset({"loss_forward_ratio", "loss_reverse_ratio"})
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """How the first cell's mean differs from the second's."""
+
+    spread: Spread
+    """Logarithm of the ratio, or difference in the metric's unit; see ``quantity``."""
+    quantity: Quantity
+    method: str
+
+
+def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -> Contrast:
+    """Return the contrast of two cells of one metric.
+
+    Rates and times are compared as ratios (on logarithms) unless ``absolute``. In order of
+    preference, decided by the design and never by the figures:
+
+    1. paired, where both were measured in the same block and repeat (Student's paired t);
+    2. each against the baseline of its own block and repeat, where both have the same baseline:
+       what drifted between the blocks falls out (Welch's t of the two);
+    3. Welch's t of the plain figures.
+
+    Losses without any scatter are compared by their packets (Agresti and Caffo 2000).
+    """
+    logarithmic = not absolute and on_logarithms(metric, [*first.values, *second.values])
+    quantity: Quantity = "ratio" if logarithmic else "difference"
+    scale: _Scale = math.log if logarithmic else float
+    slots = [slot for slot in first.figures if slot in second.figures]
+    if (by_packets := _losses(first, second, metric)) is not None:
+        return Contrast(by_packets, quantity, "Agresti-Caffo, packets")
+    if len(slots) >= _FEWEST_PAIRS:
+        own = [scale(first.figures[s]) - scale(second.figures[s]) for s in slots]
+        return Contrast(measured(own, metric), quantity, "t, paired")
+    one, other = _to_baseline(first, scale), _to_baseline(second, scale)
+    same = first.baseline_id is not None and first.baseline_id == second.baseline_id
+    if same and one is not None and other is not None:
+        parts, method = (one, other), "Welch, each to its baseline"
+    else:
+        parts = ([scale(v) for v in first.values], [scale(v) for v in second.values])
+        method = "Welch"
+    return Contrast(combined([measured(part, metric) for part in parts], [1, -1]), quantity, method)
+
+
+def scaled_difference(first: Cell, second: Cell, share: float, metric: str) -> tuple[Spread, str]:
+    """Return the first mean minus ``share`` times the second's: a relative margin, unlogged."""
+    slots = [slot for slot in first.figures if slot in second.figures]
+    if len(slots) >= _FEWEST_PAIRS:
+        own = [first.figures[s] - share * second.figures[s] for s in slots]
+        return measured(own, metric), "t, paired"
+    parts = [measured(cell.values, metric) for cell in (first, second)]
+    return combined(parts, [1, -share]), "Welch"
+
+
+def one_cell(cell: Cell, metric: str, *, limit: float, side: Literal[1, -1], what: str) -> OneSided:
+    """Return the test of a cell's mean against a limit in the metric's unit.
+
+    A loss that is the same in every repeat (mostly: none) is judged by its packets.
+    """
+    values = cell.values
+    hits = None if cell.packets is None else cell.packets.lost(metric)
+    if hits is not None and min(values) == max(values):
+        share = Spread(hits[0] / hits[1], None, 0, len(values))
+        return OneSided(what, share, limit, side, "value", "exact binomial, packets", packets=hits)
+    logarithmic = limit > 0 and on_logarithms(metric, values)
+    scale: _Scale = math.log if logarithmic else float
+    found = measured([scale(v) for v in values], metric)
+    method = "t on logarithms" if logarithmic else "t"
+    at = scale(limit)
+    return OneSided(what, found, at, side, "value", method, logarithmic=logarithmic)
+
+
+def measured(values: Sequence[float], metric: str) -> Spread:
+    """Return mean and standard error of repeats; lengths on the wire that are alike are certain."""
+    found = spread(values)
+    if metric in _LENGTHS and min(values) == max(values):
+        return replace(found, error=0.0, freedom=math.inf)
+    return found
+
+
+def on_logarithms(metric: str, values: Sequence[float]) -> bool:
+    """Say whether a metric is judged on logarithms: its scale says so, and all are above 0."""
+    known = METRICS.get(metric)
+    return known is not None and known.scale == "log" and min(values, default=0) > 0
+
+
+def margin_shift(margin: Margin | None, *, sign: int) -> float:
+    """Return a relative margin as a logarithm: 5 % below is log 0.95, above log 1.05."""
+    return 0.0 if margin is None else math.log1p(sign * margin.value)
+
+
+def _losses(first: Cell, second: Cell, metric: str) -> Spread | None:
+    """Return the difference of two losses by packets if one of them does not scatter at all."""
+    if metric not in _LOSSES or first.packets is None or second.packets is None:
+        return None
+    if min(len(first.figures), len(second.figures)) < _FEWEST_PAIRS:
+        return None
+    if all(min(cell.values) < max(cell.values) for cell in (first, second)):
+        return None
+    one, other = first.packets.lost(metric), second.packets.lost(metric)
+    if one is None or other is None:
+        return None
+    # One lost and one arrived packet more on each side: without them 0 of 300 would not scatter.
+    shares = [(lost + 1) / (entered + 2) for lost, entered in (one, other)]
+    variance = math.fsum(
+        share * (1 - share) / (entered + 2)
+        for share, (_, entered) in zip(shares, (one, other), strict=True)
+    )
+    repeats = min(len(first.figures), len(second.figures))
+    return Spread(shares[0] - shares[1], math.sqrt(variance), math.inf, repeats)
+
+
+def _to_baseline(cell: Cell, scale: _Scale) -> list[float] | None:
+    pairs: list[tuple[float, float]] = [
+        (cell.figures[slot], base) for slot, base in _both(cell.figures, cell.baseline)
+    ]
+    if len(pairs) < len(cell.figures) or len(pairs) < _FEWEST_PAIRS:
+        return None
+    if scale is math.log and any(base <= 0 for _, base in pairs):
+        return None
+    return [scale(own) - scale(base) for own, base in pairs]
+
+
+def _both(
+    figures: Mapping[Slot, float], baseline: Mapping[Slot, float]
+) -> list[tuple[Slot, float]]:
+    return [(slot, baseline[slot]) for slot in figures if slot in baseline]

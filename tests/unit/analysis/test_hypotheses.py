@@ -1,0 +1,251 @@
+import random
+from collections.abc import Sequence
+
+import polars as pl
+import pytest
+
+import made_results
+from tunnelmark.analysis.hypotheses import Measured, judge
+from tunnelmark.model.hypothesis import (
+    FRAGMENTATION_POINT,
+    Hypothesis,
+    Margin,
+    Range,
+    Selection,
+    Verdict,
+)
+from tunnelmark.store.rows import to_frame
+from tunnelmark.study.plan import pair_id
+
+WG, NONE = Selection({"tunnel": ("wg",)}), Selection({"tunnel": ("none",)})
+GOODPUT = "goodput_bit_s"
+
+
+def table(
+    goodputs: dict[tuple[str, int], Sequence[float | None]], metric: str = GOODPUT
+) -> pl.DataFrame:
+    """Trials of (tunnel, payload) with one figure a repeat; None: the trial was invalid."""
+    rows = [
+        made_results.trial_result(
+            tunnel,
+            size,
+            repeat,
+            {} if figure is None else {metric: figure},
+            valid=figure is not None,
+        )
+        for (tunnel, size), figures in goodputs.items()
+        for repeat, figure in enumerate(figures, start=1)
+    ]
+    frames = [
+        to_frame(row, study="made", run_id="tm00000", pair_id=pair_id(row.trial.point))
+        for row in rows
+    ]
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def verdict(trials: pl.DataFrame, hypothesis: Hypothesis, moments: int = 1) -> Verdict:
+    blocks = (made_results.block_record(),)
+    return judge([hypothesis], Measured(trials, blocks, 0.95, moments))[0]
+
+
+def around(value: float, scatter: float, repeats: int = 8, seed: int = 1) -> list[float]:
+    dice = random.Random(seed)  # noqa: S311 - figures of a test, no secret
+    return [value * (1 + scatter * dice.gauss(0, 1)) for _ in range(repeats)]
+
+
+def compared(kind: str, **more: object) -> Hypothesis:
+    values = {"name": "h", "kind": kind, "metric": GOODPUT, "groups": (WG, NONE), **more}
+    return Hypothesis(**values)  # type: ignore[arg-type]
+
+
+def test_a_clear_lead_is_confirmed_with_the_interval_that_says_so() -> None:
+    trials = table({("wg", 64): around(11e6, 0.01), ("none", 64): around(10e6, 0.01, seed=2)})
+    found = verdict(trials, compared("superiority"))
+    assert found.outcome == "confirmed"
+    assert found.deciding is not None
+    assert found.deciding.quantity == "ratio"
+    assert found.deciding.method == "t, paired"
+    assert found.deciding.low is not None
+    assert 0 < found.deciding.low < 0.1 < found.deciding.value + 0.02
+    assert "lies above" in found.reason
+
+
+def test_the_opposite_claim_is_rejected_by_the_same_figures() -> None:
+    trials = table({("wg", 64): around(11e6, 0.01), ("none", 64): around(10e6, 0.01, seed=2)})
+    found = verdict(trials, compared("superiority", better="lower"))
+    assert found.outcome == "rejected"
+    assert "does not lie below" in found.reason
+
+
+def test_what_cannot_be_decided_says_how_many_repeats_would() -> None:
+    trials = table({("wg", 64): [10.2e6, 9.9e6, 10.4e6], ("none", 64): [10e6, 10e6, 10.1e6]})
+    found = verdict(trials, compared("superiority"))
+    assert found.outcome == "undecided"
+    assert found.repeats_to_settle is not None
+    assert found.repeats_to_settle > 3
+
+
+def test_equivalence_needs_the_whole_interval_within_the_margin() -> None:
+    trials = table({("wg", 64): around(10e6, 0.01), ("none", 64): around(10e6, 0.01, seed=2)})
+    within = compared("equivalence", margin=Margin(0.05, relative=True))
+    assert verdict(trials, within).outcome == "confirmed"
+    narrow = compared("equivalence", margin=Margin(0.001, relative=True))
+    assert verdict(trials, narrow).outcome == "undecided"
+    off = table({("wg", 64): around(12e6, 0.01), ("none", 64): around(10e6, 0.01, seed=2)})
+    assert verdict(off, within).outcome == "rejected"
+
+
+def test_non_inferiority_allows_the_margin_and_no_more() -> None:
+    trials = table({("wg", 64): around(9.7e6, 0.005), ("none", 64): around(10e6, 0.005, seed=2)})
+    for share, outcome in ((0.1, "confirmed"), (0.001, "rejected")):
+        claim = compared("non_inferiority", margin=Margin(share, relative=True))
+        assert verdict(trials, claim).outcome == outcome
+    bits = compared("non_inferiority", margin=Margin(1e6, relative=False))
+    found = verdict(trials, bits)
+    assert found.outcome == "confirmed"
+    assert found.deciding is not None
+    assert (found.deciding.quantity, found.deciding.limit) == ("difference", -1e6)
+
+
+def test_an_order_holds_only_if_every_step_does_everywhere() -> None:
+    good = {
+        (name, size): around(rate, 0.005, seed=size + seed)
+        for size in (64, 512)
+        for seed, (name, rate) in enumerate([("none", 12e6), ("wg", 11e6), ("ovpn", 9e6)])
+    }
+    groups = (NONE, WG, Selection({"tunnel": ("ovpn",)}))
+    claim = Hypothesis("h", "order", GOODPUT, groups=groups)
+    found = verdict(table(good), claim)
+    assert (found.outcome, found.tests) == ("confirmed", 4)
+    crossed = {**good, ("wg", 512): around(8e6, 0.005, seed=9)}
+    assert verdict(table(crossed), claim).outcome == "rejected"
+    small = Hypothesis(
+        "h",
+        "order",
+        GOODPUT,
+        groups=groups,
+        over=Selection(params={"payload_bytes": Range(None, 100)}),
+    )
+    assert verdict(table(crossed), small).outcome == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("shape", "at", "outcome"),
+    [
+        ("rises_with", None, "confirmed"),
+        ("falls_with", None, "rejected"),
+        ("rises_steadily", None, "rejected"),
+        ("falls_past", "fragmentation_point", "confirmed"),
+        ("rises_past", 1420, "rejected"),
+        ("peaks_at", 1400, "confirmed"),
+        ("peaks_at", 64, "rejected"),
+    ],
+)
+def test_shapes_of_a_curve_that_drops_past_the_fragmentation_point(
+    shape: str, at: object, outcome: str
+) -> None:
+    curve = {64: 1e6, 512: 5e6, 1400: 10e6, 1430: 8e6}
+    trials = table({("openvpn", s): around(v, 0.01, seed=s) for s, v in curve.items()})
+    claim = Hypothesis(
+        "h",
+        "shape",
+        GOODPUT,
+        along="payload_bytes",
+        shape=shape,  # type: ignore[arg-type]
+        at=at,  # type: ignore[arg-type]
+    )
+    assert verdict(trials, claim).outcome == outcome
+
+
+def test_thresholds_of_each_and_of_the_highest() -> None:
+    trials = table({("wg", 64): around(5e6, 0.01), ("wg", 512): around(9e6, 0.01, seed=4)})
+    cases = [
+        ("each", "at_least", 4e6, "confirmed"),
+        ("each", "at_least", 6e6, "rejected"),
+        ("highest", "at_least", 6e6, "confirmed"),
+        ("highest", "at_most", 6e6, "rejected"),
+        ("lowest", "at_most", 6e6, "confirmed"),
+        ("highest", "at_least", 9e6, "undecided"),
+    ]
+    for of, bound, limit, outcome in cases:
+        claim = Hypothesis("h", "threshold", GOODPUT, of=of, bound=bound, limit=limit)  # type: ignore[arg-type]
+        assert verdict(trials, claim).outcome == outcome, (of, bound, limit)
+
+
+def test_a_fragmentation_point_is_a_length_and_needs_no_repeats() -> None:
+    trials = table({("openvpn", 64): [1e6]})
+    for limit, outcome in ((1420, "confirmed"), (1438, "rejected")):
+        claim = Hypothesis("h", "threshold", FRAGMENTATION_POINT, bound="near", limit=limit)
+        found = verdict(trials, claim)
+        assert found.outcome == outcome
+        assert "1420 byte" in found.reason
+
+
+def test_a_point_without_a_valid_trial_keeps_a_claim_over_all_points_open() -> None:
+    good = {
+        (name, size): around(rate, 0.01, seed=size)
+        for size in (64, 512)
+        for name, rate in (("none", 10e6), ("wg", 12e6))
+    }
+    assert verdict(table(good), compared("superiority")).outcome == "confirmed"
+    lacking = {**good, ("wg", 512): [None, None]}
+    found = verdict(table(lacking), compared("superiority"))
+    assert found.outcome == "undecided"
+    assert found.deciding is None
+    assert "no valid trial of wg" in found.reason
+
+
+def test_one_repeat_decides_nothing() -> None:
+    found = verdict(table({("wg", 64): [2e6], ("none", 64): [1e6]}), compared("superiority"))
+    assert found.outcome == "undecided"
+    assert "no interval" in found.reason
+
+
+def test_figures_that_happen_to_be_alike_are_no_certainty() -> None:
+    trials = table({("wg", 64): [5.0] * 4, ("none", 64): [4.0] * 4}, "tcp_retransmits_per_s")
+    claim = compared("superiority", metric="tcp_retransmits_per_s")
+    found = verdict(trials, claim)
+    assert found.outcome == "undecided"
+    assert found.repeats_to_settle == 6
+
+
+def test_within_a_family_the_levels_are_holms() -> None:
+    """Alone p = 0.02 decides; beside nine claims that show nothing it does not."""
+    trials = table({("wg", 64): [10.5e6, 10.7e6, 10.4e6, 10.15e6], ("none", 64): [10e6] * 4})
+    claim = compared("superiority", family="one")
+    blocks = (made_results.block_record(),)
+    alone = judge([claim], Measured(trials, blocks, 0.95))[0]
+    assert 0.01 < alone.p_confirm < 0.025
+    assert alone.outcome == "confirmed"
+    nothing = Hypothesis(
+        "n", "threshold", GOODPUT, family="one", bound="at_least", limit=1e9, of="highest"
+    )
+    others = [nothing] * 9
+    together = judge([claim, *others], Measured(trials, blocks, 0.95))
+    assert together[0].outcome == "undecided"
+    assert "confirmed" not in {one.outcome for one in together[1:]}
+    assert together[0].p_confirm == alone.p_confirm
+
+
+def test_a_run_that_could_stop_early_needs_more() -> None:
+    trials = table({("wg", 64): [10.5e6, 10.7e6, 10.4e6, 10.15e6], ("none", 64): [10e6] * 4})
+    assert verdict(trials, compared("superiority"), moments=1).outcome == "confirmed"
+    found = verdict(trials, compared("superiority"), moments=5)
+    assert found.outcome == "undecided"
+    assert found.deciding is not None
+    assert found.deciding.low is not None
+    assert found.deciding.low < 0
+
+
+def test_the_interval_and_the_verdict_never_disagree() -> None:
+    dice = random.Random(5)  # noqa: S311 - likewise
+    for _ in range(60):
+        one = [dice.gauss(10e6, 5e5) for _ in range(4)]
+        other = [dice.gauss(dice.choice([9e6, 10e6, 11e6]), 5e5) for _ in range(4)]
+        found = verdict(table({("wg", 64): one, ("none", 64): other}), compared("superiority"))
+        assert found.deciding is not None
+        low, high = found.deciding.low, found.deciding.high
+        assert low is not None
+        assert high is not None
+        wanted = "confirmed" if low > 0 else "rejected" if high < 0 else "undecided"
+        assert found.outcome == wanted
