@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tunnelmark.devices.registry import DEVICES
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import Place
@@ -275,6 +276,9 @@ def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], s
     Returns the tunnels that cannot run with the reason, and all programs that are needed. Raises
     ``LabError`` if a workload cannot run, or no tunnel can.
     """
+    for device in study.devices:
+        if DEVICES[device.kind].limited:
+            raise LabError(f"device {device.label}: CPU limits are not built yet; leave it out")
     workloads = [(spec, _workload(spec)) for spec in study.workloads]
     programs = {program for _, workload in workloads for program in workload.need().programs}
     skipped = {}

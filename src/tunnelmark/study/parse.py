@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from tunnelmark.devices.registry import DEVICES, DeviceParams
+from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.metrics import METRICS
@@ -78,7 +78,7 @@ class _Parser:
             },
             needed=True,
         )
-        devices = self._section("device", dict.fromkeys(DEVICES, DeviceParams))
+        devices = self._section("device", {kind: params_type(kind) for kind in DEVICES})
         workloads = self._section(
             "workload", {k: c.params_type for k, c in workload_kinds().items()}, needed=True
         )

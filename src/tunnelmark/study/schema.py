@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from tunnelmark.devices.registry import DEVICES, DeviceParams
+from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.params import Params
 from tunnelmark.study.drivers import LABEL
@@ -72,8 +72,8 @@ def study_schema() -> Schema:
             ),
             "link": _tables([*links, *presets], "between client and server", least=1),
             "device": _tables(
-                [_table(kind, DeviceParams, titles, definitions) for kind in DEVICES],
-                "CPU of the endpoints",
+                [_table(kind, params_type(kind), titles, definitions) for kind in DEVICES],
+                "CPU of an endpoint, this machine's own if none is given",
             ),
             "workload": _tables(
                 [_table(kind, params, titles, definitions) for kind, params in workloads.items()],

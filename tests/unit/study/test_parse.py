@@ -77,6 +77,26 @@ def test_a_study_is_frozen_and_typed() -> None:
         study.seed = 2  # type: ignore[misc]
 
 
+def test_a_device_is_chosen_by_kind_and_varied_like_everything() -> None:
+    study = parse(
+        GOOD + '\n[[device]]\nkind = "pi-3"\ncalibrate = ["BF-CBC", "system calls"]\n'
+        '[[device]]\nkind = "host"\n'
+    )
+    assert [spec.label for spec in study.devices] == ["pi-3-bf-cbc", "pi-3-systemcalls", "host"]
+    assert study.devices[0].columns == {"endpoint": "client", "calibrate": "BF-CBC"}
+
+
+def test_an_unknown_device_is_refused_with_its_place() -> None:
+    line = GOOD.count("\n") + 3
+    assert complaint(GOOD + '\n[[device]]\nkind = "pi-33"\n') == (
+        f'a.toml:{line}: device.kind is "pi-33", must be one of host, pc-300mhz, pc-1700mhz, '
+        "core2duo-1870, amd-e450, pi-zero, pi-b, pi-2, pi-3, did you mean pi-3?"
+    )
+    assert "device.endpoint is no key of this device" in complaint(
+        GOOD + '\n[[device]]\nkind = "host"\nendpoint = "client"\n'
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
     [
