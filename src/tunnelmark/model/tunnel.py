@@ -83,6 +83,8 @@ class TrafficPath:
     server_interface: str
     mtu_bytes: int
     """MTU of the inner interface at the client."""
+    link_address: str | None = None
+    """The client's address on the link, where this path has one beside the endpoint's."""
 
 
 @dataclass(frozen=True)

@@ -346,9 +346,9 @@ class _Bench:
 
 
 def _client_addresses(watch: Watch, path: TrafficPath) -> frozenset[str]:
-    """Return the client's on the link; a tunnel may use that of its path there (transport mode)."""
-    texts = (watch.client.ipv4, watch.client.ipv6, path.client_address)
-    return frozenset(str(ipaddress.ip_address(text)) for text in texts)
+    """Return the client's on the link; a path may have one of its own beside the usual."""
+    texts = (watch.client.ipv4, watch.client.ipv6, path.link_address)
+    return frozenset(str(ipaddress.ip_address(text)) for text in texts if text is not None)
 
 
 def _with_port(rule: WireRule, port: int) -> WireRule:

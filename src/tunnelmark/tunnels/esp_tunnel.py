@@ -10,7 +10,13 @@ from pydantic import Field, model_validator
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.esp import ESP_SUITES, esp
 from tunnelmark.model.host import Host, Need
-from tunnelmark.model.overhead import Encapsulation, IpVersion, best_inner_mtu
+from tunnelmark.model.overhead import (
+    IP_VERSIONS,
+    LEAST_IPV6_MTU_BYTES,
+    Encapsulation,
+    IpName,
+    best_inner_mtu,
+)
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.ipsec_suites import Agreement, Mode, Suite, check_pair, esp_rule
@@ -20,6 +26,7 @@ from tunnelmark.tunnels.strongswan import (
     Charon,
     Side,
     last_words_of,
+    settled_sas,
 )
 from tunnelmark.tunnels.strongswan_config import Settings
 from tunnelmark.tunnels.support import (
@@ -32,18 +39,14 @@ from tunnelmark.tunnels.support import (
 )
 
 Implementation = Literal["kernel", "libipsec"]
-IpName = Literal["ipv4", "ipv6"]
 
 LIBIPSEC_MTU_BYTES: Final = 1400
 """What libipsec gives its TUN device (TUN_DEFAULT_MTU of strongSwan's tun_device.c)."""
-LEAST_IPV6_MTU_BYTES: Final = 1280
-"""RFC 8200 section 5."""
 # One for all associations. The name is compiled in and libipsec routes by it: no other is possible.
 LIBIPSEC_TUN: Final = "ipsec0"
 PREFIX_BITS: Final[dict[IpName, int]] = {"ipv4": 32, "ipv6": 128}
 INITIATE_LIMIT_S: Final = 30
 
-_VERSIONS: Final[dict[IpName, IpVersion]] = {"ipv4": 4, "ipv6": 6}
 _FIRST_PACKET_LIMIT_S: Final = 15.0
 
 
@@ -61,8 +64,6 @@ class EspParams(TunnelParams):
         description="auto: the kernel's ESP where it has it, else libipsec in user space if that "
         "can do what is asked for",
     )
-    inner: IpName = Field("ipv4", description="IP version inside")
-    outer: IpName = Field("ipv4", description="IP version outside")
     mtu_bytes: int | None = Field(
         None,
         ge=576,
@@ -106,7 +107,9 @@ class EspTunnel(Tunnel):
         """Take the parameters of the study."""
         super().__init__(params)
         self._esp = params
-        self._chosen: Implementation = "kernel"
+        self._chosen: Implementation = (
+            "libipsec" if params.implementation == "libipsec" else "kernel"
+        )
         self._ends: list[End] = []
         self._watched: list[Watched] = []
 
@@ -172,7 +175,11 @@ class EspTunnel(Tunnel):
         return TunnelUp(
             paths=paths,
             negotiated=negotiated,
-            wire=esp_rule(self._esp.suite, udp_encapsulation=self._udp_encapsulation()),
+            wire=esp_rule(
+                self._esp.suite,
+                udp_encapsulation=self._udp_encapsulation(),
+                ip_version=IP_VERSIONS[self._esp.outer],
+            ),
             processes=tuple((end.endpoint.host.name, end.charon.process) for end in self._ends),
         )
 
@@ -190,6 +197,13 @@ class EspTunnel(Tunnel):
                 # It may be gone already: half-up, or with the daemon, which is no failure here.
                 end.endpoint.host.run(end.undo.pop(), check=False)
 
+    def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
+        """Return the longest that ESP carries whole; libipsec has a default of its own."""
+        if self._mode == "transport":
+            return link_mtu_bytes
+        fits = self._fits_bytes(link_mtu_bytes)
+        return fits if self._chosen == "kernel" else min(fits, LIBIPSEC_MTU_BYTES)
+
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of ESP; with IPComp those of a packet that does not get smaller.
 
@@ -204,7 +218,7 @@ class EspTunnel(Tunnel):
             mode=self._mode,
             inner_mtu_bytes=inner_mtu_bytes,
             udp_encapsulation=self._udp_encapsulation(chosen),
-            outer_ip=_VERSIONS[self._esp.outer],
+            outer_ip=IP_VERSIONS[self._esp.outer],
             # IPComp makes one piece of them again.
             cut_before=self._mode == "transport" and self._esp.outer == "ipv4" and not self._ipcomp,
         )
@@ -221,16 +235,15 @@ class EspTunnel(Tunnel):
             return (chosen or self._chosen) == "libipsec"
         return self._esp.udp_encapsulation
 
+    def _fits_bytes(self, link_mtu_bytes: int) -> int:
+        """Return the longest packet that ESP carries whole over a link."""
+        model = self._encapsulation(link_mtu_bytes, self._chosen)
+        return best_inner_mtu(link_mtu_bytes=link_mtu_bytes, encapsulation=model)
+
     def _mtu_bytes(self, site: Site) -> int:
         link = min(site.client.mtu_bytes, site.server.mtu_bytes)
-        if self._mode == "transport":
-            return link
-        model = self._encapsulation(link, self._chosen)
-        fits = best_inner_mtu(link_mtu_bytes=link, encapsulation=model)
-        wanted = self._esp.mtu_bytes
-        if wanted is None:
-            wanted = fits if self._chosen == "kernel" else min(fits, LIBIPSEC_MTU_BYTES)
-        elif wanted > fits:
+        wanted = self._esp.mtu_bytes or self.default_mtu_bytes(link)
+        if self._mode == "tunnel" and wanted > (fits := self._fits_bytes(link)):
             # The kernel would learn the same from the first packet that is longer, and lose it.
             raise TunnelError(
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "
@@ -331,7 +344,8 @@ class EspTunnel(Tunnel):
             udp_encapsulation=self._udp_encapsulation(),
             ipcomp=self._ipcomp,
         )
-        ends = [(end.charon.place, end.charon.sas()) for end in (client, server)]
+        names = [child_name(number) for number in range(self._esp.count)]
+        ends = settled_sas(client.charon, server.charon, names)
         versions = dict.fromkeys(end.charon.version() for end in (client, server))
         kernel = client.endpoint.host.run(["uname", "-sr"]).text().strip()
         found = []
@@ -372,6 +386,7 @@ class EspTunnel(Tunnel):
                     client_interface=self._interface(site, "client", number),
                     server_interface=self._interface(site, "server", number),
                     mtu_bytes=mtu_bytes,
+                    link_address=client if self._mode == "transport" else None,
                 )
             )
         return tuple(paths)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.overhead import IpName
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.esp_tunnel import (
@@ -18,7 +19,6 @@ from tunnelmark.tunnels.esp_tunnel import (
     End,
     EspParams,
     EspTunnel,
-    IpName,
     child_name,
 )
 from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, find_child

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.overhead import IpVersion
 from tunnelmark.model.tunnel import WireRule
 from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 
@@ -117,11 +118,14 @@ def check_pair(
     return ike, ours
 
 
-def esp_rule(suite: Suite, *, udp_encapsulation: bool) -> WireRule:
+def esp_rule(
+    suite: Suite, *, udp_encapsulation: bool, ip_version: IpVersion | None = None
+) -> WireRule:
     """Return how every packet of ESP, and of IKE beside it, looks on the link."""
     return WireRule(
         encrypted=suite != "NULL-SHA1",
         describe="ESP in UDP on port 4500, or IKE" if udp_encapsulation else "ESP or IKE",
         ip_protocols=(UDP,) if udp_encapsulation else (ESP, UDP),
         udp_ports=IKE_PORTS,
+        ip_version=ip_version,
     )

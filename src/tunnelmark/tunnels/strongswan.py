@@ -1,7 +1,8 @@
 """strongSwan's charon as IPsec tunnels use it: configured by files, asked by swanctl."""
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
 from tunnelmark.model.errors import TunnelError
@@ -22,6 +23,8 @@ LIBIPSEC_PROGRAMS: Final = {"/usr/lib/ipsec/lookip": "libcharon-extra-plugins"}
 _SWANCTL_LIMIT_S: Final = 30.0
 """Of one call of swanctl: it waits for ever for a charon that hangs."""
 _START_LIMIT_S: Final = 30.0
+_SETTLE_LIMIT_S: Final = 15.0
+_SETTLE_POLL_S: Final = 0.2
 _LOG_LINES: Final = 400
 _READY: Final = "[JOB] spawning "
 """What it says when all plugins, that of the control socket among them, are loaded."""
@@ -160,6 +163,27 @@ class Charon:
             timeout_s=limit_s,
             check=False,
         )
+
+
+def settled_sas(
+    client: Charon, server: Charon, names: Collection[str]
+) -> tuple[tuple[str, tuple[IkeSa, ...]], tuple[str, tuple[IkeSa, ...]]]:
+    """Return (place, associations) of both once all children of these names are installed.
+
+    With IKEv1 the server still waits for the last message when the client is done already
+    (RFC 2409 section 5.5). After a limit what there is is returned, to be judged.
+    """
+    deadline = time.monotonic() + _SETTLE_LIMIT_S
+    while True:
+        last = time.monotonic() >= deadline
+        found = (client.place, client.sas()), (server.place, server.sas())
+        installed = [
+            {child.name for ike in sas for child in ike.children if child.state == "INSTALLED"}
+            for _, sas in found
+        ]
+        if last or all(set(names) <= one for one in installed):
+            return found
+        time.sleep(_SETTLE_POLL_S)
 
 
 def last_words_of(charon: Process) -> str:

@@ -15,7 +15,8 @@ _DEEPEST: Final = 8
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<close>\})"
     r"|(?P<open>[^\s={}\[\]]+)\s\{"
-    r"|(?P<list>[^\s={}\[\]]+)=\[(?P<items>[^\[\]]*)\]"
+    # A selector has its protocol and port in brackets of its own: ``198.18.0.1/32[udp/l2f]``.
+    r"|(?P<list>[^\s={}\[\]]+)=\[(?P<items>(?:[^\[\]]|\[[^\[\]]*\])*)\]"
     # A value may hold spaces (the name in a certificate), so it ends where the next key begins.
     r"|(?P<key>[^\s={}\[\]]+)=(?P<value>[^{}\[\]]*?)"
     r"(?=\}|\s[^\s={}\[\]]+=|\s[^\s={}\[\]]+\s\{|\Z))"

@@ -46,6 +46,12 @@ def test_what_is_not_said_is_off() -> None:
     assert not sa.ipcomp
 
 
+def test_a_selector_has_brackets_of_its_own() -> None:
+    text = EVENT.replace("[198.19.0.2/32]", "[198.18.0.1/32[udp/l2f] 198.18.0.3/32[udp/1701]]")
+    (sa,) = read_sas(text)[0].children
+    assert sa.local == ("198.18.0.1/32[udp/l2f]", "198.18.0.3/32[udp/1701]")
+
+
 def test_none_and_several() -> None:
     assert read_sas(END) == ()
     assert [ike.name for ike in read_sas(EVENT + EVENT.replace("{tm ", "{other ") + END)] == [

@@ -1,0 +1,491 @@
+"""L2TP over IPsec: xl2tpd and pppd with MS-CHAPv2 inside ESP in transport mode, keyed by IKEv1."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import ClassVar, Final, Literal
+
+from pydantic import Field
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.esp import ESP_SUITES, esp
+from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.overhead import (
+    Encapsulation,
+    Layer,
+    best_inner_mtu,
+    ip_layer,
+    udp_layer,
+)
+from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.tunnels import ppp
+from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, UDP, Agreement, Suite, check_pair, esp_rule
+from tunnelmark.tunnels.l2tp_files import client_config, server_config
+from tunnelmark.tunnels.ppp import PppAccount, PppEnd, PppFraming, PppSetup
+from tunnelmark.tunnels.ppp_check import check, negotiated
+from tunnelmark.tunnels.ppp_log import last_words
+from tunnelmark.tunnels.strongswan import PROGRAMS, Charon, Side, last_words_of, settled_sas
+from tunnelmark.tunnels.strongswan_config import Settings, child, connection
+from tunnelmark.tunnels.support import (
+    Watched,
+    daemon_name,
+    first_packet,
+    first_problem,
+    inner_interface,
+    quieten,
+    wait_until,
+)
+
+PORT: Final = 1701
+"""RFC 2661 section 8.1."""
+
+_START_LIMIT_S: Final = 20.0
+_INITIATE_LIMIT_S: Final = 30
+# A control packet of L2TP is sent again after 1, 2, 4 s, one of PPP after 1 s.
+_CALL_LIMIT_S: Final = 45.0
+_FIRST_PACKET_LIMIT_S: Final = 15.0
+_LOG_LINES: Final = 200
+# Further clients need addresses of their own on the link: from so far up that no tunnel has them.
+_FIRST_LINK_ADDRESS: Final = 1 << 13
+_KERNEL_WORDS: Final = "Using l2tp kernel support"
+
+
+class L2tpIpsecParams(TunnelParams):
+    """What a study can set."""
+
+    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; xl2tpd has no other")
+    ipsec: bool = Field(
+        True,
+        description="off: L2TP alone, which encrypts nothing; the proof by wire then says so",
+    )
+    suite: Suite = Field("AES-128-CBC-SHA1", description="encryption and integrity of ESP")
+    udp_encapsulation: bool = Field(False, description="ESP inside UDP port 4500 as through a NAT")
+    mtu_bytes: int = Field(
+        1400,
+        ge=128,
+        le=16000,
+        description="MTU of the inner interface; 1400 is what clients commonly have",
+    )
+
+
+@dataclass
+class _End:
+    """One end: its IKE daemon, and what must be undone."""
+
+    side: Side
+    endpoint: Endpoint
+    charon: Charon | None = None
+    undo: list[list[str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One end of one tunnel."""
+
+    side: Side
+    number: int
+    endpoint: Endpoint
+    ppp: PppEnd
+    process: Process
+    """xl2tpd; that of the server is there for all tunnels."""
+
+    @property
+    def place(self) -> str:
+        return f"l2tp_ipsec {self.side} of tunnel {self.number} on {self.endpoint.host.name}"
+
+    def last_words(self) -> str:
+        """Return what pppd says itself, or xl2tpd before there is a pppd."""
+        return last_words(self.ppp.log() or self.process.log_tail(_LOG_LINES))
+
+
+class L2tpIpsecTunnel(Tunnel):
+    """One server and ``count`` clients; each client has an address of its own on the link.
+
+    The kernel tells the tunnels between two hosts apart by their sockets, so two clients on one
+    address and port would get each other's packets. The first has the link's address.
+    """
+
+    kind: ClassVar[str] = "l2tp_ipsec"
+    title: ClassVar[str] = "L2TP/IPsec"
+    params_type: ClassVar[type[TunnelParams]] = L2tpIpsecParams
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the parameters of the study."""
+        super().__init__(params)
+        if not isinstance(params, L2tpIpsecParams):
+            raise TypeError(f"{type(params).__name__} are not the parameters of l2tp_ipsec")
+        self._params: L2tpIpsecParams = params
+        self._ends: list[_End] = []
+        self._server: Process | None = None
+        self._calls: list[_Call] = []
+
+    def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
+        """Need xl2tpd, pppd, the kernel's L2TP, and strongSwan with the kernel's ESP."""
+        programs = {**ppp.PROGRAMS, "xl2tpd": "xl2tpd", "ping": "iputils-ping", "ss": "iproute2"}
+        if not self._params.ipsec:
+            return Need(programs=programs, kernel=("ppp", "l2tp_ppp"))
+        return Need(programs={**programs, **PROGRAMS}, kernel=("ppp", "l2tp_ppp", "esp"))
+
+    def up(self, site: Site) -> TunnelUp:
+        """Bring ESP up first, then L2TP inside it; check what all programs say was agreed."""
+        self._check_mtu(site)
+        client, server = _End("client", site.client), _End("server", site.server)
+        self._ends = [client, server]
+        numbers = range(self._params.count)
+        for number in numbers:
+            self._make_link_address(site, client, server, number)
+        # Before a single packet of L2TP: without its associations it would go out readable.
+        agreed_esp = self._bring_up_esp(site, client, server) if self._params.ipsec else None
+        accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in numbers]
+        daemon = self._start_server(site, accounts)
+        pairs = [self._call(site, number, accounts[number], daemon) for number in numbers]
+        paths, agreed = [], []
+        for own, peer in pairs:
+            both = [own, peer]
+            self._wait(both)
+            inner = site.inner_ipv4(own.number)
+            for end in both:
+                addresses = inner if end.side == "client" else inner[::-1]
+                check(end.ppp, place=end.place, addresses=addresses)
+                quieten(end.endpoint.host, end.ppp.setup.interface)
+            path = self._path(site, own.number)
+            if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
+                raise TunnelError(
+                    f"no echo through l2tp_ipsec tunnel {own.number} within "
+                    f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last words: "
+                    f"{own.last_words()}"
+                )
+            paths.append(path)
+            agreed.append(self._negotiated(own, agreed_esp))
+        return TunnelUp(
+            paths=tuple(paths),
+            negotiated=tuple(agreed),
+            wire=self._rule(),
+            processes=(
+                *((e.endpoint.host.name, e.charon.process) for e in self._ends if e.charon),
+                *((site.client.host.name, own.process) for own, _ in pairs),
+                (site.server.host.name, daemon),
+            ),
+        )
+
+    def problem(self) -> str | None:
+        """Return which daemon died or which interface vanished."""
+        # The causes first: pppd ends because xl2tpd did, a client because its server did.
+        ike = [
+            Watched(end.endpoint.host, end.endpoint.interface, end.charon.process, last_words_of)
+            for end in self._ends
+            if end.charon is not None
+        ]
+        calls = sorted(self._calls, key=lambda call: call.side, reverse=True)
+        return first_problem(
+            [
+                *ike,
+                *(
+                    Watched(
+                        call.endpoint.host,
+                        call.ppp.setup.interface,
+                        call.process,
+                        lambda _process, call=call: call.last_words(),  # type: ignore[misc]
+                    )
+                    for call in calls
+                ),
+            ]
+        )
+
+    def down(self) -> None:
+        """Hang up, end the server, then ESP; the interfaces go with their pppd."""
+        while self._calls:
+            call = self._calls.pop()
+            if call.side == "client":
+                call.process.stop()
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+        while self._ends:
+            end = self._ends.pop()
+            if end.charon is not None:
+                end.charon.stop()
+            while end.undo:
+                end.endpoint.host.run(end.undo.pop(), check=False)
+
+    def encapsulation(self, agreed: Negotiated) -> Encapsulation:
+        """Return the layers of a data packet of the kernel's L2TP, with ESP around if it is on."""
+        inside = (
+            udp_layer(),
+            Layer("L2TP header", 6, "RFC 2661 section 3.1: flags, tunnel, session"),
+            # The kernel's pppol2tp puts both fields before every packet, whatever was agreed.
+            *PppFraming(address_and_control_bytes=2, protocol_bytes=2, mppe=False).layers(),
+        )
+        if not self._params.ipsec:
+            return Encapsulation(lambda _inner_bytes: (ip_layer(4), *inside), agreed.mtu_bytes)
+        inside_bytes = sum(layer.bytes for layer in inside)
+        around = esp(
+            ESP_SUITES[self._params.suite],
+            mode="transport",
+            inner_mtu_bytes=agreed.mtu_bytes,
+            udp_encapsulation=self._params.udp_encapsulation,
+        )
+
+        def layers(inner_bytes: int) -> tuple[Layer, ...]:
+            found = around.layers(inner_bytes + inside_bytes)
+            # Padding, trailer and ICV stand behind what is wrapped, the others before it.
+            return (*found[:-3], *inside, *found[-3:])
+
+        return Encapsulation(layers, agreed.mtu_bytes)
+
+    def _check_mtu(self, site: Site) -> None:
+        link = min(site.client.mtu_bytes, site.server.mtu_bytes)
+        wanted = self._params.mtu_bytes
+        model = self.encapsulation(Negotiated(None, "", "kernel", link))
+        fits = best_inner_mtu(link_mtu_bytes=link, encapsulation=model)
+        if wanted > fits:
+            raise TunnelError(
+                f"l2tp_ipsec: mtu_bytes is {wanted}, at most {fits} go whole over a link of "
+                f"{link} byte"
+            )
+
+    def _rule(self) -> WireRule:
+        if self._params.ipsec:
+            return esp_rule(self._params.suite, udp_encapsulation=self._params.udp_encapsulation)
+        return WireRule(
+            encrypted=False,
+            describe=f"L2TP, which is UDP to or from port {PORT}",
+            ip_protocols=(UDP,),
+            udp_ports=(PORT,),
+        )
+
+    def _make_link_address(self, site: Site, client: _End, server: _End, number: int) -> None:
+        address = _link_address(site, number)
+        if address == site.client.ipv4:
+            return
+        ways = (
+            (client, ["address", "add", f"{address}/32", "dev", site.client.interface]),
+            (
+                server,
+                [
+                    *("route", "add", f"{address}/32", "via", site.client.ipv4),
+                    *("dev", site.server.interface),
+                ],
+            ),
+        )
+        for end, words in ways:
+            end.undo.append(["ip", words[0], "del", *words[2:]])
+            end.endpoint.host.run(["ip", *words])
+
+    def _bring_up_esp(self, site: Site, client: _End, server: _End) -> tuple[Settings, ...]:
+        """Return what was agreed, by tunnel, for the report."""
+        secret = secrets.token_hex(24)
+        charons = {}
+        for end in (client, server):
+            end.undo += [["ip", "xfrm", "state", "flush"], ["ip", "xfrm", "policy", "flush"]]
+            end.charon = charons[end.side] = Charon(end.side, end.endpoint.host)
+        for side, charon in charons.items():
+            charon.wait_ready()
+            charon.load(self._document(site, side, secret))
+        ours, theirs = charons["client"], charons["server"]
+        for number in range(self._params.count):
+            ours.initiate(f"l2tp{number}", limit_s=_INITIATE_LIMIT_S, peer=theirs)
+        wanted = Agreement(
+            ike_version=1,
+            mode="transport",
+            suite=self._params.suite,
+            udp_encapsulation=self._params.udp_encapsulation,
+            ipcomp=False,
+        )
+        names = [f"l2tp{number}" for number in range(self._params.count)]
+        ends = settled_sas(ours, theirs, names)
+        version = ours.version()
+        found = []
+        for number in range(self._params.count):
+            ike, sa = check_pair(wanted, f"l2tp{number}", *ends)
+            found.append(
+                {
+                    "ike_daemon": version,
+                    "key_exchange": f"IKEv{ike.version} {ike.suite}, pre-shared key",
+                    "esp": f"{sa.mode.lower()} mode, {sa.encryption} {sa.key_bits or ''}".strip(),
+                    "esp_integrity": sa.integrity or "in the cipher",
+                    "udp_encapsulation": "on" if sa.udp_encapsulation else "off",
+                    "selectors": f"{' '.join(sa.local)} to {' '.join(sa.remote)}",
+                }
+            )
+        return tuple(found)
+
+    def _document(self, site: Site, side: Side, secret: str) -> Settings:
+        connections: dict[str, Settings] = {}
+        for number in range(self._params.count):
+            client, server = _link_address(site, number), site.server.ipv4
+            own, other = (client, server) if side == "client" else (server, client)
+            selector = f"dynamic[udp/{PORT}]"
+            connections[f"tm{number}"] = connection(
+                version=1,
+                addresses=(own, other),
+                udp_encapsulation=self._params.udp_encapsulation,
+                local={"auth": "psk", "id": own},
+                remote={"auth": "psk", "id": other},
+                children={
+                    f"l2tp{number}": child(
+                        mode="transport",
+                        esp_proposals=SUITE_NAMES[self._params.suite].proposal,
+                        more={"local_ts": selector, "remote_ts": selector},
+                    )
+                },
+            )
+        return {"connections": connections, "secrets": {"ike-tm": {"secret": secret}}}
+
+    def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
+        host, folder = site.server.host, _folder(site.server.host, "server")
+        ppp.put_etc(host, folder / "etc", accounts)
+        clients = []
+        for number, account in enumerate(accounts):
+            options = folder / f"options-{number}"
+            ppp.put_options(host, options, self._setup(site, "server", number), account)
+            clients.append((_link_address(site, number), site.inner_ipv4(number), str(options)))
+        daemon = self._spawn(host, folder, "server", server_config(site.server.ipv4, clients))
+        self._server = daemon
+
+        def ready() -> bool | None:
+            self._require(daemon, f"xl2tpd on {host.name}", "listen")
+            listening = host.run(["ss", "-Hlun", "sport", "=", f":{PORT}"]).text()
+            return True if listening.strip() else None
+
+        wait_until(
+            ready,
+            limit_s=_START_LIMIT_S,
+            poll_s=0.1,
+            late=lambda: (
+                f"xl2tpd on {host.name} does not listen on port {PORT} after {_START_LIMIT_S:g} s: "
+                f"{last_words(daemon.log_tail(_LOG_LINES))}"
+            ),
+        )
+        return daemon
+
+    def _call(
+        self, site: Site, number: int, account: PppAccount, daemon: Process
+    ) -> tuple[_Call, _Call]:
+        host, folder = site.client.host, _folder(site.client.host, f"client-{number}")
+        setup = self._setup(site, "client", number)
+        ppp.put_etc(host, folder / "etc", [])
+        ppp.put_options(host, folder / "options", setup, account)
+        config = client_config(
+            _link_address(site, number), site.server.ipv4, str(folder / "options")
+        )
+        process = self._spawn(host, folder, f"client-{number}", config)
+        own = _Call("client", number, site.client, PppEnd(host, setup), process)
+        answer = PppEnd(site.server.host, self._setup(site, "server", number))
+        peer = _Call("server", number, site.server, answer, daemon)
+        self._calls += [own, peer]
+        return own, peer
+
+    def _spawn(self, host: Host, folder: PurePosixPath, name: str, config: str) -> Process:
+        host.put(folder / "xl2tpd.conf", config.encode())
+        # Secrets of L2TP itself: none, the ends prove who they are by IKE and by PPP.
+        host.put(folder / "l2tp-secrets", b"")
+        argv = [
+            *("xl2tpd", "-D", "-c", str(folder / "xl2tpd.conf"), "-p", "/run/xl2tpd.pid"),
+            *("-C", str(folder / "control"), "-s", str(folder / "l2tp-secrets")),
+        ]
+        return host.spawn(
+            ppp.in_own_etc(folder / "etc", argv),
+            name=daemon_name(f"xl2tpd-{name}"),
+            private_dirs=("/run",),
+        )
+
+    def _setup(self, site: Site, side: Side, number: int) -> PppSetup:
+        endpoint = site.client if side == "client" else site.server
+        client, server = site.inner_ipv4(number)
+        return PppSetup(
+            side=side,
+            interface=inner_interface(site, "l", number, side),
+            mtu_bytes=self._params.mtu_bytes,
+            log=_folder(endpoint.host, side) / f"pppd-{number}-{site.prefix}.log",
+            more=(
+                # The kernel sends both fields always, so nothing else is agreed on.
+                *("noaccomp", "nopcomp"),
+                *((f"{client}:{server}",) if side == "client" else ()),
+            ),
+        )
+
+    def _wait(self, calls: list[_Call]) -> None:
+        """Wait until all ends have agreed on addresses, or one has given up."""
+        what = "agree on addresses"
+
+        def ready() -> bool | None:
+            for end in self._ends:
+                if end.charon is not None:
+                    end.charon.require_alive(what)
+            for call in calls:
+                self._require(call.process, call.place, what, call.last_words)
+                if "Connection terminated" in call.ppp.log():
+                    raise TunnelError(f"{call.place} did not {what}: {call.last_words()}")
+            return True if all(call.ppp.report().up for call in calls) else None
+
+        def late() -> str:
+            call = next((call for call in calls if not call.ppp.report().up), calls[0])
+            return f"{call.place} did not {what} within {_CALL_LIMIT_S:g} s: {call.last_words()}"
+
+        wait_until(ready, limit_s=_CALL_LIMIT_S, late=late, poll_s=0.1)
+
+    def _require(
+        self,
+        process: Process,
+        place: str,
+        what: str,
+        words: Callable[[], str] | None = None,
+    ) -> None:
+        if (status := process.poll()) is not None:
+            said = words() if words else last_words(process.log_tail(_LOG_LINES))
+            raise TunnelError(f"{place} ended with status {status} before it could {what}: {said}")
+
+    def _path(self, site: Site, number: int) -> TrafficPath:
+        client_ipv4, server_ipv4 = site.inner_ipv4(number)
+        return TrafficPath(
+            name=str(number),
+            client_address=client_ipv4,
+            server_address=server_ipv4,
+            client_interface=inner_interface(site, "l", number, "client"),
+            server_interface=inner_interface(site, "l", number, "server"),
+            mtu_bytes=self._params.mtu_bytes,
+            link_address=_link_address(site, number),
+        )
+
+    def _negotiated(self, own: _Call, agreed_esp: tuple[Settings, ...] | None) -> Negotiated:
+        if _KERNEL_WORDS not in own.process.log_tail(_LOG_LINES):
+            raise TunnelError(
+                f"{own.place}: xl2tpd does not use the kernel's L2TP: "
+                f"{last_words(own.process.log_tail(_LOG_LINES))}"
+            )
+        done = own.endpoint.host.run(["xl2tpd", "-v"], check=False)
+        words = (done.text() + done.stderr.decode("utf-8", "replace")).split()
+        version = words[-1].removeprefix("xl2tpd-") if words else "of unknown version"
+        said = negotiated(
+            own.ppp,
+            own.ppp.report(),
+            programs=[f"xl2tpd {version}"],
+            data_path="L2TP and PPP in the kernel"
+            + (", ESP in the kernel" if self._params.ipsec else ", nothing encrypts"),
+        )
+        details = {"ppp_encryption" if k == "encryption" else k: v for k, v in said.details.items()}
+        esp_said = {} if agreed_esp is None else dict(agreed_esp[own.number])
+        return Negotiated(
+            cipher=self._params.suite if self._params.ipsec else None,
+            version=" / ".join(
+                [*([str(esp_said.pop("ike_daemon"))] if esp_said else []), said.version]
+            ),
+            implementation="kernel",
+            mtu_bytes=said.mtu_bytes,
+            details={**details, **{key: str(value) for key, value in esp_said.items()}},
+        )
+
+
+def _link_address(site: Site, number: int) -> str:
+    """Return the address on the link from which a client calls."""
+    if number == 0:
+        return site.client.ipv4
+    return site.inner_ipv4(_FIRST_LINK_ADDRESS + number)[0]
+
+
+def _folder(host: Host, what: str) -> PurePosixPath:
+    return host.work_dir / "l2tp" / what
