@@ -14,6 +14,7 @@ _EPILOG = """
 examples:
   tunnelmark run quickstart
   tunnelmark run my-study.toml --results /srv/results
+  tunnelmark run modern-2026 --scale smoke
   tunnelmark run quickstart --json > events.jsonl
   tunnelmark run --resume results/quickstart-20261121T055442Z-tma0b1c
 
@@ -49,6 +50,11 @@ _INTERRUPTED = 130
     show_default=True,
     help="Where labs stand: namespaces here, in a machine, or a machine per endpoint.",
 )
+@click.option(
+    "--scale",
+    type=click.Choice(["smoke", "short", "full"]),
+    help="A smaller version of the study, if it has one; full is the study as it stands.",
+)
 @click.option("--no-samples", is_flag=True, help="Keep no per-packet records and captures.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
@@ -59,6 +65,7 @@ def run(
     resume: Path | None,
     seed: int | None,
     place: "Wanted",
+    scale: str | None,
     no_samples: bool,
     as_json: bool,
     quiet: bool,
@@ -68,6 +75,8 @@ def run(
         raise click.UsageError("give either STUDY or --resume DIR")
     if resume is not None and seed is not None:
         raise click.UsageError("--seed cannot be changed with --resume")
+    if resume is not None and scale is not None:
+        raise click.UsageError("--scale cannot be changed with --resume")
     from tunnelmark.cli.progress import display  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.cli.report import write_reports  # noqa: PLC0415 - likewise
     from tunnelmark.engine.binary import find_engine  # noqa: PLC0415 - likewise
@@ -77,9 +86,9 @@ def run(
     )
     from tunnelmark.report.summary import unfinished  # noqa: PLC0415 - likewise
     from tunnelmark.run import execute  # noqa: PLC0415 - likewise
-    from tunnelmark.study import load_study  # noqa: PLC0415 - likewise
+    from tunnelmark.study import FULL, load_study  # noqa: PLC0415 - likewise
 
-    loaded = load_study(study) if study is not None else None
+    loaded = load_study(study, scale or FULL) if study is not None else None
     engine = find_engine()
     # A machine needs no privilege; what stands on this computer does, if it can be had.
     here = place in {"local", "endpoints"}

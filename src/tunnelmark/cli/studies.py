@@ -38,12 +38,13 @@ def schema() -> None:
 
 @studies.command()
 @click.argument("file")
-def check(file: str) -> None:
+@click.option("--scale", type=click.Choice(["smoke", "short", "full"]), default="full")
+def check(file: str, scale: str) -> None:
     """Check a study file and say what it would run."""
     from tunnelmark.study import load_study  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.study.plan import blocks  # noqa: PLC0415 - likewise
 
-    study = load_study(file)
+    study = load_study(file, scale)
     plan = blocks(study)
     points = sum(len(block.points) for block in plan)
     least, most = study.precision.min_repeats, study.precision.max_repeats

@@ -202,7 +202,9 @@ class _Run:
         figures = dict(result.measurements[0].metrics) if result.measurements else {}
         valid = result.validity.valid
         self._progress[trial.block_id].record(
-            trial, valid=valid, value=figures.get(self._study.precision.metric)
+            trial,
+            valid=valid,
+            value=figures.get(self._study.precision.metric_of(trial.point.workload.kind)),
         )
         self._counts["valid" if valid else "invalid"] += 1
         self._left.trial_done(trial, result.duration_s)
@@ -254,6 +256,7 @@ class _Run:
                 description=study.description,
                 study_text=study.text,
                 study_source=study.source,
+                scale=study.scale,
                 study_sha256=hashlib.sha256(study.text.encode()).hexdigest(),
                 run_id=run_id,
                 seed=study.seed,
@@ -276,12 +279,12 @@ class _Run:
             for number in range(1, self._study.precision.max_repeats + 1)
             for trial in repeat(self._study, progress.block, progress.block.points, number)
         }
-        metric = self._study.precision.metric
         for row in trials.iter_rows(named=True):
             trial = known.get(row["trial_id"])
             if trial is None:
                 continue  # of a tunnel that cannot run here any more
             progress = self._progress[trial.block_id]
+            metric = self._study.precision.metric_of(trial.point.workload.kind)
             progress.record(
                 trial, valid=row["valid"], value=row[metric], interrupted=_interrupted(row)
             )
@@ -304,5 +307,5 @@ def _study_of(directory: Path) -> Study:
     manifest = open_result(directory).manifest
     if hashlib.sha256(manifest.study_text.encode()).hexdigest() != manifest.study_sha256:
         raise ResultError(f"{directory}: the study in the manifest was changed")
-    study = parse_study(manifest.study_text, manifest.study_source)
+    study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
     return replace(study, seed=manifest.seed)

@@ -27,6 +27,7 @@ class BlockProgress:
     given_up: set[str] = field(default_factory=set)
     """Points with too many invalid attempts at one repeat."""
     _pair: Mapping[str, Sequence[str]] = field(init=False)
+    _kind: Mapping[str, str] = field(init=False)
     _verdicts: dict[tuple[str, int], bool] = field(default_factory=dict)
     _next: tuple[Trial, ...] | None = None
 
@@ -37,6 +38,7 @@ class BlockProgress:
             for pair in pairs(self.block.points)
             for point in pair
         }
+        self._kind = {point.point_id: point.workload.kind for point in self.block.points}
 
     def record(
         self, trial: Trial, *, valid: bool, value: float | None, interrupted: bool = False
@@ -103,7 +105,7 @@ class BlockProgress:
             number = len(looks(precision.min_repeats, precision.max_repeats))
             width = relative_half_width(
                 [value for value in values[:look] if value is not None],
-                metric=precision.metric,
+                metric=precision.metric_of(self._kind[point_id]),
                 confidence=confidence_of_a_look(precision.confidence, number),
             )
             self._verdicts[key] = width is not None and width <= precision.relative_half_width

@@ -25,6 +25,8 @@ class Manifest(BaseModel):
     """The study file as it was run."""
     study_source: str
     study_sha256: str
+    scale: str = "full"
+    """At which the study was run: ``smoke``, ``short`` or ``full``."""
     run_id: str
     seed: int
     confidence: float = Field(gt=0, lt=1)

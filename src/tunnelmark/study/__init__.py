@@ -5,9 +5,10 @@ from pathlib import Path
 
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.parse import LARGEST_FILE_BYTES, parse_study
+from tunnelmark.study.scale import FULL, SCALES
 from tunnelmark.study.study import Study
 
-__all__ = ["Study", "list_studies", "load_study", "parse_study"]
+__all__ = ["FULL", "SCALES", "Study", "list_studies", "load_study", "parse_study"]
 
 
 def list_studies() -> tuple[str, ...]:
@@ -17,11 +18,11 @@ def list_studies() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
-def load_study(name_or_path: str) -> Study:
-    """Load a built-in study by name, or a file by path."""
+def load_study(name_or_path: str, scale: str = FULL) -> Study:
+    """Load a built-in study by name, or a file by path, at one of its scales."""
     if name_or_path in list_studies():
         resource = files(__package__).joinpath("builtin", f"{name_or_path}.toml")
-        return parse_study(resource.read_text(encoding="utf-8"), f"{name_or_path}.toml")
+        return parse_study(resource.read_text(encoding="utf-8"), f"{name_or_path}.toml", scale)
     path = Path(name_or_path)
     if not path.is_file():
         known = ", ".join(list_studies())
@@ -32,4 +33,4 @@ def load_study(name_or_path: str) -> Study:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: cannot be read: {error}") from error
-    return parse_study(text, path.name)
+    return parse_study(text, path.name, scale)

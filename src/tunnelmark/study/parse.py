@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
@@ -14,6 +14,7 @@ from tunnelmark.model.trial import BASELINE, DriverSpec
 from tunnelmark.study.drivers import MOST_POINTS, Section, checked_table
 from tunnelmark.study.lines import Path, line_index, line_of
 from tunnelmark.study.messages import nearest, shown
+from tunnelmark.study.scale import FULL, Scaled, names, scaled
 from tunnelmark.study.study import Limits, Precision, Study
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
@@ -30,15 +31,16 @@ RUN_METRICS: Final = frozenset(
 """Metrics that the run itself gives, whatever the workload."""
 TOP_KEYS: Final = (
     *("format", "name", "title", "description", "seed", "precision", "validity"),
-    *("tunnel", "link", "device", "workload"),
+    *("tunnel", "link", "device", "workload", "scale"),
 )
 _P = TypeVar("_P", bound=Params)
 
 
-def parse_study(text: str, source: str) -> Study:
+def parse_study(text: str, source: str, scale: str = FULL) -> Study:
     """Parse a study; ``source`` is its name in messages, such as ``voip.toml``.
 
-    Raises ``StudyError`` with one line: file, line, key, value and limit.
+    All its scales are checked, whichever is asked for. Raises ``StudyError`` with one line: file,
+    line, key, value and limit.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LARGEST_FILE_BYTES:
@@ -53,16 +55,29 @@ def parse_study(text: str, source: str) -> Study:
         raise StudyError(f"{source}: has a number that is too long") from error
     if _depth(document) > MOST_DEPTH:
         raise StudyError(f"{source}: is nested more than {MOST_DEPTH} deep")
-    return _Parser(source, line_index(text), document).study(text)
+    lines = line_index(text)
+
+    def fail(place: Path, message: str) -> StudyError:
+        return StudyError(f"{source}:{line_of(lines, place)}: {message}")
+
+    # The study as it stands first: what is wrong in it is not the fault of a scale.
+    found = {
+        name: _Parser(source, lines, scaled(document, name, fail)).study(text, name)
+        for name in (FULL, *(name for name in names(document) if name != FULL))
+    }
+    if scale not in found:
+        raise fail((), f"the study has no [scale.{scale}], only {', '.join(names(document))}")
+    return found[scale]
 
 
 class _Parser:
-    def __init__(self, source: str, lines: Mapping[Path, int], document: Mapping[str, Any]) -> None:
+    def __init__(self, source: str, lines: Mapping[Path, int], scaled_: Scaled) -> None:
         self._source = source
         self._lines = lines
-        self._document = document
+        self._scaled = scaled_
+        self._document = scaled_.document
 
-    def study(self, text: str) -> Study:
+    def study(self, text: str, scale: str) -> Study:
         self._format()
         for key in self._document:
             if key not in TOP_KEYS:
@@ -95,6 +110,7 @@ class _Parser:
             workloads=workloads,
             text=text,
             source=self._source,
+            scale=scale,
         )
         self._bounded(study)
         self._fits_together(study)
@@ -148,16 +164,27 @@ class _Parser:
 
     def _fits_together(self, study: Study) -> None:
         """Refuse what no trial could do, before anything is made."""
-        metric = study.precision.metric
+        kinds = {spec.kind for spec in study.workloads}
+        for name in study.precision.metrics:
+            # A smaller scale may have left the workload out.
+            if name not in kinds and study.scale == FULL:
+                raise self._error(
+                    ("precision", "metrics", name),
+                    f"precision.metrics.{name} is no workload of the study"
+                    f"{nearest(name, sorted(kinds))}",
+                )
         counts = {int(str(spec.columns.get("count", 1))) for spec in study.tunnels} | {1}
         for spec in study.workloads:
             kind = workload_kinds()[spec.kind]
             place = self._workload_place(spec.kind)
+            metric = study.precision.metric_of(spec.kind)
             if metric not in kind.metrics and metric not in RUN_METRICS:
+                own = spec.kind in study.precision.metrics
+                key = ("metrics", spec.kind) if own else ("metric",)
                 raise self._error(
-                    ("precision", "metric"),
-                    f"precision.metric is {shown(metric)}, which {spec.kind} does not give; "
-                    f"it gives {', '.join(kind.metrics)}",
+                    ("precision", *key),
+                    f"precision.{'.'.join(key)} is {shown(metric)}, which {spec.kind} does "
+                    f"not give; it gives {', '.join(kind.metrics)}",
                 )
             workload = kind(kind.params_type.model_validate(dict(spec.params)))
             for link_spec in study.links:
@@ -207,7 +234,8 @@ class _Parser:
         return seed
 
     def _error(self, place: Path, message: str) -> StudyError:
-        return StudyError(f"{self._source}:{line_of(self._lines, place)}: {message}")
+        line = line_of(self._lines, self._scaled.origin(place))
+        return StudyError(f"{self._source}:{line}: {message}")
 
 
 def _syntax(source: str, text: str, message: str) -> str:

@@ -1,7 +1,7 @@
 """The JSON Schema of study files, for editors: one document, every driver by its ``kind``."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -11,6 +11,7 @@ from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.params import Params
 from tunnelmark.study.drivers import LABEL
 from tunnelmark.study.parse import FORMAT, MOST_TEXT_CHARACTERS, NAME_PATTERN, RUN_METRICS
+from tunnelmark.study.scale import SECTIONS, SMALLER
 from tunnelmark.study.study import Limits, Precision
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
@@ -43,6 +44,10 @@ def study_schema() -> Schema:
     ]
     precision = _model(Precision, definitions)
     precision["properties"]["metric"] |= {"enum": sorted(_metrics())}
+    precision["properties"]["metrics"] |= {
+        "additionalProperties": {"enum": sorted(_metrics())},
+        "propertyNames": {"enum": sorted(workloads)},
+    }
     return {
         "$schema": DIALECT,
         "title": "Tunnelmark study",
@@ -66,6 +71,16 @@ def study_schema() -> Schema:
             },
             "precision": precision,
             "validity": _model(Limits, definitions),
+            "scale": _scales(
+                precision,
+                definitions,
+                {
+                    "tunnel": tunnels.values(),
+                    "link": [link.params_type for _, link in _links()],
+                    "device": [params_type(kind) for kind in DEVICES],
+                    "workload": workloads.values(),
+                },
+            ),
             "tunnel": _tables(
                 [_table(kind, params, titles, definitions) for kind, params in tunnels.items()],
                 "what is compared with no tunnel, which is always measured too",
@@ -82,6 +97,46 @@ def study_schema() -> Schema:
             ),
         },
         "$defs": definitions,
+    }
+
+
+def _scales(
+    precision: Schema, definitions: Schema, params: Mapping[str, Iterable[type[Params]]]
+) -> Schema:
+    """Return the smaller versions of a study: what each changes, by label, preset or kind."""
+    some = {"type": "array", "minItems": 1, "items": {"type": "string"}}
+    changes = {
+        section: {
+            "type": "object",
+            "description": "keys that have another value, by label, preset or kind of the table",
+            "propertyNames": {"pattern": LABEL.pattern},
+            "additionalProperties": {
+                "type": "object",
+                "propertyNames": {"enum": sorted({k for one in own for k in one.model_fields})},
+            },
+        }
+        for section, own in params.items()
+    }
+    one = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "only": {
+                "type": "object",
+                "description": "what is kept of the study, by label, preset or kind",
+                "additionalProperties": False,
+                "properties": dict.fromkeys(SECTIONS, some),
+            },
+            "precision": precision,
+            "validity": _model(Limits, definitions),
+            **changes,
+        },
+    }
+    return {
+        "type": "object",
+        "description": "smaller versions of the study, for run --scale",
+        "additionalProperties": False,
+        "properties": dict.fromkeys(SMALLER, one),
     }
 
 

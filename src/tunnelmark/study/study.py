@@ -1,6 +1,7 @@
 """A study in frozen form, as the parser leaves it."""
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Self
 
@@ -16,6 +17,9 @@ class Precision(Params):
     """When a point has been repeated often enough."""
 
     metric: str = Field("goodput_bit_s", description="whose interval decides")
+    metrics: Mapping[str, str] = Field(
+        {}, description="the same for one kind of workload, where a study has several"
+    )
     relative_half_width: Annotated[Ratio, Field(gt=0)] = Field(
         0.05, description="half of the interval over the estimate"
     )
@@ -36,6 +40,17 @@ class Precision(Params):
             hint = f", did you mean {near[0]}?" if near else f"; known are {', '.join(METRICS)}"
             raise ValueError(f"is no metric{hint}")
         return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _all_known(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name in value.values():
+            cls._known(name)
+        return value
+
+    def metric_of(self, workload: str) -> str:
+        """Return the metric that decides for a kind of workload."""
+        return self.metrics.get(workload, self.metric)
 
     @model_validator(mode="after")
     def _order(self) -> Self:
@@ -87,3 +102,5 @@ class Study:
     """The file as it was read, kept in the manifest."""
     source: str
     """Where it came from, for messages."""
+    scale: str = "full"
+    """``smoke``, ``short`` or ``full``."""
