@@ -1,12 +1,12 @@
 """CPU during a trial: by group of processes, by core, and what the hypervisor took.
 
-Run time comes from ``/proc/PID/task/*/schedstat`` (exact, in ns); the split into user and system
-from ``/proc/PID/stat`` (sampled at clock ticks); cores from ``/proc/stat``. See proc(5).
+Run and waiting time come from ``/proc/PID/task/*/schedstat`` (exact, in ns); the split into user
+and system from ``/proc/PID/stat`` (sampled at clock ticks); cores from ``/proc/stat``. See proc(5).
 """
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -46,6 +46,8 @@ class GroupUsage:
     run_s: float
     user_s: float
     system_s: float
+    wait_s: float | None = None
+    """Time in which they could have run and no core was free for them; None if not known."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,12 @@ class CpuUsage:
         return (total - idle) / total if total else None
 
     @property
+    def busy_s(self) -> float:
+        """Seconds of all cores in which they were busy, stolen time not counted."""
+        ticks = sum(core.total - core.idle - core.steal for core in self.cores)
+        return ticks / _TICKS_PER_S
+
+    @property
     def steal_ratio(self) -> float | None:
         """Share of time taken by the hypervisor."""
         total = sum(core.total for core in self.cores)
@@ -79,6 +87,8 @@ class Reading:
     """Clock ticks."""
     system: int
     """Clock ticks."""
+    wait_ns: int | None = None
+    """Time on a run queue; None where it is not read."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +168,26 @@ class CpuProbe:
             entry[0] += (last.run_ns - first.run_ns) / 1e9
             entry[1] += (last.user - first.user) / _TICKS_PER_S
             entry[2] += (last.system - first.system) / _TICKS_PER_S
-        usage = {name: GroupUsage(*values) for name, values in sums.items()}
+        waits = self._waits()
+        usage = {
+            name: GroupUsage(run, user, system, waits.get(name))
+            for name, (run, user, system) in sums.items()
+        }
         return CpuUsage((now_ns - self._start_ns) / 1e9, usage, used)
+
+    def _waits(self) -> dict[str, float]:
+        """Return how long each group waited, of groups all of whose processes tell it."""
+        sums: dict[str, float] = {}
+        silent = set()
+        for (group, pid), last in self._last.items():
+            first = self._first.get((group, pid), Reading(0, 0, 0, 0))
+            if last.wait_ns is None or first.wait_ns is None:
+                silent.add(group)
+                continue
+            # A thread that ended took its waiting with it: less than before is no time.
+            waited = max(0, last.wait_ns - first.wait_ns)
+            sums[group] = sums.get(group, 0.0) + waited / 1e9
+        return {group: seconds for group, seconds in sums.items() if group not in silent}
 
     def _read(self, view: CpuView) -> dict[tuple[str, int], Reading]:
         found = {}
@@ -169,7 +197,7 @@ class CpuProbe:
                     # A thread that ended takes its time with it: a sum never goes back.
                     before = self._last.get((group, pid))
                     run = max(reading.run_ns, before.run_ns if before else 0)
-                    found[group, pid] = Reading(run, reading.user, reading.system)
+                    found[group, pid] = replace(reading, run_ns=run)
         return found
 
 
@@ -194,15 +222,17 @@ def parse_process(text: str) -> tuple[int, int, int]:
 def _read_process(directory: Path) -> Reading | None:
     try:
         _, user, system = parse_process((directory / "stat").read_text(errors="replace"))
-        run = 0
+        run = wait = 0
         for task in (directory / "task").iterdir():
             try:
-                run += int((task / "schedstat").read_text(encoding="ascii").split()[0])
+                fields = (task / "schedstat").read_text(encoding="ascii").split()
             except (FileNotFoundError, ProcessLookupError):
                 continue
+            run += int(fields[0])
+            wait += int(fields[1])
     except (FileNotFoundError, ProcessLookupError, IndexError):
         return None
-    return Reading(run, user, system)
+    return Reading(run, user, system, wait)
 
 
 def _children(proc: Path) -> dict[int, list[int]]:

@@ -8,6 +8,9 @@ from tunnelmark.model.validity import Check
 from tunnelmark.probes.cpu import CpuUsage
 from tunnelmark.study.study import Limits
 
+OURS = ("client", "server", "link")
+"""Groups that hold every process of the lab; the others are parts of them."""
+
 MEASURING = "measuring"
 """Start of the names of the CPU groups of programs that measure."""
 
@@ -41,7 +44,32 @@ def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[C
                 unit="ratio",
             )
         )
-    return checks
+    return checks + _starvation(usage, limits, busy_s)
+
+
+def _starvation(usage: CpuUsage, limits: Limits, busy_s: float) -> list[Check]:
+    """Judge how long the tunnel waited for a core, by the part that is not the lab's own doing.
+
+    A tunnel that uses up its device waits for itself, and that is what is to be measured.
+    """
+    waited_s = usage.groups["tunnel"].wait_s
+    if waited_s is None or busy_s <= 0:
+        return []
+    ours_s = sum(usage.groups[name].run_s for name in OURS if name in usage.groups)
+    others = max(0.0, 1 - ours_s / usage.busy_s) if usage.busy_s > 0 else 0.0
+    share = waited_s / busy_s * others
+    return [
+        Check(
+            "starvation",
+            ok=share <= limits.starvation,
+            message=f"the tunnel's programs waited {share:.1%} of the time for cores that others "
+            f"held ({others:.0%} of what ran here was not this lab's); "
+            f"the limit is {limits.starvation:.0%}",
+            value=share,
+            limit=limits.starvation,
+            unit="ratio",
+        )
+    ]
 
 
 def link_checks(

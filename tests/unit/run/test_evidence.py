@@ -13,12 +13,18 @@ from tunnelmark.study.study import Limits
 LIMITS = Limits()
 
 
-def usage(*, steal: int = 0, sender_s: float = 0.1, tunnel_s: float = 0.5) -> CpuUsage:
+def usage(
+    *,
+    steal: int = 0,
+    sender_s: float = 0.1,
+    tunnel_s: float = 0.5,
+    wait_s: float | None = None,
+) -> CpuUsage:
     cores = (CoreTicks(user=30, system=10, softirq=5, steal=steal, idle=155 - steal),)
     groups = {
         "client": GroupUsage(tunnel_s / 2 + sender_s, 0.1, 0.1),
         "server": GroupUsage(tunnel_s / 2, 0.1, 0.1),
-        "tunnel": GroupUsage(tunnel_s, 0.1, 0.1),
+        "tunnel": GroupUsage(tunnel_s, 0.1, 0.1, wait_s),
         "measuring client": GroupUsage(sender_s, 0.1, 0.1),
     }
     return CpuUsage(2.0, groups, cores)
@@ -70,6 +76,24 @@ def test_stolen_time_and_a_busy_sender_are_seen() -> None:
     assert failed(evidence.cpu_checks(usage(sender_s=0.9), LIMITS, measuring_s=1.0)) == []
     loose = Limits(measuring_cpu=1.0, steal=1.0)
     assert failed(evidence.cpu_checks(usage(steal=99, sender_s=0.95), loose, measuring_s=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "tunnel_s", "found"),
+    [
+        # All cores were busy for 0.45 s; the lab used 0.12 s of it, so 73 % were others.
+        (0.13, 0.1, []),
+        (0.14, 0.1, ["starvation"]),
+        # The same waiting, and everything that ran was the lab's: the device is used up.
+        (0.9, 0.43, []),
+        (None, 0.1, []),
+    ],
+)
+def test_waiting_for_what_others_hold_spoils_a_trial_and_waiting_for_oneself_does_not(
+    wait_s: float | None, tunnel_s: float, found: list[str]
+) -> None:
+    seen = usage(wait_s=wait_s, tunnel_s=tunnel_s, sender_s=0.02)
+    assert failed(evidence.cpu_checks(seen, LIMITS, measuring_s=1.0)) == found
 
 
 @pytest.mark.parametrize(
