@@ -63,3 +63,8 @@ class BlockRecord:
     error: str | None = None
     """Why the block could not be run or was given up; its points then have no estimate."""
     details: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether its CPU was software: its figures never stand beside native ones unmarked."""
+        return self.placed_on.endswith("emulated CPU")

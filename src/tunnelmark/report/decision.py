@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tunnelmark.analysis.emulated import is_marked, shown_name
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.metrics import METRICS
@@ -104,7 +105,7 @@ def _mtu(name: str, section: Section, blocks: Sequence[BlockRecord]) -> str:
         return NOTHING
     for block in blocks:
         base = block.baseline_proofs[0].fragmentation_point_bytes if block.baseline_proofs else None
-        if block.tunnel != name or base is None or not block.baseline_negotiated:
+        if shown_name(block.tunnel, block) != name or base is None or not block.baseline_negotiated:
             continue
         # Without a tunnel what the MTU has above the payload are the headers.
         headers = block.baseline_negotiated[0].mtu_bytes - base
@@ -127,7 +128,10 @@ def _leaders(title: str, family: Family) -> list[str]:
     combinations: dict[tuple[str, ...], list[PointEstimates]] = {}
     for point in family.points:
         if not point.is_baseline and metric in point.estimates:
-            combinations.setdefault((*family.cells(point), point.workload), []).append(point)
+            # A tunnel on an emulated CPU is no rival of one on a native CPU.
+            where = "emulated" if is_marked(point.tunnel) else "native"
+            key = (*family.cells(point), point.workload, where)
+            combinations.setdefault(key, []).append(point)
     contests = [points for points in combinations.values() if len(points) > 1]
     if not contests:
         return []

@@ -13,6 +13,7 @@ import polars as pl
 from markupsafe import Markup
 
 from tunnelmark.analysis.delays import ecdf
+from tunnelmark.analysis.emulated import set_apart
 from tunnelmark.engine.records import MISSING_NS, read_send
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
@@ -129,7 +130,7 @@ def _curves(
     result: Result, link: str, device: str
 ) -> Mapping[str, tuple[list[float], list[float]]]:
     """Read the RTT of every packet of the valid trials, by tunnel; nothing without samples."""
-    rows = result.trials().filter(
+    rows = set_apart(result.trials(), result.blocks.values()).filter(
         (pl.col("path") == "total")
         & pl.col("valid")
         & (pl.col("link") == link)

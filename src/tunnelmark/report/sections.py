@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tunnelmark.analysis.emulated import shown_name
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.report.charts import Chart, chart
@@ -96,7 +97,7 @@ def fragmentation_points(blocks: Sequence[BlockRecord], link: str, device: str) 
             continue
         for tunnel, proofs in (("none", block.baseline_proofs), (block.tunnel, block.proofs)):
             if proofs and (point := proofs[0].fragmentation_point_bytes) is not None:
-                found[tunnel] = point
+                found[shown_name(tunnel, block)] = point
     return found
 
 

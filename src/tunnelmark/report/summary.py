@@ -1,11 +1,12 @@
 """Estimates to what a report shows: one structure for every format."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
+from tunnelmark.analysis.emulated import is_marked, set_apart, shown_name
 from tunnelmark.analysis.estimates import Estimate, PointEstimates, point_estimates
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.metrics import METRICS
@@ -53,7 +54,7 @@ class Summary:
 
 def summarise(result: Result) -> Summary:
     """Return the summary of a result directory."""
-    trials = result.trials()
+    trials = set_apart(result.trials(), result.blocks.values())
     confidence = result.manifest.confidence
     points = point_estimates(trials, confidence=confidence)
     names = sorted(set(trials["path"]) - {"total"}, key=lambda n: (len(n), n))
@@ -102,10 +103,12 @@ def _invalid(total: pl.DataFrame) -> list[Invalid]:
 
 def _findings(parts: Sequence[Section], blocks: Sequence[BlockRecord]) -> list[str]:
     found = [
-        f"{block.tunnel} over {block.link} was given up: {block.error}."
+        f"{shown_name(block.tunnel, block)} over {block.link} was given up: {block.error}."
         for block in blocks
         if block.error
     ]
+    if any(is_marked(point.tunnel) for section in parts for point in _points(section)):
+        found.append(_ABOUT_EMULATED)
     found += [
         f"{tunnel} over {section.title}: the largest payload in one packet on the link is "
         f"{largest} byte."
@@ -124,6 +127,16 @@ def _findings(parts: Sequence[Section], blocks: Sequence[BlockRecord]) -> list[s
     return found
 
 
+def _points(section: Section) -> Iterator[PointEstimates]:
+    for part in section.parts:
+        yield from part.family.points
+
+
+_ABOUT_EMULATED: Final = (
+    '"emulated" means that client, server and link ran in a machine whose CPU is software: their '
+    "delays and CPU figures compare only with those of the same kind; packet sizes, overhead and "
+    "fragmentation points with all."
+)
 _ALSO_TOLD: Final = ("loss_forward_ratio", "loss_reverse_ratio", "voip_mos_min")
 
 
