@@ -1,16 +1,14 @@
 """The points that a selection means, with the figures of their repeats."""
 
 import json
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import polars as pl
 
 from tunnelmark.analysis.packets import Packets, packets
-from tunnelmark.model.hypothesis import Range, Selection
+from tunnelmark.model.hypothesis import Selection, param_fits
 from tunnelmark.model.trial import BASELINE
 
 Slot = tuple[str, int]
@@ -68,40 +66,12 @@ def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple
 
 def chosen(cells: Iterable[Cell], selection: Selection) -> tuple[Cell, ...]:
     """Return the cells that a selection means."""
-    found = list(cells)
-    for axis, patterns in selection.labels.items():
-        found = [
-            cell
-            for cell in found
-            if any(_means(found, axis, cell, pattern) for pattern in patterns)
-        ]
     return tuple(
         cell
-        for cell in found
-        if all(param_fits(cell.params.get(key), want) for key, want in selection.params.items())
+        for cell in cells
+        if all(cell.names[axis] in labels for axis, labels in selection.labels.items())
+        and all(param_fits(cell.params.get(key), want) for key, want in selection.params.items())
     )
-
-
-def label_fits(
-    pattern: str, label: str, kind: str, labels: Collection[str], kinds: Collection[str]
-) -> bool:
-    """Say whether a pattern means a driver: its label, else its kind, else by ``*``."""
-    if pattern in labels:
-        return label == pattern
-    if pattern in kinds:
-        return kind == pattern
-    return fnmatchcase(label, pattern)
-
-
-def param_fits(value: object, wanted: "tuple[object, ...] | Range") -> bool:
-    """Say whether a parameter's value is wanted; one that a workload does not have is not."""
-    if isinstance(wanted, Range):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        low = -math.inf if wanted.low is None else wanted.low
-        high = math.inf if wanted.high is None else wanted.high
-        return low <= value <= high
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in wanted)
 
 
 def matched(
@@ -140,12 +110,6 @@ def _agree(one: Cell, other: Cell, differing: Collection[str]) -> bool:
 
 def _without(params: Mapping[str, object], keys: Collection[str]) -> dict[str, object]:
     return {key: value for key, value in params.items() if key not in keys}
-
-
-def _means(cells: Sequence[Cell], axis: str, cell: Cell, pattern: str) -> bool:
-    labels = {other.names[axis] for other in cells}
-    kinds = {other.kinds.get(axis, "") for other in cells}
-    return label_fits(pattern, cell.names[axis], cell.kinds.get(axis, ""), labels, kinds)
 
 
 def _sort(cell: Cell) -> tuple[str, bool]:

@@ -1,7 +1,7 @@
 """A hypothesis to the tests that it consists of, over the cells of a run."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tunnelmark.analysis.cells import Cell, chosen, matched, name_of
@@ -68,15 +68,23 @@ def _lacking(hypothesis: Hypothesis, cells: Sequence[Cell]) -> Nothing | None:
     if not any(cell.figures for cell in cells):
         return Nothing(f"no valid trial gave {hypothesis.metric} where the claim is made")
     for selection in (hypothesis.over, *hypothesis.groups):
-        own = chosen(cells, selection)
-        for cell in own:
+        for cell in chosen(cells, selection):
             if not cell.figures:
                 return Nothing(f"no valid trial of {name_of(cell)} gave {hypothesis.metric}")
-        for axis, patterns in selection.labels.items():
-            for pattern in patterns:
-                if not chosen(cells, Selection(labels={axis: (pattern,)})):
-                    return Nothing(f"no valid trial of {axis} {pattern} gave {hypothesis.metric}")
+        for part, what in _named(selection):
+            if not chosen(cells, part):
+                return Nothing(f"no valid trial {what} gave {hypothesis.metric}")
     return None
+
+
+def _named(selection: Selection) -> Iterator[tuple[Selection, str]]:
+    """Yield each label and value that a selection names on its own."""
+    for axis, labels in selection.labels.items():
+        for label in labels:
+            yield Selection(labels={axis: (label,)}), f"of {axis} {label}"
+    for name, wanted in selection.params.items():
+        for value in wanted if isinstance(wanted, tuple) else ():
+            yield Selection(params={name: (value,)}), f"at {name} {value}"
 
 
 def _compared(hypothesis: Hypothesis, at: Difference) -> Part:

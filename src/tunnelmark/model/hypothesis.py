@@ -1,5 +1,6 @@
 """What a study claims before it is run, in frozen form, and what a run says of it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -33,8 +34,7 @@ class Selection:
     """Some points of a study; whatever is not named is not restricted."""
 
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """``tunnel``, ``link``, ``device``, ``workload`` to labels, kinds or patterns such as
-    ``ipsec*``; any of them fits. An exact label goes before a kind, a kind before a pattern."""
+    """``tunnel``, ``link``, ``device``, ``workload`` to labels, any of which is meant."""
     params: Mapping[str, "tuple[object, ...] | Range"] = field(default_factory=dict)
     """Column of the workload (``payload_bytes``, ``gap_ns``) to values or a range."""
 
@@ -127,3 +127,14 @@ class Verdict:
     repeats_to_settle: int | None
     """Of an undecided one: with so many repeats four of five runs would decide it, if the figures
     stay as they are; None where no number up to 10,000 would, or the repeats tell nothing."""
+
+
+def param_fits(value: object, wanted: tuple[object, ...] | Range) -> bool:
+    """Say whether a parameter's value is wanted; one that a workload does not have is not."""
+    if isinstance(wanted, Range):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        low = -math.inf if wanted.low is None else wanted.low
+        high = math.inf if wanted.high is None else wanted.high
+        return low <= value <= high
+    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in wanted)

@@ -34,6 +34,14 @@ _SIZE_BYTES: Final = {
 _RATIO: Final = {"%": Decimal("0.01"), "": Decimal(1)}
 
 
+UNITS: Final[Mapping[str, Mapping[str, int]]] = {
+    "ns": _TIME_NS,
+    "bit/s": _RATE_BIT_S,
+    "byte": _SIZE_BYTES,
+}
+"""Stored unit to the units that a study may write, each with its size in stored ones."""
+
+
 def _parser(
     units: Mapping[str, int | Decimal], example: str, *, whole: bool
 ) -> Callable[[Any], Any]:

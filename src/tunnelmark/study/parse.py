@@ -3,15 +3,16 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import StudyError
-from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
 from tunnelmark.model.trial import BASELINE, DriverSpec
 from tunnelmark.study.drivers import MOST_POINTS, Section, checked_table
+from tunnelmark.study.hypotheses import RUN_METRICS, at_scale, hypotheses
 from tunnelmark.study.lines import Path, line_index, line_of
 from tunnelmark.study.messages import nearest, shown
 from tunnelmark.study.scale import FULL, Scaled, names, scaled
@@ -25,13 +26,9 @@ NAME_PATTERN: Final = "^[a-z0-9][a-z0-9-]{0,63}$"
 MOST_TEXT_CHARACTERS: Final = 10_000
 """A page of text, for title and description."""
 MOST_DEPTH: Final = 8
-RUN_METRICS: Final = frozenset(
-    name for name in METRICS if name.startswith(("cpu_", "wire_", "overhead_", "outer_"))
-)
-"""Metrics that the run itself gives, whatever the workload."""
 TOP_KEYS: Final = (
     *("format", "name", "title", "description", "seed", "precision", "validity"),
-    *("tunnel", "link", "device", "workload", "scale"),
+    *("tunnel", "link", "device", "workload", "hypothesis", "scale"),
 )
 _P = TypeVar("_P", bound=Params)
 
@@ -67,7 +64,11 @@ def parse_study(text: str, source: str, scale: str = FULL) -> Study:
     }
     if scale not in found:
         raise fail((), f"the study has no [scale.{scale}], only {', '.join(names(document))}")
-    return found[scale]
+    tables = document.get("hypothesis", [])
+    claims = hypotheses(tables, found[FULL], fail)
+    if scale != FULL:
+        claims = at_scale(tables, claims, found[scale])
+    return replace(found[scale], hypotheses=claims)
 
 
 class _Parser:

@@ -8,10 +8,13 @@ from pydantic import BaseModel
 
 from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
+from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
 from tunnelmark.model.params import Params
 from tunnelmark.study.drivers import LABEL
-from tunnelmark.study.parse import FORMAT, MOST_TEXT_CHARACTERS, NAME_PATTERN, RUN_METRICS
+from tunnelmark.study.hypotheses import MOST_HYPOTHESES, RUN_METRICS, HypothesisTable
+from tunnelmark.study.parse import FORMAT, MOST_TEXT_CHARACTERS, NAME_PATTERN
 from tunnelmark.study.scale import SECTIONS, SMALLER
+from tunnelmark.study.selections import AXES
 from tunnelmark.study.study import Limits, Precision
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
@@ -95,6 +98,12 @@ def study_schema() -> Schema:
                 "the traffic",
                 least=1,
             ),
+            "hypothesis": {
+                "type": "array",
+                "maxItems": MOST_HYPOTHESES,
+                "description": "what is claimed before the run; the report says what became of it",
+                "items": _hypothesis(definitions),
+            },
         },
         "$defs": definitions,
     }
@@ -138,6 +147,37 @@ def _scales(
         "additionalProperties": False,
         "properties": dict.fromkeys(SMALLER, one),
     }
+
+
+def _hypothesis(definitions: Schema) -> Schema:
+    table = _model(HypothesisTable, definitions)
+    table["properties"]["metric"] |= {"enum": [*sorted(_metrics()), FRAGMENTATION_POINT]}
+    for chosen in (table["properties"]["where"], table["properties"]["groups"]["items"]):
+        chosen |= {"additionalProperties": False, "properties": _chosen()}
+    return table
+
+
+def _chosen() -> Schema:
+    """Return the keys by which a hypothesis names points: axes, parameters of any workload."""
+    plain = {"type": ["string", "number", "boolean"]}
+    label = {"type": "string"}
+    ends = {
+        "type": "object",
+        "additionalProperties": False,
+        "minProperties": 1,
+        "properties": {"from": plain, "to": plain},
+    }
+    names = {
+        name: None for kind in workload_kinds().values() for name in kind.params_type.model_fields
+    }
+    return {
+        **{axis: {"anyOf": [label, _several(label)]} for axis in AXES},
+        **{name: {"anyOf": [plain, _several(plain), ends]} for name in names},
+    }
+
+
+def _several(one: Schema) -> Schema:
+    return {"type": "array", "items": one, "minItems": 1}
 
 
 def _links() -> list[tuple[str, Any]]:

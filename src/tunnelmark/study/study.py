@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tunnelmark.model.hypothesis import Hypothesis
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, Ratio
@@ -109,3 +110,5 @@ class Study:
     """Where it came from, for messages."""
     scale: str = "full"
     """``smoke``, ``short`` or ``full``."""
+    hypotheses: tuple[Hypothesis, ...] = ()
+    """What is claimed before the run."""
