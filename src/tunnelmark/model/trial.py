@@ -11,6 +11,17 @@ BASELINE = "none"
 
 
 @dataclass(frozen=True)
+class Background:
+    """A load that a study wants beside a workload."""
+
+    label: str
+    kind: str
+    params: Mapping[str, object]
+    path: str
+    """``inside`` the tunnel or ``outside`` it, on the same link."""
+
+
+@dataclass(frozen=True)
 class DriverSpec:
     """A driver of the study with one choice of its parameters."""
 
@@ -21,6 +32,8 @@ class DriverSpec:
     """Parameters as the study writes them, ready for ``Params.model_validate``."""
     columns: Mapping[str, object] = field(default_factory=dict)
     """The same, defaults included, parsed and named with their unit: ``{"gap_ns": 5000000}``."""
+    background: tuple[Background, ...] = ()
+    """Loads beside a workload; none for other drivers."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from tunnelmark.study.seeds import stream
 from tunnelmark.study.study import Study
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.background import Load
 from tunnelmark.workloads.base import Progress, Workload
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -161,6 +162,8 @@ class BlockRunner:
                     lab,
                     self.study.limits,
                     tunnel_up=up,
+                    outside=base,
+                    background=_background(trial.point.workload),
                     tunnel_problem=tunnel.problem,
                     proofs=proofs if own else base_proofs,
                     samples_dir=self.directory / "samples" if self.keep_samples else None,
@@ -270,6 +273,15 @@ def _workload(spec: DriverSpec) -> Workload:
     return kind(kind.params_type.model_validate(dict(spec.params)))
 
 
+def _background(spec: DriverSpec) -> list[Load]:
+    return [
+        Load(
+            one.label, _workload(DriverSpec(one.kind, one.label, one.params)), one.path == "outside"
+        )
+        for one in spec.background
+    ]
+
+
 def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], set[str]]:
     """Ask every driver before anything is made, and choose where each tunnel runs.
 
@@ -280,6 +292,11 @@ def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], s
         if DEVICES[device.kind].limited:
             raise LabError(f"device {device.label}: CPU limits are not built yet; leave it out")
     workloads = [(spec, _workload(spec)) for spec in study.workloads]
+    beside = {one.label: one for spec in study.workloads for one in spec.background}
+    workloads += [
+        (spec, _workload(spec))
+        for spec in (DriverSpec(one.kind, one.label, one.params) for one in beside.values())
+    ]
     programs = {program for _, workload in workloads for program in workload.need().programs}
     skipped = {}
     for tunnel_spec in study.tunnels:

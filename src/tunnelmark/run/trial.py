@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.cpu import CpuProbe
 from tunnelmark.run import evidence
 from tunnelmark.study.study import Limits
+from tunnelmark.workloads.background import Load, run_beside
 from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
 
 INTERRUPTED = "not_interrupted"
@@ -33,6 +34,8 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     limits: Limits,
     *,
     tunnel_up: TunnelUp,
+    outside: TunnelUp,
+    background: Sequence[Load],
     tunnel_problem: Callable[[], str | None],
     proofs: tuple[WireProof, ...],
     samples_dir: Path | None,
@@ -40,6 +43,8 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     cancelled: Callable[[], bool],
 ) -> TrialResult:
     """Run one trial over ``up`` (the tunnel, or none) while ``tunnel_up`` is there beside it.
+
+    ``outside`` are the paths of background that does not go through the tunnel.
 
     Never raises for a failure of the system under test or of the measurement: the result is invalid
     and says why.
@@ -59,6 +64,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         owner_pid=lab.place.owner_pid,
         link=lab.link,
         link_mtu_bytes=lab.client.mtu_bytes,
+        outside=outside.paths,
         lateness_floor_ns=limits.sender_lateness,
         lateness_gap_ratio=limits.sender_lateness_gap,
     )
@@ -69,7 +75,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     start_ns = time.monotonic_ns()
     cpu.start(start_ns)
     with _Sampling(cpu):
-        outcome = _outcome(workload, context)
+        outcome = _outcome(workload, background, context)
     end_ns = time.monotonic_ns()
     usage = cpu.stop(end_ns)
     after = lab.counters()
@@ -126,9 +132,15 @@ class _Sampling:
             self._probe.sample()
 
 
-def _outcome(workload: Workload, context: TrialContext) -> Outcome:
+def _outcome(workload: Workload, background: Sequence[Load], context: TrialContext) -> Outcome:
     try:
-        return workload.run(context)
+        if not background:
+            return workload.run(context)
+        if workload.wants_background:
+            return workload.run(
+                replace(context, beside=lambda job: run_beside(context, background, job))
+            )
+        return run_beside(context, background, workload.run)
     except TunnelmarkError as error:
         return Outcome((), (Check("workload", ok=False, message=str(error)),), 0, 0, 0.0)
 

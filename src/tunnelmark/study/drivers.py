@@ -40,20 +40,33 @@ class Section:
     presets: Mapping[str, Mapping[str, object]]
     """Name to parameters with their ``kind``."""
     fail: Fail
+    beside: tuple[str, ...] = ()
+    """Keys of a table that are not the driver's own."""
 
     def drivers(self, tables: object) -> tuple[DriverSpec, ...]:
         """Return one driver for each choice of the parameters that a table varies.
 
         Raises ``StudyError`` with place, value and limit.
         """
+        return tuple(spec for _, spec in self.placed(tables))
+
+    def placed(self, tables: object) -> tuple[tuple[int, DriverSpec], ...]:
+        """Return the same, each with the number of its table.
+
+        Raises ``StudyError`` with place, value and limit.
+        """
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise self.fail((self.name,), f"{self.name} must be written as [[{self.name}]]")
         found: dict[str, DriverSpec] = {}
+        places: list[int] = []
         same: dict[str, str] = {}
         for position, table in enumerate(tables):
             place: Path = (self.name, position)
             for spec in self._varied(place, table):
-                contents = json.dumps([spec.kind, spec.columns], sort_keys=True)
+                others = [table.get(key) for key in self.beside]
+                contents = json.dumps(
+                    [spec.kind, spec.columns, others], sort_keys=True, default=str
+                )
                 if contents in same:
                     raise self.fail(
                         place,
@@ -67,11 +80,12 @@ class Section:
                 unique = _unique(spec, found)
                 same[contents] = unique.label
                 found[unique.label] = unique
+                places.append(position)
                 if len(found) > MOST_POINTS:
                     raise self.fail(
                         place, f"the study has more than {MOST_POINTS} of [[{self.name}]]"
                     )
-        return tuple(found.values())
+        return tuple(zip(places, found.values(), strict=True))
 
     def _varied(self, place: Path, table: Mapping[str, Any]) -> Iterator[DriverSpec]:
         label = self._given_label(place, table)
@@ -89,16 +103,17 @@ class Section:
             checked = checked_table(params, params_type, self.name, self._fail_in(place, at))
             name = label or preset or kind
             parts = [_slug(params[key]) for key in (lists if label or preset else params)]
-            if self.name == "workload":
+            if self.name in ("workload", "background"):
                 parts = [_slug(params[key]) for key in lists]
-            text = (" " if self.name == "workload" else "-").join([name, *parts])
+            text = (" " if self.name in ("workload", "background") else "-").join([name, *parts])
             yield DriverSpec(kind, text[:_LABEL_CHARACTERS], params, checked.columns())
 
     def _kind(
         self, place: Path, table: Mapping[str, Any]
     ) -> tuple[str, str | None, dict[str, Any]]:
         """Return kind, name of the preset if one was used, and the parameters."""
-        values = {key: value for key, value in table.items() if key not in ("label", "preset")}
+        others = ("label", "preset", *self.beside)
+        values = {key: value for key, value in table.items() if key not in others}
         preset = table.get("preset")
         if "preset" in table and self.presets:
             if "kind" in table:

@@ -25,7 +25,9 @@ from tunnelmark.study.study import Study
 from tunnelmark.workloads.registry import workload_kinds
 
 RUN_METRICS: Final = frozenset(
-    name for name in METRICS if name.startswith(("cpu_", "wire_", "overhead_", "outer_"))
+    name
+    for name in METRICS
+    if name.startswith(("background_", "cpu_", "wire_", "overhead_", "outer_"))
 )
 """Metrics that the run itself gives, whatever the workload."""
 MOST_HYPOTHESES: Final = 200

@@ -11,6 +11,7 @@ from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.params import Params
 from tunnelmark.model.trial import BASELINE, DriverSpec
+from tunnelmark.study.background import OWN_KEYS, WORKLOAD_KEYS, accompanied, backgrounds
 from tunnelmark.study.drivers import MOST_POINTS, Section, checked_table
 from tunnelmark.study.hypotheses import RUN_METRICS, at_scale, hypotheses
 from tunnelmark.study.lines import Path, line_index, line_of
@@ -28,7 +29,7 @@ MOST_TEXT_CHARACTERS: Final = 10_000
 MOST_DEPTH: Final = 8
 TOP_KEYS: Final = (
     *("format", "name", "title", "description", "seed", "precision", "validity"),
-    *("tunnel", "link", "device", "workload", "hypothesis", "scale"),
+    *("tunnel", "link", "device", "background", "workload", "hypothesis", "scale"),
 )
 _P = TypeVar("_P", bound=Params)
 
@@ -95,9 +96,7 @@ class _Parser:
             needed=True,
         )
         devices = self._section("device", {kind: params_type(kind) for kind in DEVICES})
-        workloads = self._section(
-            "workload", {k: c.params_type for k, c in workload_kinds().items()}, needed=True
-        )
+        workloads = self._workloads()
         study = Study(
             name=self._text("name", pattern=NAME_PATTERN),
             title=self._text("title"),
@@ -137,6 +136,19 @@ class _Parser:
         if needed and tables == []:
             raise self._error((), f"the study has no [[{name}]]")
         return Section(name, kinds, presets or {}, self._error).drivers(tables)
+
+    def _workloads(self) -> tuple[DriverSpec, ...]:
+        kinds = {kind: driver.params_type for kind, driver in workload_kinds().items()}
+        beside = backgrounds(
+            Section("background", kinds, {}, self._error, OWN_KEYS),
+            self._document.get("background", []),
+        )
+        tables = self._document.get("workload", [])
+        if tables == []:
+            raise self._error((), "the study has no [[workload]]")
+        return accompanied(
+            Section("workload", kinds, {}, self._error, WORKLOAD_KEYS), tables, beside
+        )
 
     def _compared(self, tunnels: tuple[DriverSpec, ...]) -> tuple[DriverSpec, ...]:
         """Return the tunnels beside which the baseline is run; where there are none, itself."""
@@ -187,17 +199,24 @@ class _Parser:
                     f"precision.{'.'.join(key)} is {shown(metric)}, which {spec.kind} does "
                     f"not give; it gives {', '.join(kind.metrics)}",
                 )
-            workload = kind(kind.params_type.model_validate(dict(spec.params)))
-            for link_spec in study.links:
-                driver = link_kinds()[link_spec.kind]
-                link = driver(driver.params_type.model_validate(dict(link_spec.params)))
-                if reason := workload.unfit(link.spec(study.seed), link.mtu_bytes):
-                    raise self._error(
-                        place, f"workload {spec.label}: {reason} (link {link_spec.label})"
-                    )
-            for count in sorted(counts):
-                if reason := workload.conflict(count):
-                    raise self._error(place, f"workload {spec.label}: {reason}")
+            self._serves(study, spec, place, counts)
+            for one in spec.background:
+                beside = DriverSpec(one.kind, one.label, one.params)
+                self._serves(study, beside, ("background",), counts)
+
+    def _serves(self, study: Study, spec: DriverSpec, place: Path, counts: set[int]) -> None:
+        """Refuse a load that a link or a number of tunnels cannot have."""
+        name = "background" if place == ("background",) else "workload"
+        kind = workload_kinds()[spec.kind]
+        workload = kind(kind.params_type.model_validate(dict(spec.params)))
+        for link_spec in study.links:
+            driver = link_kinds()[link_spec.kind]
+            link = driver(driver.params_type.model_validate(dict(link_spec.params)))
+            if reason := workload.unfit(link.spec(study.seed), link.mtu_bytes):
+                raise self._error(place, f"{name} {spec.label}: {reason} (link {link_spec.label})")
+        for count in sorted(counts):
+            if reason := workload.conflict(count):
+                raise self._error(place, f"{name} {spec.label}: {reason}")
 
     def _workload_place(self, kind: str) -> Path:
         tables = self._document["workload"]

@@ -103,4 +103,9 @@ def _trial(study: Study, block: Block, point: Point, number: int) -> Trial:
 
 
 def _canonical(*specs: DriverSpec) -> str:
-    return json.dumps([[s.kind, s.label, dict(s.params)] for s in specs], sort_keys=True)
+    parts: list[list[object]] = []
+    for spec in specs:
+        parts.append([spec.kind, spec.label, dict(spec.params)])
+        # Only where there is some, so that points without it keep their names.
+        parts += [[b.label, b.kind, dict(b.params), b.path] for b in spec.background]
+    return json.dumps(parts, sort_keys=True)

@@ -17,7 +17,7 @@ FULL: Final = "full"
 """The study as it stands, without any change."""
 SMALLER: Final = ("smoke", "short")
 SCALES: Final = (*SMALLER, FULL)
-SECTIONS: Final = ("tunnel", "link", "device", "workload")
+SECTIONS: Final = ("tunnel", "link", "device", "background", "workload")
 _SETTINGS: Final = ("precision", "validity")
 _KEYS: Final = ("only", *_SETTINGS, *SECTIONS)
 

@@ -10,6 +10,7 @@ from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
 from tunnelmark.model.params import Params
+from tunnelmark.study.background import PATHS
 from tunnelmark.study.drivers import LABEL
 from tunnelmark.study.hypotheses import MOST_HYPOTHESES, RUN_METRICS, HypothesisTable
 from tunnelmark.study.parse import FORMAT, MOST_TEXT_CHARACTERS, NAME_PATTERN
@@ -20,6 +21,20 @@ from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
 Schema = dict[str, Any]
+
+_BACKGROUND_PATH: Final[Schema] = {
+    "enum": list(PATHS),
+    "default": PATHS[0],
+    "description": "through the tunnel, or beside it on the same link",
+}
+_LABEL_OF: Final[Schema] = {"type": "string", "description": "label of a [[background]], or none"}
+_BESIDE: Final[Schema] = {
+    "anyOf": [
+        _LABEL_OF,
+        {"type": "array", "items": _LABEL_OF, "minItems": 1, "uniqueItems": True},
+    ],
+    "description": "which load runs beside the workload; without this key all of the study's do",
+}
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -93,8 +108,19 @@ def study_schema() -> Schema:
                 [_table(kind, params_type(kind), titles, definitions) for kind in DEVICES],
                 "CPU of an endpoint, this machine's own if none is given",
             ),
+            "background": _tables(
+                [
+                    _with(_table(kind, params, titles, definitions), "path", _BACKGROUND_PATH)
+                    for kind, params in workloads.items()
+                    if workload_kinds()[kind].may_be_background
+                ],
+                "loads beside the workloads",
+            ),
             "workload": _tables(
-                [_table(kind, params, titles, definitions) for kind, params in workloads.items()],
+                [
+                    _with(_table(kind, params, titles, definitions), "background", _BESIDE)
+                    for kind, params in workloads.items()
+                ],
                 "the traffic",
                 least=1,
             ),
@@ -206,6 +232,11 @@ def _table(
     table["properties"] = {"kind": {"const": kind}, "label": _label(), **table["properties"]}
     table["required"] = ["kind", *table.get("required", [])]
     return table
+
+
+def _with(table: Schema, key: str, value: Schema) -> Schema:
+    """Return the table with a key that is not the driver's."""
+    return {**table, "properties": {**table["properties"], key: value}}
 
 
 def _preset_table(

@@ -55,6 +55,10 @@ class TrialContext:
     """Longest IP packet of the link itself."""
     enough: Callable[[], bool] = lambda: False
     """True when no more is wanted of a load beside another one: it ends in order, as planned."""
+    outside: tuple[TrafficPath, ...] = ()
+    """Paths beside the tunnel, on the same link, for loads that do not go through it."""
+    beside: "Callable[[Callable[[TrialContext], Outcome]], Outcome] | None" = None
+    """Runs something with the study's background beside it, for a ``wants_background``."""
     first_port: int = 7700
     """Ports from here on, 16 of them, are free on both hosts for this workload."""
 
@@ -84,6 +88,10 @@ class Workload(ABC):
     params_type: ClassVar[type[Params]]
     metrics: ClassVar[tuple[str, ...]]
     """Names of ``METRICS`` that a trial gives, in the order of the report."""
+    wants_background: ClassVar[bool] = False
+    """Whether it starts the study's background itself, when it wants it, and cannot do without."""
+    may_be_background: ClassVar[bool] = True
+    """Whether it is a load that others may have beside them; one that searches is none."""
 
     def __init__(self, params: Params) -> None:
         """Take the parameters of the point; nothing is touched yet."""

@@ -162,7 +162,7 @@ class Exchange:
             return f"the reflector (reflect) died with status {status}" + (
                 f": {words}" if words else ""
             )
-        if self._context.cancelled():
+        if self._context.cancelled() and not self._context.enough():
             return "the trial was ended early"
         return "the sender (send) took longer than half as long again as planned" if late else None
 

@@ -91,6 +91,7 @@ class RateSearch(Workload):
     kind: ClassVar[str] = "rate_search"
     title: ClassVar[str] = "Highest rate within a loss goal"
     params_type: ClassVar[type[Params]] = RateSearchParams
+    may_be_background: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = (
         "throughput_lower_packet_s",
         "throughput_upper_packet_s",

@@ -37,6 +37,7 @@ class VoipCapacity(Workload):
     kind: ClassVar[str] = "voip_capacity"
     title: ClassVar[str] = "Calls that sound well"
     params_type: ClassVar[type[Params]] = VoipCapacityParams
+    may_be_background: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = (
         "voip_calls",
         "voip_calls_over",

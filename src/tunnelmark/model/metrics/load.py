@@ -114,7 +114,7 @@ METRICS: Final = (
         "Trials spent",
         "1",
         "trials of the search, those included that were repeated",
-        "docs/workloads.md",
+        "docs/loads.md",
         "lower",
     ),
     Metric(
@@ -122,7 +122,7 @@ METRICS: Final = (
         "Time spent",
         "s",
         "sending time of all trials of the search",
-        "docs/workloads.md",
+        "docs/loads.md",
         "lower",
     ),
 )

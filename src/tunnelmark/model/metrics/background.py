@@ -1,0 +1,68 @@
+"""Figures of loads beside a workload, and of what they do to its delay."""
+
+from typing import Final
+
+from tunnelmark.model.metrics.metric import Metric
+
+METRICS: Final = (
+    Metric(
+        "background_bit_s",
+        "Background",
+        "bit/s",
+        "payload per second that all loads beside the workload delivered, both ways",
+        "docs/background.md",
+    ),
+    Metric(
+        "background_packet_s",
+        "Background, packets",
+        "packet/s",
+        "datagrams per second that all loads beside the workload delivered, both ways; 0 for "
+        "streams of bytes",
+        "docs/background.md",
+    ),
+    *(
+        Metric(
+            f"{state}_{name}_ns",
+            f"{title}, {words}",
+            "ns",
+            f"{definition} of small packets {when}",
+            source,
+            "lower",
+            "log",
+        )
+        for state, words, when in (
+            ("idle", "idle", "before the load"),
+            ("loaded", "under load", "while the load runs"),
+        )
+        for name, title, definition, source in (
+            ("rtt_p50", "RTT, median", "median round-trip delay", "RFC 2681"),
+            ("rtt_p99", "RTT, 99th percentile", "99th percentile of the round-trip", "RFC 2681"),
+            ("owd_forward_p50", "OWD, forward, median", "median delay to the server", "RFC 7679"),
+            ("owd_reverse_p50", "OWD, reverse, median", "median delay to the client", "RFC 7679"),
+        )
+    ),
+    Metric(
+        "load_added_rtt_ns",
+        "RTT added by load",
+        "ns",
+        "median round-trip delay under load minus idle",
+        "docs/background.md",
+        "lower",
+    ),
+    Metric(
+        "load_added_forward_ns",
+        "OWD added by load, forward",
+        "ns",
+        "median one-way delay to the server under load minus idle",
+        "docs/background.md",
+        "lower",
+    ),
+    Metric(
+        "load_added_reverse_ns",
+        "OWD added by load, reverse",
+        "ns",
+        "median one-way delay to the client under load minus idle",
+        "docs/background.md",
+        "lower",
+    ),
+)

@@ -1,0 +1,155 @@
+"""On/off bursts: datagrams of random length to several ports, in bursts with silences between."""
+
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tunnelmark.engine import config
+from tunnelmark.engine.traffic import OnOff, UniformSize
+from tunnelmark.model.host import Need
+from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import DurationNs
+from tunnelmark.model.trial import Measurement
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.beside import together
+from tunnelmark.workloads.loads import Loaded, details
+from tunnelmark.workloads.streams import Streamed, run_streams, sessions, turned
+
+_S: Final = 10**9
+_START_S: Final = 0.3
+_DRAIN_NS: Final = 500_000_000
+Port = Annotated[int, Field(ge=1, le=65535)]
+Length = Annotated[int, Field(ge=config.HEADER_BYTES, le=config.LARGEST_PAYLOAD_BYTES)]
+Span = Annotated[DurationNs, Field(ge=10**6, le=3600 * _S)]
+
+
+class BurstsParams(Params):
+    """Bursts; the defaults are those of the classic load of 1000 packets per second."""
+
+    packet_rate: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        1000.0, description="datagrams per second of all ports together while all are on"
+    )
+    smallest_bytes: Length = Field(
+        config.HEADER_BYTES, description="smallest UDP payload; all lengths are as likely"
+    )
+    largest_bytes: Length = Field(1500, description="largest UDP payload")
+    on_min: Span = Field(1 * _S, description="shortest burst; all lengths are as likely")
+    on_max: Span = Field(3 * _S, description="longest burst")
+    off_min: Span = Field(1 * _S, description="shortest silence")
+    off_max: Span = Field(2 * _S, description="longest silence")
+    ports: Annotated[tuple[Port, ...], Field(min_length=1, max_length=16)] = Field(
+        (80, 21, 110, 25, 53), description="destination ports, each with bursts of its own"
+    )
+    direction: Literal["forward", "reverse", "both", "echo"] = Field(
+        "forward", description="to the server, to the client, both, or answered"
+    )
+    content: Literal["zero", "random"] = Field("random", description="what fills the payload")
+    duration: Annotated[DurationNs, Field(ge=10**8, le=3600 * _S)] = Field(
+        30 * _S, description="how long; beside another workload it goes on until that one ends"
+    )
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        for low, high in (("smallest_bytes", "largest_bytes"), ("on_min", "on_max")):
+            if getattr(self, low) > getattr(self, high):
+                raise ValueError(
+                    f"{high} is {getattr(self, high)}, must be at least {low}, {getattr(self, low)}"
+                )
+        if self.off_min > self.off_max:
+            raise ValueError(f"off_max is {self.off_max}, must be at least off_min, {self.off_min}")
+        if len(set(self.ports)) != len(self.ports):
+            raise ValueError("ports has one more than once")
+        return self
+
+
+class Bursts(Workload):
+    """A flow for each port; all ports of a path begin at a random place of their own cycle."""
+
+    kind: ClassVar[str] = "bursts"
+    title: ClassVar[str] = "On/off bursts"
+    params_type: ClassVar[type[Params]] = BurstsParams
+    metrics: ClassVar[tuple[str, ...]] = (
+        "sent_packet_s",
+        "received_forward_packet_s",
+        "received_reverse_packet_s",
+        "goodput_bit_s",
+        "goodput_reverse_bit_s",
+        "loss_forward_ratio",
+        "loss_reverse_ratio",
+        "owd_forward_p50_ns",
+        "owd_forward_p99_ns",
+        "owd_reverse_p50_ns",
+        "owd_reverse_p99_ns",
+    )
+    params: BurstsParams
+
+    def need(self) -> Need:
+        """Return nothing: the engine is all it needs."""
+        return Need()
+
+    @property
+    def expected_s(self) -> float:
+        """The bursts, and the wait for what is under way."""
+        return (self.params.duration + _DRAIN_NS) / 1e9 + _START_S
+
+    def run(self, context: TrialContext) -> Outcome:
+        """Run one trial."""
+        way = self.params.direction
+        ways = {"both": ("forward", "reverse"), "echo": ("forward",)}.get(way, (way,))
+        contexts = [turned(context) if one == "reverse" else context for one in ways]
+
+        def one(place: int, context: TrialContext) -> Streamed:
+            return run_streams(
+                context,
+                self._flows(context, ways[place]),
+                drain_ns=_DRAIN_NS,
+                late_ns=_S,
+                answer=way == "echo",
+            )
+
+        streams = together(contexts, one, failed=lambda streamed: not streamed.finished)
+        found = dict(zip(ways, streams, strict=True))
+        loaded = Loaded(found.get("forward"), found.get("reverse"), self.params.packet_rate)
+        measurements: tuple[Measurement, ...] = ()
+        if loaded.recorded:
+            wanted = set(self.metrics)
+            figures = {key: value for key, value in loaded.metrics().items() if key in wanted}
+            measurements = (Measurement("total", figures),)
+        return Outcome(
+            measurements,
+            loaded.checks,
+            sum(one.delivered_bytes for one in streams),
+            sum(one.delivered_packets for one in streams),
+            max(one.measuring_s for one in streams),
+            details=details(loaded),
+            samples=tuple(name for one in streams for name in one.samples),
+        )
+
+    def _flows(self, context: TrialContext, way: str) -> list[config.Flow]:
+        params = self.params
+        pairs = [(path, port) for path in context.paths for port in params.ports]
+        gap_ns = max(1, round(len(pairs) * 1e9 / params.packet_rate))
+        return [
+            config.Flow(
+                session=session,
+                target=config.address(path.server_address, port),
+                source=config.address(path.client_address, 0),
+                interface=None,
+                gap_ns=gap_ns,
+                # Not all in step, yet all within the first burst.
+                start_offset_ns=gap_ns * number // len(pairs),
+                packets=None,
+                duration_ns=params.duration,
+                payload_bytes=params.largest_bytes,
+                content={"type": params.content},
+                schedule=OnOff(
+                    gap_ns=gap_ns,
+                    on_ns=(params.on_min, params.on_max),
+                    off_ns=(params.off_min, params.off_max),
+                ),
+                size=UniformSize(params.smallest_bytes, params.largest_bytes),
+            )
+            for number, ((path, port), session) in enumerate(
+                zip(pairs, sessions(context.seed, f"bursts/{way}", len(pairs)), strict=True)
+            )
+        ]
