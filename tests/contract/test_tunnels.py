@@ -44,6 +44,8 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("ipsec", {"implementation": "libipsec", "ike": "v1", "auth": "cert", "suite": "3DES-SHA1"}),
     ("ipsec", {"implementation": "libipsec", "inner": "ipv6", "outer": "ipv6"}),
     ("ikev2", {"implementation": "libipsec", "auth": "cert", "count": 2}),
+    ("ocserv", {"transport": "tls", "cipher": "CHACHA20-POLY1305"}),
+    ("ocserv", {"inner": "ipv6", "outer": "ipv6"}),
 ]
 FIXED_NAMES = {"eth0", "ipsec0"}
 """Interfaces that are the lab's, or whose name is compiled into the program that makes them."""

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from tunnelmark.lab.lab import Lab
 from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import Site
-from tunnelmark.tunnels import daemon, tinc
+from tunnelmark.tunnels import daemon, ocserv, tinc
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.nebula import NebulaTunnel
+from tunnelmark.tunnels.ocserv import OcservTunnel, _pin
 from tunnelmark.tunnels.openvpn import OpenVpnTunnel
+from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.ssh_tun import SshTunTunnel, _private
 from tunnelmark.tunnels.tinc import TincTunnel
 
@@ -131,7 +134,76 @@ class OtherTlsCryptKey(OtherStaticKey):
     """The client's key for tls-crypt is another."""
 
 
+class OcservOtherPassword(OcservTunnel):
+    """The client has another password."""
+
+    def _put(self, site: Site) -> None:
+        super()._put(site)
+        self._password = self._password[::-1] + "0"
+
+
+class OcservStranger(OcservTunnel):
+    """The server has another key than the client knows."""
+
+    def _put(self, site: Site) -> None:
+        super()._put(site)
+        other = RunAuthority("stranger", datetime.now(UTC)).issue("stranger", "server")
+        self._pin = _pin(other.certificate)
+
+
+class OcservOtherCipher(OcservTunnel):
+    """The two ends have no cipher in common."""
+
+    def _priority(self, side: Any) -> str | None:
+        only = "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+CHACHA20-POLY1305"
+        return only if side == "client" else super()._priority(side)
+
+
+class OcservNoDtls(OcservTunnel):
+    """The client is told nothing of DTLS, so that all goes inside TLS."""
+
+    def _start_server(self, site: Site, number: int) -> Any:
+        self._params = self._params.model_copy(update={"transport": "tls"})
+        try:
+            return super()._start_server(site, number)
+        finally:
+            self._params = self._params.model_copy(update={"transport": "dtls"})
+
+
 REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
+    (
+        OcservOtherPassword,
+        {},
+        (
+            r"ocserv client of tunnel 0 on client ended with status 1 before it could log in: "
+            r"Login failed\.; last words of the server: .+"
+        ),
+    ),
+    (
+        OcservStranger,
+        {},
+        (
+            r"ocserv client of tunnel 0 on client ended with status 1 before it could log in: "
+            r"None of the 1 fingerprint\(s\) specified via --servercert match .*; last words of "
+            r"the server: .+"
+        ),
+    ),
+    (
+        OcservOtherCipher,
+        {},
+        (
+            r"ocserv client of tunnel 0 on client ended with status 1 before it could log in: .+"
+            r"; last words of the server: .*No supported cipher suites have been found\."
+        ),
+    ),
+    (
+        OcservNoDtls,
+        {},
+        (
+            r"ocserv client of tunnel 0 on client could not log in: Set up UDP failed; using SSL "
+            r"instead; last words of the server: .+"
+        ),
+    ),
     (
         SshStranger,
         {},
@@ -221,6 +293,7 @@ def test_a_peer_that_refuses_is_told_in_the_program_s_own_words(
     # Long enough for every program here to say why, and no longer.
     monkeypatch.setattr(daemon, "FIRST_PACKET_LIMIT_S", 4.0)
     monkeypatch.setattr(tinc, "_MEET_LIMIT_S", 8.0)
+    monkeypatch.setattr(ocserv, "_LOGIN_LIMIT_S", 10.0)
     refused(lab, tunnel, words)
 
 
@@ -247,7 +320,12 @@ def refused(lab: Lab, tunnel: Tunnel, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("driver", "program"),
-    [(TincTunnel, "tincd"), (NebulaTunnel, "nebula"), (SshTunTunnel, "/usr/sbin/sshd")],
+    [
+        (TincTunnel, "tincd"),
+        (NebulaTunnel, "nebula"),
+        (OcservTunnel, "ocserv"),
+        (SshTunTunnel, "/usr/sbin/sshd"),
+    ],
 )
 def test_a_program_that_is_gone_when_it_is_started_is_named(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, driver: type[Tunnel], program: str

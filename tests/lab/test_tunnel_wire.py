@@ -60,6 +60,11 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("wireguard", {"implementation": "wireguard-go"}, 1100, 1392),
     ("wireguard", {"implementation": "boringtun"}, 1088, 1392),
     ("wireguard", {"implementation": "kernel"}, 1100, 1392),
+    ("ocserv", {}, 1094, 1372),
+    ("ocserv", {"cipher": "CHACHA20-POLY1305", "mtu_bytes": 1442}, 1086, 1414),
+    ("ocserv", {"transport": "tls", "cipher": "AES-128-GCM"}, 1110, 1372),
+    ("ocserv", {"outer": "ipv6"}, 1114, 1372),
+    ("ocserv", {"inner": "ipv6", "transport": "tls", "outer": "ipv6"}, 1150, 1350),
     ("gre", {}, 1052, 1448),
     ("gre", {"keyed": True}, 1056, 1444),
     ("vxlan", {}, 1078, 1422),
@@ -130,8 +135,12 @@ def test_the_wire_the_model_and_the_known_figures_agree(
     tunnel = make(kind, params, lab)
     try:
         up = tunnel.up(lab.site)
-        proof = proved(lab, engine, up, sizes=SIZES)
         model = tunnel.encapsulation(up.negotiated[0])
+        # A third packet at once may share a segment with the second, which waits until the first is
+        # acknowledged unless the program has no Nagle's algorithm (RFC 9293 section 3.7.4).
+        most = 2 * up.negotiated[0].mtu_bytes - 100 if model and model.stream else max(SIZES)
+        sizes = tuple(size for size in SIZES if size <= most)
+        proof = proved(lab, engine, up, sizes=sizes)
         assert tunnel.problem() is None
     finally:
         tunnel.down()
@@ -147,7 +156,7 @@ def test_the_wire_the_model_and_the_known_figures_agree(
         for size in seen
     }
     assert seen == expected
-    assert {*SIZES} <= seen.keys()
+    assert {*sizes} <= seen.keys()
     assert seen[1000] == (outer,)
     assert proof.fragmentation_point_bytes == point
     assert fragmentation_point(link_mtu_bytes=1500, encapsulation=model, inner_ip=inner) == point

@@ -8,6 +8,8 @@ from typing import Final, Literal
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Process
 from tunnelmark.model.tunnel import Endpoint, Site, TrafficPath
+from tunnelmark.tunnels.addressing import alone, inner_addresses, no_dad
+from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.support import (
     Watched,
     first_packet,
@@ -98,9 +100,11 @@ def configure(daemon: Daemon, *, here: str, there: str, mtu_bytes: int) -> None:
     Raises ``TunnelError`` if the kernel shows something else afterwards.
     """
     host, interface = daemon.endpoint.host, daemon.interface
-    host.run(["ip", "address", "replace", here, "peer", f"{there}/32", "dev", interface])
     quieten(host, interface)
     host.run(["ip", "link", "set", "dev", interface, "mtu", str(mtu_bytes), "up"])
+    # Not before: of an interface that is down, IPv6 forgets the route to the peer.
+    address = ["ip", "address", "replace", here, "peer", alone(there), "dev", interface]
+    host.run([*address, *no_dad(here)])
     check_interface(daemon, mtu_bytes=mtu_bytes)
 
 
@@ -126,14 +130,20 @@ def prove_path(site: Site, path: TrafficPath, client: Daemon, server: Daemon) ->
 
 
 def traffic_path(
-    site: Site, number: int, client: Daemon, server: Daemon, *, mtu_bytes: int
+    site: Site,
+    number: int,
+    client: Daemon,
+    server: Daemon,
+    *,
+    params: TunnelParams,
+    mtu_bytes: int,
 ) -> TrafficPath:
     """Return where to send traffic through tunnel ``number``."""
-    client_ipv4, server_ipv4 = site.inner_ipv4(number)
+    client_address, server_address = inner_addresses(site, number, params)
     return TrafficPath(
         name=str(number),
-        client_address=client_ipv4,
-        server_address=server_ipv4,
+        client_address=client_address,
+        server_address=server_address,
         client_interface=client.interface,
         server_interface=server.interface,
         mtu_bytes=mtu_bytes,

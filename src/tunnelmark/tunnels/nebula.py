@@ -110,7 +110,9 @@ class NebulaTunnel(Tunnel):
             for daemon in (client, server):
                 quieten(daemon.endpoint.host, daemon.interface)
                 check_interface(daemon, mtu_bytes=self._params.mtu_bytes)
-            path = traffic_path(site, number, client, server, mtu_bytes=self._params.mtu_bytes)
+            path = traffic_path(
+                site, number, client, server, params=self._params, mtu_bytes=self._params.mtu_bytes
+            )
             prove_path(site, path, client, server)
             for daemon, peer in ((client, "server"), (server, "client")):
                 self._check(daemon, f"{peer}-{number}")

@@ -134,7 +134,9 @@ class SshTunTunnel(Tunnel):
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
             negotiated.append(self._agreed(client, server))
-            path = traffic_path(site, number, client, server, mtu_bytes=mtu_bytes)
+            path = traffic_path(
+                site, number, client, server, params=self._params, mtu_bytes=mtu_bytes
+            )
             prove_path(site, path, client, server)
             paths.append(path)
         ports = tuple(FIRST_PORT + number for number in numbers)

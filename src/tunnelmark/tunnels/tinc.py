@@ -132,7 +132,9 @@ class TincTunnel(Tunnel):
             here, there = site.inner_ipv4(number)
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
-            path = traffic_path(site, number, client, server, mtu_bytes=mtu_bytes)
+            path = traffic_path(
+                site, number, client, server, params=self._params, mtu_bytes=mtu_bytes
+            )
             # The keys of the packets are asked for with the first one.
             prove_path(site, path, client, server)
             for daemon, peer in ((client, "server"), (server, "client")):

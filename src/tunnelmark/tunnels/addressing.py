@@ -1,0 +1,50 @@
+"""Which addresses a tunnel has inside and outside, by the IP versions that a study asks for."""
+
+from typing import Final
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.overhead import IP_VERSIONS, LEAST_IPV6_MTU_BYTES, IpName, IpVersion
+from tunnelmark.model.tunnel import Site
+from tunnelmark.tunnels.base import TunnelParams
+
+_BITS: Final[dict[IpVersion, int]] = {4: 32, 6: 128}
+
+
+def inner_addresses(site: Site, number: int, params: TunnelParams) -> tuple[str, str]:
+    """Return (client, server) inside tunnel ``number``."""
+    return (site.inner_ipv4 if params.inner == "ipv4" else site.inner_ipv6)(number)
+
+
+def outer_addresses(site: Site, params: TunnelParams) -> tuple[str, str]:
+    """Return (client, server) on the link."""
+    ends = (site.client, site.server)
+    client, server = (end.ipv4 if params.outer == "ipv4" else end.ipv6 for end in ends)
+    return client, server
+
+
+def outer_version(params: TunnelParams) -> IpVersion:
+    """Return the IP version of the tunnel's own packets, for the model and the rule."""
+    return IP_VERSIONS[params.outer]
+
+
+def check_inner_mtu(kind: str, inner: IpName, mtu_bytes: int) -> None:
+    """Raise ``TunnelError`` if IPv6 cannot pass an interface of this MTU."""
+    if inner == "ipv6" and mtu_bytes < LEAST_IPV6_MTU_BYTES:
+        raise TunnelError(
+            f"{kind}: the inner MTU is {mtu_bytes} byte, IPv6 inside needs {LEAST_IPV6_MTU_BYTES}"
+        )
+
+
+def alone(address: str) -> str:
+    """Return an address with the prefix length that makes it one host: ``fd00::1/128``."""
+    return f"{address}/{_BITS[6 if ':' in address else 4]}"
+
+
+def with_port(address: str, port: int) -> str:
+    """Return an address with a port as URLs write it (RFC 3986 section 3.2.2)."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def no_dad(address: str) -> tuple[str, ...]:
+    """Return what keeps ``ip address`` from having an IPv6 address probed for a duplicate."""
+    return ("nodad",) if ":" in address else ()

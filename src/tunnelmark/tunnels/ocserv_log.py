@@ -1,0 +1,112 @@
+"""What openconnect writes and what occtl tells of the session, as the two ends see it. Pure."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.tunnels.daemon import last_complaint
+
+CIPHERS: Final = ("AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305")
+"""As GnuTLS writes them."""
+SCRIPT: Final = b"""\
+# openconnect(8) runs this when the server has given an address.
+echo "tunnelmark: $reason: address ${INTERNAL_IP4_ADDRESS:-$INTERNAL_IP6_NETMASK} MTU\
+ $INTERNAL_IP4_MTU"
+"""
+"""Writes what the client was given into its log, without what else it would write if verbose:
+the cookie of the session."""
+
+_MOST_OUTPUT_BYTES: Final = 1 << 20
+# Version, how keys were agreed on, cipher. occtl cuts it at 63 characters, with the last bracket.
+_SUITE: Final = re.compile(r"\((D?TLS[\d.]{3})\)-(?:\([\w-]{1,40}\)-){1,3}\(([\w-]{4,40})(\)?)")
+_TLS: Final = re.compile(r"^Connected to HTTPS on \S+ with ciphersuite (\S{1,200})$", re.MULTILINE)
+_DTLS: Final = re.compile(
+    r"^Established DTLS connection \(using \w{1,20}\)\. Ciphersuite (\S{1,200})\.$", re.MULTILINE
+)
+_GIVEN: Final = re.compile(
+    r"^tunnelmark: connect: address ([0-9a-f.:]{2,50})(?:/\d{1,3})? MTU (\d{1,5})$", re.MULTILINE
+)
+_NO_DTLS: Final = re.compile(
+    r"^(?:DTLS handshake (?:failed|timed out)|Failed to .*DTLS|Set up UDP failed).{0,200}",
+    re.MULTILINE,
+)
+_NOISE: Final = re.compile(
+    r"^Failed to (?:complete authentication|open HTTPS connection|obtain WebVPN cookie)"
+    r"|^SSL connection failure: Error in the certificate|^Failed to write incoming packet"
+    r"|^Server certificate verify failed: signer not found|^Got HTTP response|User-agent|vhost:"
+    r"|user disconnected|worker terminated"
+)
+
+Suite = tuple[str, str]
+"""Version and cipher: (``DTLS1.2``, ``AES-256-GCM``)."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session as one end tells of it; None: it does not."""
+
+    tls: Suite | None
+    dtls: Suite | None
+    mtu_bytes: int | None
+
+
+def read_client(log: str) -> Session:
+    """Return what openconnect and its script wrote of the session that is up."""
+    tls, dtls = (pattern.findall(log)[-1:] for pattern in (_TLS, _DTLS))
+    given = _GIVEN.search(log)
+    return Session(_suite(tls), _suite(dtls), int(given.group(2)) if given else None)
+
+
+def read_address(log: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that openconnect was given, None before it is connected."""
+    match = _GIVEN.search(log)
+    try:
+        return ip_address(match.group(1)) if match else None
+    except ValueError:
+        return None
+
+
+def read_no_dtls(log: str) -> str | None:
+    """Return why openconnect goes on without DTLS, None if it does not say so."""
+    match = _NO_DTLS.search(log)
+    return match.group(0) if match else None
+
+
+def read_session(output: bytes) -> Session:
+    """Return what ``occtl -j show users`` tells of the one client.
+
+    Raises ``TunnelError`` if it tells of none, of several, or something that is no JSON.
+    """
+    try:
+        users = json.loads(output[:_MOST_OUTPUT_BYTES])
+    except (ValueError, RecursionError) as error:
+        raise TunnelError(f"occtl wrote no JSON: {error}") from error
+    if not isinstance(users, list) or len(users) != 1 or not isinstance(users[0], dict):
+        shown = len(users) if isinstance(users, list) else "no list of"
+        raise TunnelError(f"occtl shows {shown} users, wanted 1")
+    tls, dtls, mtu = (users[0].get(name) for name in ("TLS ciphersuite", "DTLS cipher", "MTU"))
+    return Session(
+        _suite([tls] if isinstance(tls, str) else []),
+        _suite([dtls] if isinstance(dtls, str) else []),
+        int(mtu) if isinstance(mtu, str) and re.fullmatch(r"[0-9]{1,5}", mtu) else None,
+    )
+
+
+def last_words(log: str) -> str:
+    """Return the line of a log of either program that says best what went wrong."""
+    return last_complaint(log, noise=_NOISE)
+
+
+def _suite(texts: Sequence[str]) -> Suite | None:
+    match = _SUITE.fullmatch(texts[0]) if texts else None
+    if match is None:
+        return None
+    version, cipher, closed = match.groups()
+    if not closed:
+        known = [name for name in CIPHERS if name.startswith(cipher)]
+        cipher = known[0] if len(known) == 1 else cipher
+    return version, cipher
