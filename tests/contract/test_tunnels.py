@@ -161,6 +161,8 @@ def lab() -> Iterator[Lab]:
 
 def prepared(lab: Lab, variant: tuple[str, dict[str, object]]) -> Tunnel:
     tunnel = make(*variant)
+    if tunnel.is_link:
+        pytest.skip(f"{tunnel.kind} needs a machine and a link of its own: tests/lab")
     for end in (lab.client, lab.server):
         if reason := tunnel.unavailable(end.host):
             pytest.skip(reason)

@@ -36,6 +36,8 @@ from tunnelmark.workloads.background import Load
 from tunnelmark.workloads.base import Progress, Workload
 from tunnelmark.workloads.registry import workload_kinds
 
+# The air itself keeps a frame for some ms, in a machine that is emulated for tens of them.
+_AIR_SPACING_NS = 60_000_000
 # Programs on an emulated CPU keep a packet for as long as a probe should be alone.
 _EMULATED_SPACING_NS = 20_000_000
 MOST_LIVES = 3
@@ -195,9 +197,7 @@ class BlockRunner:
                         server=lab.server_host,
                         engine=lab.place.engine,
                         seed=stream(self.study.seed, name),
-                        spacing_ns=(
-                            _EMULATED_SPACING_NS if lab.place.emulated else PROBE_SPACING_NS
-                        ),
+                        spacing_ns=_spacing_ns(lab, up),
                     ),
                     watch=watch,
                     payload_sizes=sorted(sizes) or PROOF_PAYLOADS_BYTES,
@@ -256,6 +256,12 @@ class BlockRunner:
             yield
         finally:
             self.seconds[phase] += time.monotonic() - start
+
+
+def _spacing_ns(lab: Lab, up: TunnelUp) -> int:
+    if up.tap is not None:
+        return _AIR_SPACING_NS
+    return _EMULATED_SPACING_NS if lab.place.emulated else PROBE_SPACING_NS
 
 
 def _tunnel(spec: DriverSpec) -> Tunnel:
