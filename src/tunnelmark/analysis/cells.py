@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from tunnelmark.analysis.emulated import MARK, is_marked
 from tunnelmark.analysis.packets import Packets, packets
 from tunnelmark.model.hypothesis import Selection, param_fits
 from tunnelmark.model.trial import BASELINE
@@ -14,7 +15,8 @@ from tunnelmark.model.trial import BASELINE
 Slot = tuple[str, int]
 """Block and repeat: what was measured side by side."""
 
-_REPEAT: Final = ("point_id", "link", "device", "block_id", "repeat")
+_PLACE: Final = ("point_id", "link", "device")
+_REPEAT: Final = (*_PLACE, "block_id", "repeat")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Cell:
     """Of the baseline beside it, where there is one."""
     baseline_id: str | None
     packets: Packets | None
+    emulated: bool = False
+    """Whether the CPU was emulated: such figures stand beside no native ones."""
 
     @property
     def values(self) -> list[float]:
@@ -42,8 +46,8 @@ class Cell:
 def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple[Cell, ...]:
     """Return all points of a result; one without a valid figure of the metric has no figures.
 
-    ``trials`` is ``store.Result.trials()``. Of a repeat that has several valid attempts the first
-    counts. A metric that the result does not have gives nothing.
+    ``trials`` is ``store.Result.trials()`` after ``set_apart``. Of a repeat that has several valid
+    attempts the first counts. A metric that the result does not have gives nothing.
     """
     if metric not in trials.columns:
         return ()
@@ -55,9 +59,10 @@ def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple
         (row["pair_id"], row["block_id"], row["repeat"]): (row["point_id"], float(row[metric]))
         for row in counted.filter(pl.col("is_baseline")).iter_rows(named=True)
     }
+    own = counted.partition_by(*_PLACE, as_dict=True)
     cells = [
-        _cell(group, counted.filter(_same_place(place)), metric, path, beside)
-        for place, group in rows.group_by("point_id", "link", "device", maintain_order=True)
+        _cell(group, own.get(place, counted.clear()), metric, path, beside)
+        for place, group in rows.group_by(*_PLACE, maintain_order=True)
     ]
     # What never gives the metric (a workload without delays, the CPU of no tunnel) lacks nothing.
     giving = {_sort(cell) for cell in cells if cell.figures}
@@ -93,12 +98,13 @@ def name_of(cell: Cell, *, without: Collection[str] = ()) -> str:
     """Return ``8 Mbit/s 41 ms, udp_echo 64`` for messages."""
     shown = ("tunnel", "link", "device", "workload")
     parts = [cell.names[axis] for axis in shown if axis not in without]
+    parts += ["emulated CPU"] if cell.emulated else []
     return ", ".join(part for part in parts if part != "host")
 
 
 def _agree(one: Cell, other: Cell, differing: Collection[str]) -> bool:
     axes = [axis for axis in ("tunnel", "link", "device") if axis not in differing]
-    if any(one.names[axis] != other.names[axis] for axis in axes):
+    if one.emulated != other.emulated or any(one.names[a] != other.names[a] for a in axes):
         return False
     if "workload" not in differing:
         if one.kinds["workload"] != other.kinds["workload"]:
@@ -114,13 +120,6 @@ def _without(params: Mapping[str, object], keys: Collection[str]) -> dict[str, o
 
 def _sort(cell: Cell) -> tuple[str, bool]:
     return cell.kinds["workload"], cell.kinds["tunnel"] == BASELINE
-
-
-def _same_place(place: tuple[object, ...]) -> pl.Expr:
-    keys = ("point_id", "link", "device")
-    return pl.all_horizontal(
-        *(pl.col(key) == value for key, value in zip(keys, place, strict=True))
-    )
 
 
 def _cell(
@@ -145,7 +144,10 @@ def _cell(
         counted = None if counted is None or own is None else counted + own
     return Cell(
         point_id=first["point_id"],
-        names={axis: first[axis] for axis in ("tunnel", "link", "device", "workload")},
+        names={
+            axis: first[axis].removesuffix(MARK)
+            for axis in ("tunnel", "link", "device", "workload")
+        },
         kinds={
             "tunnel": first["tunnel_kind"],
             "link": first["link_kind"],
@@ -160,6 +162,7 @@ def _cell(
         baseline=baseline,
         baseline_id=ids.pop() if len(ids) == 1 else None,
         packets=counted,
+        emulated=is_marked(first["tunnel"]),
     )
 
 

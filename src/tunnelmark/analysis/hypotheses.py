@@ -11,6 +11,7 @@ import polars as pl
 
 from tunnelmark.analysis.cells import Cell, cells_of
 from tunnelmark.analysis.claims import claim_of
+from tunnelmark.analysis.emulated import set_apart
 from tunnelmark.analysis.fragmentation import fragmentation_points
 from tunnelmark.analysis.shapes import Nothing
 from tunnelmark.analysis.testing import Claim, OneSided, Part, deciding, holm, leaves, settle
@@ -44,10 +45,11 @@ def judge(hypotheses: Sequence[Hypothesis], measured: Measured) -> tuple[Verdict
     confidence; a run that could stop early has its moments shared out beforehand.
     """
     fragmentation = fragmentation_points(measured.blocks)
+    trials = set_apart(measured.trials, measured.blocks)
 
     @cache
     def cells(metric: str) -> tuple[Cell, ...]:
-        return cells_of(measured.trials, metric)
+        return cells_of(trials, metric)
 
     parts = [
         _with_moments(

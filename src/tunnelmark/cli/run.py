@@ -1,5 +1,6 @@
 """``tunnelmark run``."""
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,6 +86,7 @@ def run(
         ensure_privileges,
     )
     from tunnelmark.report.summary import unfinished  # noqa: PLC0415 - likewise
+    from tunnelmark.report.verdicts import as_event  # noqa: PLC0415 - likewise
     from tunnelmark.run import execute  # noqa: PLC0415 - likewise
     from tunnelmark.study import FULL, load_study  # noqa: PLC0415 - likewise
 
@@ -107,6 +109,9 @@ def run(
             say=lambda step: click.echo(f"tunnelmark: {step}", err=True),
         )
     summary = write_reports(Path(ended.directory), terminal=not as_json)
+    if as_json:
+        for verdict in summary.verdicts:
+            click.echo(json.dumps(as_event(verdict)))
     if ended.outcome == "interrupted":
         if not as_json:
             click.echo(f"interrupted; go on with: tunnelmark run --resume {ended.directory}")

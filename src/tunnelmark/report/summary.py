@@ -9,12 +9,14 @@ import polars as pl
 from tunnelmark.analysis.emulated import is_marked, set_apart, shown_name
 from tunnelmark.analysis.estimates import Estimate, PointEstimates, point_estimates
 from tunnelmark.model.block import BlockRecord
+from tunnelmark.model.hypothesis import Verdict
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.charts import Chart
 from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.families import Family
 from tunnelmark.report.sections import Section, across, sections
 from tunnelmark.report.show import change, figure, unit
+from tunnelmark.report.verdicts import verdicts_of
 from tunnelmark.store import Manifest, Result
 
 
@@ -50,6 +52,8 @@ class Summary:
     """Figures that set devices beside each other."""
     decisions: tuple[Decision, ...]
     """The first page."""
+    verdicts: tuple[Verdict, ...]
+    """What the run says of the study's hypotheses."""
 
 
 def summarise(result: Result) -> Summary:
@@ -68,6 +72,7 @@ def summarise(result: Result) -> Summary:
     total = trials.filter(pl.col("path") == "total")
     blocks = tuple(result.blocks.values())
     parts = sections(points, blocks)
+    verdicts, unjudged = verdicts_of(result)
     return Summary(
         manifest=result.manifest,
         points=points,
@@ -75,10 +80,11 @@ def summarise(result: Result) -> Summary:
         blocks=blocks,
         invalid=tuple(_invalid(total)),
         valid_trials=int(total["valid"].sum()),
-        findings=tuple(_findings(parts, blocks)),
+        findings=(*_findings(parts, blocks), *(() if unjudged is None else (unjudged,))),
         sections=parts,
         across=across(points),
         decisions=decide(parts, blocks),
+        verdicts=verdicts,
     )
 
 

@@ -14,6 +14,7 @@ from tunnelmark.report.parameters import parameter
 from tunnelmark.report.sections import Part
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary, unfinished
+from tunnelmark.report.verdicts import WORDS, needed
 
 _SHORT: Final = {
     "goodput_bit_s": "goodput",
@@ -23,6 +24,7 @@ _SHORT: Final = {
     "cpu_tunnel_ratio": "CPU",
 }
 """Heads that would be too long for 80 columns."""
+_STYLES: Final = {"confirmed": "green", "rejected": "red", "undecided": "yellow"}
 _LONGEST_HEAD = 12
 _MOST_COLUMNS = 4
 _CPU = "cpu_tunnel_ratio"
@@ -40,6 +42,8 @@ def render(summary: Summary) -> RenderableType:
     if summary.findings:
         parts += [Text(), Text("What holds", style="bold")]
         parts += [Text(f"• {finding}") for finding in summary.findings]
+    if summary.verdicts:
+        parts += [Text(), _verdicts(summary)]
     parts += [Text(), _validity(summary)]
     return Group(*parts)
 
@@ -47,6 +51,26 @@ def render(summary: Summary) -> RenderableType:
 def print_report(summary: Summary, console: Console) -> None:
     """Print it."""
     console.print(render(summary))
+
+
+def _verdicts(summary: Summary) -> Table:
+    table = Table(
+        title=Text("Hypotheses", style="bold"),
+        title_justify="left",
+        box=None,
+        show_header=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for verdict in summary.verdicts:
+        words = [verdict.hypothesis.claim or verdict.hypothesis.name, verdict.reason]
+        words += [needed(verdict)] if needed(verdict) else []
+        # Text: what comes from a study or a label may look like rich's markup.
+        table.add_row(
+            Text(WORDS[verdict.outcome], style=_STYLES[verdict.outcome]), Text(": ".join(words))
+        )
+    return table
 
 
 def _figures(place: str, part: Part) -> Table:

@@ -1,0 +1,66 @@
+"""The hypotheses of a result's own study, judged by its trials."""
+
+from collections.abc import Mapping
+
+from tunnelmark.analysis.hypotheses import Measured, judge
+from tunnelmark.analysis.sequential import chances
+from tunnelmark.model.errors import StudyError
+from tunnelmark.model.hypothesis import Outcome, Verdict
+from tunnelmark.store import Result
+from tunnelmark.study import parse_study
+
+WORDS: Mapping[Outcome, str] = {"confirmed": "holds", "rejected": "fails", "undecided": "open"}
+"""How an outcome is called where there is room for one short word."""
+
+
+def verdicts_of(result: Result) -> tuple[tuple[Verdict, ...], str | None]:
+    """Return what a run says of its study's hypotheses, and why nothing if that is so.
+
+    The study is the text in the manifest, as it was run. One that this version cannot read any more
+    (a driver is gone) has no verdicts; its figures are reported all the same.
+    """
+    manifest = result.manifest
+    if "hypothesis" not in manifest.study_text:
+        return (), None
+    try:
+        study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
+    except StudyError as error:
+        return (), f"The hypotheses of the study are not judged: {error}."
+    if not study.hypotheses:
+        return (), None
+    precision = study.precision
+    measured = Measured(
+        trials=result.trials(),
+        blocks=tuple(result.blocks.values()),
+        confidence=manifest.confidence,
+        moments=chances(precision.min_repeats, precision.max_repeats),
+    )
+    return judge(study.hypotheses, measured), None
+
+
+def needed(verdict: Verdict) -> str:
+    """Return what would settle an undecided verdict, in words; empty for others."""
+    if verdict.outcome != "undecided" or verdict.deciding is None:
+        return ""
+    if verdict.repeats_to_settle is None:
+        return "no number of repeats up to 10,000 is likely to settle it"
+    return f"about {verdict.repeats_to_settle} repeats would settle it"
+
+
+def as_event(verdict: Verdict) -> Mapping[str, object]:
+    """Return a verdict as one JSON object, in stored units."""
+    deciding = verdict.deciding
+    return {
+        "event": "verdict",
+        "name": verdict.hypothesis.name,
+        "claim": verdict.hypothesis.claim,
+        "kind": verdict.hypothesis.kind,
+        "family": verdict.hypothesis.family,
+        "outcome": verdict.outcome,
+        "reason": verdict.reason,
+        "tests": verdict.tests,
+        "p_confirm": verdict.p_confirm,
+        "p_reject": verdict.p_reject,
+        "repeats_to_settle": verdict.repeats_to_settle,
+        "deciding": None if deciding is None else vars(deciding),
+    }
