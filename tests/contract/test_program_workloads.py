@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class Case:
         return " ".join([self.kind, *(str(value) for value in self.params.values())])
 
 
+TRANSFER_ALWAYS = frozenset({"transfer_time_ns", "transfer_goodput_bit_s"})
+FILE_ALWAYS = TRANSFER_ALWAYS | {"transfer_file_p50_ns", "transfer_file_goodput_p50_bit_s"}
+TTFB_ALWAYS = FILE_ALWAYS | {"transfer_ttfb_p50_ns", "transfer_connect_p50_ns"}
+SLOW_FILES = {"size": "20 MB", "corpus": "zero", "pace": "2 Mbit/s"}
 TCP_ALWAYS = frozenset(
     {"tcp_goodput_bit_s", "tcp_retransmits_per_s", "tcp_rtt_p50_ns", "tcp_cwnd_p50_bytes"}
 )
@@ -58,11 +62,31 @@ CASES = [
         {"content": "repeating", "direction": "reverse", "window": "64 KiB", "congestion": "reno"},
     )
 ]
+CASES += [
+    Case("file_transfer", {"corpus": "text", "size": "500 kB", **more}, SLOW_FILES, always=always)
+    for more, always in (
+        ({"protocol": "http"}, TTFB_ALWAYS),
+        ({"protocol": "http", "connections": "one", "direction": "upload"}, FILE_ALWAYS),
+        ({"protocol": "https"}, TTFB_ALWAYS),
+        ({"protocol": "https", "tls": "1.2", "connections": "one"}, TTFB_ALWAYS),
+        ({"protocol": "https", "tls_cipher": "TLS_AES_128_GCM_SHA256"}, TTFB_ALWAYS),
+        ({"protocol": "https", "direction": "upload"}, FILE_ALWAYS),
+        ({"protocol": "scp"}, FILE_ALWAYS),
+        ({"protocol": "scp", "direction": "upload", "ssh_cipher": "AES-256-CTR"}, FILE_ALWAYS),
+        ({"protocol": "sftp", "ssh_cipher": "AES-128-GCM"}, FILE_ALWAYS),
+        ({"protocol": "sftp", "direction": "upload"}, FILE_ALWAYS),
+        ({"protocol": "sftp", "connections": "one"}, TRANSFER_ALWAYS),
+    )
+]
+NOT_INTO_A_DEVICE = {("http", "upload"), ("https", "upload")}
 MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
-# One case of each kind is enough where only the programs' ends are looked at.
-FIRST = list({case.kind: case for case in reversed(CASES)}.values())
-each_kind = pytest.mark.parametrize("case", FIRST, ids=lambda case: case.kind)
+# One case of each set of programs is enough where only their ends are looked at.
+FIRST = list({(c.kind, c.params.get("protocol")): c for c in reversed(CASES)}.values())
+each_kind = pytest.mark.parametrize("case", FIRST, ids=str)
+each_transfer = pytest.mark.parametrize(
+    "case", [case for case in CASES if case.kind == "file_transfer"], ids=str
+)
 
 
 @pytest.fixture
@@ -97,6 +121,8 @@ class Watched(LocalHost):
     """A host that can be made to start something else, or to see a server that is not there."""
 
     instead: Sequence[str] | None = None
+    before_digests: Callable[[Path], None] | None = None
+    """What happens to the first file that arrived before its digest is asked for."""
 
     def spawn(self, argv: Sequence[str], **more: Any) -> LocalProcess:
         return super().spawn(self.instead or argv, **more)
@@ -104,6 +130,8 @@ class Watched(LocalHost):
     def run(self, argv: Sequence[str], **more: Any) -> Completed:
         if self.instead and argv[0] == "ss":
             return Completed(tuple(argv), 0, b"LISTEN", b"")
+        if self.before_digests and argv[0] == "sha256sum":
+            self.before_digests(Path(argv[2]))
         return super().run(argv, **more)
 
 
@@ -133,7 +161,8 @@ def left(context: TrialContext) -> list[str]:
         found += [f"{p.name} {p.argv}" for p in host.spawned if p.poll() is None]
         found += [str(p) for p in MEMORY.glob(f"{host.unique}*")]
         work = Path(host.work_dir)
-        found += [str(p) for p in work.iterdir() if p.name != "logs"]
+        # The host keeps logs, and private copies of directories, until the run ends.
+        found += [str(p) for p in work.iterdir() if p.name not in {"logs", "private"}]
     return found
 
 
@@ -231,9 +260,9 @@ def test_a_refused_connection_is_a_failed_check(context: TrialContext, case: Cas
 @each_kind
 def test_a_load_of_which_enough_was_seen_ends_in_order(context: TrialContext, case: Case) -> None:
     looks: list[None] = []
-    context = replace(context, enough=lambda: looks.append(None) or len(looks) > 4)
+    context = replace(context, enough=lambda: looks.append(None) or len(looks) > 8)
     outcome = ready(case, context, **case.long).run(context)
-    assert len(looks) > 4
+    assert len(looks) > 8
     assert faults(outcome) == []
     assert outcome.payload_bytes > 0
     assert left(context) == []
@@ -265,3 +294,47 @@ def test_a_congestion_control_that_the_kernel_lacks_is_told_before_the_run(
     reason = Case("tcp_bulk", {"congestion": "westwood9"}).workload().unavailable(context.client)
     assert reason is not None
     assert "congestion is 'westwood9', the kernel has" in reason
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def receiver(case: Case, context: TrialContext) -> Watched:
+    upload = case.params.get("direction") == "upload"
+    host = context.server if upload else context.client
+    assert isinstance(host, Watched)
+    return host
+
+
+@each_transfer
+def test_a_file_that_is_damaged_is_a_failed_check(context: TrialContext, case: Case) -> None:
+    workload = ready(case, context)
+    receiver(case, context).before_digests = _flip
+    reasons = faults(workload.run(context))
+    assert reasons == ["text-0000.txt is damaged: its SHA-256 is not what was sent"]
+    assert left(context) == []
+
+
+@each_transfer
+def test_a_disk_that_is_full_is_a_failed_check(context: TrialContext, case: Case) -> None:
+    if (case.params["protocol"], case.params.get("direction")) in NOT_INTO_A_DEVICE:
+        pytest.skip("nginx replaces what is there; tests/lab has a file system that is full")
+    workload = ready(case, context)
+    host = receiver(case, context)
+    run = host.run
+
+    def full(argv: Sequence[str], **more: Any) -> Completed:
+        done = run(argv, **more)
+        if argv[0] == "mkdir" and Path(argv[-1]).name == "path-0":
+            for number in range(3):
+                (Path(argv[-1]) / f"text-{number:04}.txt").symlink_to("/dev/full")
+        return done
+
+    host.run = full  # type: ignore[method-assign]
+    reasons = " ".join(faults(workload.run(context)))
+    assert "ended with status" in reasons
+    assert any(word in reasons for word in ("No space left", "Failure", "writ")), reasons
+    assert left(context) == []

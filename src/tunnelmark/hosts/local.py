@@ -125,11 +125,15 @@ class LocalHost:
     def put(self, path: PurePosixPath, data: bytes, *, mode: int = 0o600) -> None:
         """Write a file, in place of one that may be there."""
         target = Path(path)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, mode)
-            file.write(data)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(target, flags, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(descriptor, mode)
+                file.write(data)
+        except OSError as error:
+            raise LabError(f"{self._name}: {path}: {error.strerror}") from error
 
     def get(self, path: PurePosixPath, *, limit_bytes: int = 1 << 30) -> bytes:
         """Read a file."""

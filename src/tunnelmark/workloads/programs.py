@@ -1,5 +1,6 @@
 """The programs and files of one trial on both hosts: whoever opens them here, closes them here."""
 
+import contextlib
 import secrets
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ LISTEN_LIMIT_S: Final = 20.0
 _LOOK_S: Final = 0.25
 _LISTEN_POLL_S: Final = 0.05
 _END_LIMIT_S: Final = 3.0
+_DEATH_LIMIT_S: Final = 0.5
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "rootfs"})
 _SHARED_MEMORY: Final = PurePosixPath("/dev/shm")  # noqa: S108 - a directory of our own in it
 
@@ -63,9 +65,16 @@ class Bench:
         stdin: bytes | None = None,
         lines: bool = False,
         measures: bool = True,
+        private_dirs: Sequence[str] = (),
     ) -> Process:
         """Start a program; ``measures`` counts its CPU as that of the measuring programs."""
-        process = host.spawn(argv, name=f"{self._name}-{name}", stdin=stdin, lines=lines)
+        process = host.spawn(
+            argv,
+            name=f"{self._name}-{name}",
+            stdin=stdin,
+            lines=lines,
+            private_dirs=private_dirs,
+        )
         self._processes.append(process)
         if measures:
             self._context.measuring_processes(host.name, process.pid)
@@ -120,20 +129,32 @@ class Bench:
                 running[0].wait(_LOOK_S)
             except TimeoutError:
                 continue
+        if any(client.poll() for client in clients):
+            # A client that is refused by a server that has just died ends before that is seen.
+            with contextlib.suppress(TimeoutError):
+                servers[0].wait(_DEATH_LIMIT_S)
+            return _deaths(servers)
         return []
 
     def _reason_to_end(
         self, servers: Sequence[Process], elapsed_s: float, limit_s: float
     ) -> str | None:
-        for server in servers:
-            # One that serves a single client ends with 0 a moment before the client does.
-            if status := server.poll():
-                return f"{server.argv[0]} on the server died with status {status}: {words(server)}"
+        if deaths := _deaths(servers):
+            return deaths[0]
         if self._context.cancelled():
             return "the trial was ended early"
         if elapsed_s > limit_s:
             return f"not done after {limit_s:.0f} s, the limit for these parameters"
         return None
+
+
+def _deaths(servers: Sequence[Process]) -> list[str]:
+    # One that serves a single client ends with 0 a moment before the client does.
+    return [
+        f"{server.argv[0]} on the server died with status {status}: {words(server)}"
+        for server in servers
+        if (status := server.poll())
+    ]
 
 
 def words(process: Process) -> str:
