@@ -17,6 +17,8 @@ _LOOK_S: Final = 0.25
 _LISTEN_POLL_S: Final = 0.05
 _END_LIMIT_S: Final = 3.0
 _DEATH_LIMIT_S: Final = 0.5
+_REPORT_LIMIT_S: Final = 15.0
+"""So long a client that is told to end may take over its report, on a machine that is busy."""
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "rootfs"})
 _SHARED_MEMORY: Final = PurePosixPath("/dev/shm")  # noqa: S108 - a directory of our own in it
 
@@ -122,7 +124,7 @@ class Bench:
             self.enough = reason is None and self._context.enough()
             if reason is not None or self.enough:
                 for client in running:
-                    client.stop(_END_LIMIT_S)
+                    client.stop(_REPORT_LIMIT_S)
                 return [reason] if reason else []
             self._context.progress(Progress(min(1.0, elapsed / max(expected_s, 1e-3)), {}))
             try:

@@ -28,7 +28,7 @@ _LARGEST_CONTENT_BYTES: Final = 64 << 20
 _CONNECT_LIMIT_MS: Final = 10_000
 _END_LIMIT_S: Final = 30.0
 """For the handshake, for what is queued at the end, and for the exchange of results after it."""
-_FLUSH_LIMIT_S: Final = 5.0
+_FLUSH_LIMIT_S: Final = 20.0
 _MOST_SERIES: Final = 600
 _INTERRUPTED: Final = "client has terminated"
 """What both ends say when the client was told to end."""
