@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
+from tunnelmark.hosts.cgroup import remove_group
 from tunnelmark.model.errors import LabError
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where workloads keep files off the disk
 
-Kind = Literal["process", "netns", "directory"]
+Kind = Literal["process", "netns", "directory", "cgroup"]
 
 RUN_ID: Final = re.compile(r"^tm[0-9a-f]{5}$")
 _NAME: Final = re.compile(r"^tm[0-9a-f]{5}(-[a-z0-9-]{1,40})?$")
@@ -39,7 +40,7 @@ class Entry:
 
     kind: Kind
     name: str
-    """Name of the namespace, path of the directory, or process id."""
+    """Name of the namespace, path of the directory or control group, or process id."""
     started: int = 0
     """Processes: start time in clock ticks since boot, so that a reused id is not mistaken."""
 
@@ -154,6 +155,11 @@ def undo(run_id: str, entries: list[Entry]) -> list[str]:
     ]
     for name in namespaces:
         removed += [f"process {pid} in namespace {name}" for pid in _end_inhabitants(name)]
+    removed += [
+        f"control group {entry.name}"
+        for entry in reversed(entries)
+        if entry.kind == "cgroup" and remove_group(Path(entry.name))
+    ]
     for name in reversed(namespaces):
         if _delete_namespace(name):
             removed.append(f"network namespace {name}")
@@ -205,13 +211,16 @@ def _entry(raw: object, run_id: str) -> Entry | None:
         return Entry("process", name, started)
     if kind == "netns" and _NAME.match(name) and name.startswith(run_id):
         return Entry("netns", name)
-    if kind == "directory":
-        # A directory outside the ledger must carry the run's name and be no link to elsewhere.
-        path = Path(name)
-        ours = _NAME.match(path.name) and path.name.startswith(run_id)
-        if ours and path.is_absolute() and ".." not in path.parts and not path.is_symlink():
-            return Entry("directory", name)
+    if kind in {"directory", "cgroup"} and _is_ours(Path(name), run_id):
+        return Entry("cgroup" if kind == "cgroup" else "directory", name)
     return None
+
+
+def _is_ours(path: Path, run_id: str) -> bool:
+    """Say whether what is outside the ledger has the run's name and is no link to elsewhere."""
+    if not _NAME.match(path.name) or not path.name.startswith(run_id):
+        return False
+    return path.is_absolute() and ".." not in path.parts and not path.is_symlink()
 
 
 def _end_inhabitants(namespace: str) -> list[int]:

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
+from typing import Protocol
 
 from tunnelmark.hosts.features import has_kernel
 from tunnelmark.hosts.ledger import Entry, Ledger, start_time, undo
@@ -25,6 +26,23 @@ _PRIVATELY = (
 )
 
 
+class CpuLimit(Protocol):
+    """What holds the programs of a host back to those of a slower CPU."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What programs are told of their CPU."""
+
+    def applies(self, argv: Sequence[str]) -> bool:
+        """Say whether a program is held back; one that measures is not."""
+
+    def words(self, argv: Sequence[str]) -> list[str]:
+        """Return the words that start a program under the limit."""
+
+    def remove(self) -> None:
+        """End what is left under it and remove it; tolerates being called twice."""
+
+
 class LocalHost:
     """The machine itself; ``model.host.Host`` says what its methods do."""
 
@@ -37,6 +55,7 @@ class LocalHost:
         self._logs = (logs or self._work / "logs") / name
         self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._spawned: list[LocalProcess] = []
+        self._limit: CpuLimit | None = None
 
     @property
     def name(self) -> str:
@@ -100,12 +119,16 @@ class LocalHost:
     ) -> LocalProcess:
         """Start a program that runs until it is stopped, or until this process dies."""
         # The kernel kills it when the thread that starts it dies: nothing outlives a killed run.
-        words = ["setpriv", "--pdeathsig", "KILL", *self._privately(argv, name, private_dirs)]
+        words = self._inside(
+            ["setpriv", "--pdeathsig", "KILL", *self._privately(argv, name, private_dirs)]
+        )
+        if (limit := self._limit) is not None and limit.applies(argv):
+            words, env = limit.words(words), {**limit.environment, **env}
         log = self._logs / f"{name}.log"
         with log.open("ab") as output:
             try:
                 popen = subprocess.Popen(
-                    self._inside(words),
+                    words,
                     stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                     stdout=subprocess.PIPE if lines else output,
                     stderr=output,
@@ -184,9 +207,20 @@ class LocalHost:
 class NetnsHost(LocalHost):
     """A network namespace of this machine."""
 
-    def __init__(self, ledger: Ledger, name: str, *, logs: Path | None = None) -> None:
-        """Make the namespace, named after the run, with its loopback up."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        name: str,
+        *,
+        logs: Path | None = None,
+        limit: CpuLimit | None = None,
+    ) -> None:
+        """Make the namespace, named after the run, with its loopback up.
+
+        Programs that are spawned run under ``limit``; it is removed with the namespace.
+        """
         super().__init__(ledger, name, logs=logs)
+        self._limit = limit
         self._namespace = f"{ledger.run_id}-{name}"
         ledger.enter("netns", self._namespace)
         made = subprocess.run(
@@ -205,6 +239,8 @@ class NetnsHost(LocalHost):
     def remove(self) -> None:
         """Remove the namespace and everything in it; tolerates being called twice."""
         undo(self._ledger.run_id, [Entry("netns", self._namespace)])
+        if self._limit is not None:
+            self._limit.remove()
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
         return ["ip", "netns", "exec", self._namespace, *argv]

@@ -15,7 +15,7 @@ from tunnelmark.hosts.vm_machine import Booting, Machine
 from tunnelmark.hosts.vm_payload import ENGINE, PROGRAMS_DIR, Payload
 from tunnelmark.hosts.vm_qemu import MachineSpec, Nic
 from tunnelmark.lab.machine_cpu import CpuOfAll, MachineCpu
-from tunnelmark.lab.place import INIT_PID, Joined, carry_only, quieten
+from tunnelmark.lab.place import INIT_PID, NO_LIMITS, DeviceLimit, Joined, carry_only, quieten
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.topology import MACS
 from tunnelmark.probes.cpu import CpuSource, ProcCpu
@@ -43,6 +43,8 @@ class EndpointMachinesPlace:
     clocks: one-way delays between them mean nothing.
     """
 
+    limits_kernel = True
+
     def __init__(
         self,
         ledger: Ledger,
@@ -66,6 +68,7 @@ class EndpointMachinesPlace:
         self._specs = specs
         self._logs = logs
         self._machines: dict[str, Machine] = {}
+        self.limits: Mapping[str, DeviceLimit] = NO_LIMITS
 
     @property
     def machines(self) -> Mapping[str, Machine]:

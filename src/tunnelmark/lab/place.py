@@ -5,16 +5,19 @@ The same lab stands in network namespaces of this computer, in namespaces inside
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol
 
+from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import NetnsHost
 from tunnelmark.hosts.vm import VmNetnsHost
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_payload import ENGINE, PROGRAMS_DIR
+from tunnelmark.lab.devices import GroupLimit
 from tunnelmark.lab.machine_cpu import MachineCpu
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
@@ -60,6 +63,29 @@ class LabHost(Host, Protocol):
         """Remove the host with all that making it made; tolerates being called twice."""
 
 
+class DeviceLimit(Protocol):
+    """The limit of an endpoint's CPU, as the run sees it."""
+
+    @property
+    def capacity(self) -> float:
+        """Cores of this computer that the whole device is worth."""
+
+    def describe(self) -> str:
+        """Return how it was calibrated, for the report."""
+
+    def applies(self, argv: Sequence[str]) -> bool:
+        """Say whether a program is held back; one that measures is not."""
+
+    def settle(self) -> None:
+        """Look at what runs under it before a trial, and share it out."""
+
+    def throttled(self) -> Throttled:
+        """Return how often the device's CPU was used up, since it was made."""
+
+
+NO_LIMITS: Final[Mapping[str, DeviceLimit]] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Joined:
     """Three hosts, joined: ``eth0`` of each endpoint is at the other's end, or at the link.
@@ -100,6 +126,14 @@ class Place(Protocol):
         """Whether the CPU is software: its figures never stand beside native ones unmarked."""
 
     @property
+    def limits(self) -> Mapping[str, "DeviceLimit"]:
+        """Limits of the endpoints' CPUs by role, of the lab that was made last."""
+
+    @property
+    def limits_kernel(self) -> bool:
+        """Whether ``limits`` hold for what the endpoints' kernels do, too."""
+
+    @property
     def cpu(self) -> CpuSource:
         """Where the CPU time of the hosts' processes is read."""
 
@@ -111,10 +145,23 @@ class LocalPlace:
     """Network namespaces of this computer."""
 
     emulated = False
+    limits_kernel = False
     placed_on = "network namespaces of this machine, native CPU"
 
-    def __init__(self, ledger: Ledger, *, engine: str, logs: Path | None = None) -> None:
-        """Namespaces are named after the ledger's run and stand in it."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        engine: str,
+        logs: Path | None = None,
+        limits: Callable[[], Mapping[str, GroupLimit]] = dict,
+    ) -> None:
+        """Namespaces are named after the ledger's run and stand in it.
+
+        ``limits`` makes those of the endpoints' CPUs, by role; they go with the hosts.
+        """
+        self.limits: Mapping[str, DeviceLimit] = NO_LIMITS
+        self._make_limits = limits
         self.engine = self.link_engine = engine
         self.owner_pid = self.link_owner_pid = os.getpid()
         self.cpu: CpuSource = ProcCpu()
@@ -123,8 +170,11 @@ class LocalPlace:
 
     def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
         """Make three namespaces; if it fails, the ledger removes them."""
+        limits = self._make_limits()
+        self.limits = limits
         client, server, link = (
-            NetnsHost(self._ledger, name, logs=self._logs) for name in ("client", "server", "link")
+            NetnsHost(self._ledger, name, logs=self._logs, limit=limits.get(name))
+            for name in ("client", "server", "link")
         )
         namespaces = {"client": client.namespace, "server": server.namespace}
         joined = Joined(client, server, link)
@@ -135,12 +185,15 @@ class LocalPlace:
 class MachinePlace:
     """Network namespaces inside one machine: needs no privilege on this computer."""
 
+    limits_kernel = False
+
     def __init__(self, machine: Machine, run_id: str, *, logs: Path) -> None:
         """Take a machine that the caller booted and closes; labs come and go in it."""
         self.engine = self.link_engine = str(PROGRAMS_DIR / ENGINE)
         self.owner_pid = self.link_owner_pid = INIT_PID
         self.placed_on = f"network namespaces of a {machine.facts.describe()}"
         self.emulated = machine.facts.emulated
+        self.limits: Mapping[str, DeviceLimit] = NO_LIMITS
         self.cpu: CpuSource = MachineCpu(machine)
         self._machine = machine
         self._run_id = run_id

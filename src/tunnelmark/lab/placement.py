@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -12,16 +12,20 @@ from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
+from tunnelmark.lab.devices import Devices, is_limited
 from tunnelmark.lab.endpoints import EndpointMachinesPlace
 from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
+from tunnelmark.model.trial import DriverSpec
 from tunnelmark.vmimage import build, programs
 from tunnelmark.vmimage.cache import Image
 
 Wanted = Literal["auto", "local", "machine", "endpoints"]
 """Namespaces here, in one machine, a machine per endpoint; auto: here, else in one machine."""
 
+HOST: Final = DriverSpec("host", "host", {})
+"""The device of endpoints that stand on this machine as it is."""
 _SPEC: Final = MachineSpec(cpus=2, memory_mib=1536)
 
 
@@ -45,6 +49,7 @@ class Placement:
         self._wanted = wanted
         self._say = say
         self._local = LocalHost(ledger)
+        self._devices = Devices(ledger, self._local, engine=engine)
         self._machine: Machine | None = None
         self._host: VmHost | None = None
         self._image: Image | None = None
@@ -83,10 +88,28 @@ class Placement:
         """Return a host of the kind that ``label`` runs on, to look at what it has."""
         return self.machine_host() if label in self._inside else self._local
 
-    def place(self, label: str, logs: Path) -> Place:
-        """Return where the lab of ``label`` stands."""
+    def check_device(self, spec: DriverSpec, labels: Iterable[str]) -> None:
+        """Calibrate a device for the tunnels that run on it; ``LabError`` if it cannot be had."""
+        if not is_limited(spec):
+            return
+        for label in labels:
+            if label in self._inside:
+                raise LabError(
+                    f"device {spec.label}: {label} runs in a machine, and a machine's CPU cannot "
+                    "be limited yet"
+                )
+            self._say(f"calibrating {spec.label}")
+            self._devices.calibrated(spec)
+
+    def place(self, label: str, logs: Path, device: DriverSpec = HOST) -> Place:
+        """Return where the lab of ``label`` stands, its endpoints on ``device``."""
         if label not in self._inside:
-            return LocalPlace(self._ledger, engine=self._engine, logs=logs)
+            return LocalPlace(
+                self._ledger,
+                engine=self._engine,
+                logs=logs,
+                limits=lambda: self._devices.limits(device),
+            )
         if self._wanted == "endpoints":
             image = self._ready_image()
             return EndpointMachinesPlace(
@@ -101,12 +124,14 @@ class Placement:
         return MachinePlace(machine, self._ledger.run_id, logs=logs)
 
     def describe(self) -> dict[str, str]:
-        """Return what the environment of a result says of the machine, if one was used."""
+        """Return what the environment of a result says of devices and of a machine, if used."""
+        devices = self._devices.describe()
         if self._image is None or not self._inside:
-            return {}
+            return devices
         choice = vm_accel.choose(self._image)
         packages = " ".join(f"{name}={version}" for name, version in self._image.packages.items())
         return {
+            **devices,
             "machine image": f"{self._image.recipe_digest}, Linux {self._image.kernel_release}",
             "machine accelerator": f"{choice.accelerator}: {choice.reason}",
             "machine packages": packages,

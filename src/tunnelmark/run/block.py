@@ -2,12 +2,11 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tunnelmark.devices.registry import DEVICES
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import Place
@@ -64,6 +63,8 @@ class BlockRunner:
     place: Callable[[Path], Place | None] = lambda _logs: None
     """Where the lab stands, given where logs go; None: network namespaces of this machine."""
     placed_on: str = ""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """How the limits of the endpoints' CPUs were calibrated, by role."""
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     record: BlockRecord | None = None
 
@@ -109,12 +110,14 @@ class BlockRunner:
                 emulate=not tunnel.is_link,
             )
             self.placed_on = lab.place.placed_on
+            self.devices = {name: one.describe() for name, one in lab.place.limits.items()}
         try:
             alone = self.block.tunnel.kind == BASELINE
             with self.interrupts.abrupt():
                 self._phase("tunnel")
                 with self._timed("tunnel_up"):
                     up = tunnel.up(lab.site)
+                    _refuse_unlimited(self.block, up, lab.place)
                     lab.adopt(up.medium)
                     base = up if alone else up.reference or baseline.up(lab.site)
                 self._phase("proof")
@@ -155,6 +158,8 @@ class BlockRunner:
                 own = trial.point.tunnel.kind == self.block.tunnel.kind
                 key = trial.point.workload.label
                 workload = workloads.setdefault(key, _workload(trial.point.workload))
+                for limit in lab.place.limits.values():
+                    limit.settle()
                 attempt = self.progress.attempts[trial.trial_id] + 1
                 result = run_trial(
                     trial,
@@ -242,6 +247,7 @@ class BlockRunner:
             baseline_proofs=base[1] if base else (last.baseline_proofs if last else ()),
             seconds=dict(self.seconds),
             error=error,
+            details={"devices": dict(self.devices)} if self.devices else {},
         )
         return self.record
 
@@ -262,6 +268,17 @@ def _spacing_ns(lab: Lab, up: TunnelUp) -> int:
     if up.tap is not None:
         return _AIR_SPACING_NS
     return _EMULATED_SPACING_NS if lab.place.emulated else PROBE_SPACING_NS
+
+
+def _refuse_unlimited(block: Block, up: TunnelUp, place: Place) -> None:
+    """Raise ``LabError`` where the tunnel's work is out of reach of its device's CPU limit."""
+    kernels = [a for a in up.negotiated if "kernel" in a.implementation]
+    if place.limits and kernels and block.tunnel.kind != BASELINE and not place.limits_kernel:
+        raise LabError(
+            f"{block.tunnel.label} on {block.device.label}: {kernels[0].version} does its work in "
+            "this computer's kernel, which a CPU limit does not reach; choose an implementation "
+            "in user space"
+        )
 
 
 def _tunnel(spec: DriverSpec) -> Tunnel:
@@ -294,9 +311,6 @@ def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], s
     Returns the tunnels that cannot run with the reason, and all programs that are needed. Raises
     ``LabError`` if a workload cannot run, or no tunnel can.
     """
-    for device in study.devices:
-        if DEVICES[device.kind].limited:
-            raise LabError(f"device {device.label}: CPU limits are not built yet; leave it out")
     workloads = [(spec, _workload(spec)) for spec in study.workloads]
     beside = {one.label: one for spec in study.workloads for one in spec.background}
     workloads += [
@@ -315,6 +329,9 @@ def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], s
         for spec, workload in workloads:
             if reason := workload.unavailable(host):
                 raise LabError(f"workload {spec.label}: {reason}")
+    runnable = [tunnel.label for tunnel in study.tunnels if tunnel.label not in skipped]
+    for device in study.devices:
+        placement.check_device(device, runnable or [BASELINE])
     if study.tunnels and len(skipped) == len(study.tunnels):
         label, reason = next(iter(skipped.items()))
         raise LabError(f"no tunnel of the study can run here; {label}: {reason}")

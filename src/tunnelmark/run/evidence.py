@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.lab import LinkCounters
 from tunnelmark.model.validity import Check
 from tunnelmark.probes.cpu import CpuUsage
@@ -13,6 +14,8 @@ OURS = ("client", "server", "link")
 
 MEASURING = "measuring"
 """Start of the names of the CPU groups of programs that measure."""
+DEVICE = "device"
+"""Start of the names of the CPU groups of programs under the limit of a device."""
 
 
 def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[Check]:
@@ -157,6 +160,27 @@ def run_metrics(
         "compression_ratio": _per(payload_bytes, carried) if payload_bytes else None,
         "overhead_ratio": _per(carried - payload_bytes, payload_bytes) if carried else None,
     }
+
+
+def device_metrics(
+    usage: CpuUsage,
+    capacities: Mapping[str, float],
+    throttled: Mapping[str, Throttled],
+    *,
+    measuring_s: float,
+) -> dict[str, float | None]:
+    """Return how busy the devices were, by role; nothing of an endpoint without a limit.
+
+    ``capacities`` are cores of this computer that each device is worth.
+    """
+    busy_s = measuring_s or usage.wall_s
+    found: dict[str, float | None] = {}
+    for role, capacity in capacities.items():
+        run_s = usage.groups[f"{DEVICE} {role}"].run_s
+        found[f"cpu_device_{role}_ratio"] = _per(run_s, busy_s * capacity)
+        count = throttled[role]
+        found[f"cpu_device_{role}_full_ratio"] = _per(count.throttled, count.periods)
+    return found
 
 
 def _carried(before: LinkCounters | None, after: LinkCounters | None, direction: str) -> int | None:

@@ -187,7 +187,7 @@ class _Run:
             tell=self._tell,
             trial_progress=self._trial_progress,
             finished=lambda result: self._finished(writer, result),
-            place=lambda logs: self._placement.place(block.tunnel.label, logs),
+            place=lambda logs: self._placement.place(block.tunnel.label, logs, block.device),
         )
 
     def _tell(self, event: BlockPhase) -> None:

@@ -68,6 +68,8 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         lateness_floor_ns=limits.sender_lateness,
         lateness_gap_ratio=limits.sender_lateness_gap,
     )
+    limits_of = lab.place.limits
+    held = {name: limit.throttled() for name, limit in limits_of.items()}
     cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring), lab.place.cpu)
     before = lab.counters()
     lab.restart_schedule()
@@ -93,6 +95,11 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         after,
         payload_bytes=outcome.payload_bytes,
         payload_packets=outcome.payload_packets,
+        measuring_s=outcome.measuring_s,
+    ) | evidence.device_metrics(
+        usage,
+        {name: limit.capacity for name, limit in limits_of.items()},
+        {name: limit.throttled().since(held[name]) for name, limit in limits_of.items()},
         measuring_s=outcome.measuring_s,
     )
     return TrialResult(
@@ -151,6 +158,9 @@ def _groups(lab: Lab, tunnel: TunnelUp, measuring: Mapping[str, set[int]]) -> di
     groups["tunnel"] = {process.pid for _, process in tunnel.processes}
     for name in _HOSTS:
         groups[f"{evidence.MEASURING} {name}"] = set(measuring.get(name, ()))
+    for name, limit in lab.place.limits.items():
+        inside = {p.pid for p in hosts[name].spawned if limit.applies(p.argv)}
+        groups[f"{evidence.DEVICE} {name}"] = inside
     if lab.emulator is not None:
         groups["link"] = {lab.emulator.pid}
     return groups

@@ -41,6 +41,42 @@ METRICS: Final = (
         headline=True,
     ),
     Metric(
+        "cpu_device_client_ratio",
+        "CPU, client's device",
+        "ratio",
+        "busy time of what runs on the client's device, as a share of what that device has; the "
+        "engine, which measures, is not on it",
+        "docs/devices.md",
+        "lower",
+        headline=True,
+    ),
+    Metric(
+        "cpu_device_client_full_ratio",
+        "CPU used up, client's device",
+        "ratio",
+        "share of the periods of its CPU limit in which the client's device had used it up",
+        "docs/devices.md",
+        "lower",
+    ),
+    Metric(
+        "cpu_device_server_ratio",
+        "CPU, server's device",
+        "ratio",
+        "busy time of what runs on the server's device, as a share of what that device has; the "
+        "engine, which measures, is not on it",
+        "docs/devices.md",
+        "lower",
+        headline=True,
+    ),
+    Metric(
+        "cpu_device_server_full_ratio",
+        "CPU used up, server's device",
+        "ratio",
+        "share of the periods of its CPU limit in which the server's device had used it up",
+        "docs/devices.md",
+        "lower",
+    ),
+    Metric(
         "cpu_steal_ratio",
         "CPU, stolen",
         "ratio",

@@ -1,0 +1,179 @@
+"""Devices of a run: calibrated once each, then set as limits on the hosts that stand on them."""
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tunnelmark.devices.profiles import Device
+from tunnelmark.devices.registry import DEVICES, DeviceParams, params_type
+from tunnelmark.hosts.cgroup import Controller, CpuGroup, Quota, Throttled, find_controller
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.lab.calibrate import Calibration, calibrate
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Completed, Need
+from tunnelmark.model.trial import DriverSpec
+
+# The first argument is the file that a process enters a group by; nothing is put together into a
+# command line.
+_ENTER: Final = 'echo $$ > "$1" || exit 126; shift; exec "$@"'
+_NEED: Final = Need(programs={"openssl": "openssl", "dd": "coreutils", "taskset": "util-linux"})
+_ENDPOINTS: Final = {"client": ("client",), "server": ("server",), "both": ("client", "server")}
+
+
+def is_limited(spec: DriverSpec) -> bool:
+    """Say whether a device of a study is anything but this machine as it is."""
+    return DEVICES[spec.kind].limited
+
+
+def roles_of(spec: DriverSpec) -> tuple[str, ...]:
+    """Return the endpoints that stand on a device of a study."""
+    return _ENDPOINTS[_params(spec).endpoint] if is_limited(spec) else ()
+
+
+class GroupLimit:
+    """The CPU limit of one endpoint in namespaces of this computer.
+
+    A device of one core is one control group. One of several is a group for each program in a
+    group for all: a program of one thread gets one core of the device, however many it has.
+    """
+
+    def __init__(
+        self, ledger: Ledger, controller: Controller, role: str, found: Calibration, engine: str
+    ) -> None:
+        """Make the group; it is in the ledger before it exists. ``engine`` is not held back."""
+        self.calibration = found
+        self._engine = engine
+        self._cores = found.device.cores
+        self._cpus = _affinity(self._cores)
+        self._group = controller.group(f"{ledger.run_id}-{role}")
+        self._programs: list[CpuGroup] = []
+        self._number = itertools.count()
+        ledger.enter("cgroup", str(self._group.path))
+        self._group.make()
+        self._group.limit(found.quota.times(self._cores))
+
+    @property
+    def capacity(self) -> float:
+        """Cores of this computer that the whole device is worth."""
+        return self.calibration.quota.share * self._cores
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What programs are told of their CPU."""
+        return self.calibration.environment
+
+    def describe(self) -> str:
+        """Return how it was calibrated, for the report."""
+        return self.calibration.describe()
+
+    def applies(self, argv: Sequence[str]) -> bool:
+        """Say whether a program is held back: all but the engine, which measures."""
+        return not argv or argv[0] != self._engine
+
+    def words(self, argv: Sequence[str]) -> list[str]:
+        """Return the words that start a program under the limit."""
+        group = self._group
+        if self._cores > 1:
+            group = self._group.inner(next(self._number))
+            group.make()
+            group.limit(self.calibration.quota)
+            self._programs.append(group)
+        return _entering(group, self._cpus, argv)
+
+    def settle(self) -> None:
+        """Give each program as many cores of the device as it has threads to use them."""
+        for group in self._programs:
+            if (threads := group.threads()) > 0:
+                group.limit(self.calibration.quota.times(min(threads, self._cores)))
+
+    def throttled(self) -> Throttled:
+        """Return how often the device's CPU was used up, since it was made."""
+        counts = [group.throttled() for group in (self._group, *self._programs)]
+        return max(counts, key=lambda count: count.throttled)
+
+    def remove(self) -> None:
+        """End what is left in it and remove it; tolerates being called twice."""
+        self._group.remove()
+
+
+class Devices:
+    """The devices of a run. Each is calibrated when it is first needed, once for the run."""
+
+    def __init__(self, ledger: Ledger, local: LocalHost, *, engine: str) -> None:
+        """Calibrate by programs of ``local``, this computer."""
+        self._ledger, self._local, self._engine = ledger, local, engine
+        self._found: dict[tuple[str, str], Calibration] = {}
+
+    def calibrated(self, spec: DriverSpec) -> Calibration:
+        """Return the limit of a device; ``LabError`` if it cannot be had here, with the mend."""
+        device, on = DEVICES[spec.kind], _params(spec).calibrate
+        if (device.kind, on) not in self._found:
+            self._found[device.kind, on] = self._calibrate(device, on)
+        return self._found[device.kind, on]
+
+    def limits(self, spec: DriverSpec) -> dict[str, GroupLimit]:
+        """Make the limits of a block's endpoints, by role; nothing for a host without one."""
+        made: dict[str, GroupLimit] = {}
+        for role in roles_of(spec):
+            found = self.calibrated(spec)
+            try:
+                made[role] = GroupLimit(self._ledger, find_controller(), role, found, self._engine)
+            except BaseException:
+                for limit in made.values():
+                    limit.remove()
+                raise
+        return made
+
+    def describe(self) -> dict[str, str]:
+        """Return what the environment of a result says of each device that was calibrated."""
+        return {
+            f"device {kind}" if on == "AES-128-CBC" else f"device {kind} by {on}": found.describe()
+            for (kind, on), found in self._found.items()
+        }
+
+    def _calibrate(self, device: Device, on: str) -> Calibration:
+        if (missing := _NEED.missing(self._local)) is not None:
+            raise LabError(f"device {device.kind}: {missing}")
+        controller = find_controller()
+        group = controller.group(f"{self._ledger.run_id}-calibrate")
+        cpus = _affinity(1)
+        self._ledger.enter("cgroup", str(group.path))
+        made = False
+
+        def limit(quota: Quota | None) -> None:
+            nonlocal made
+            if made:
+                group.remove()
+            # A new one: what the last one was over its quota is not taken from this one.
+            group.make()
+            made = True
+            if quota is not None:
+                group.limit(quota)
+
+        def bench(argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> Completed:
+            words = _entering(group, cpus, argv)
+            return self._local.run(words, env=env, timeout_s=limit_s, check=False)
+
+        try:
+            return calibrate(device, on, bench, limit)
+        finally:
+            group.remove()
+
+
+def _params(spec: DriverSpec) -> DeviceParams:
+    params = params_type(spec.kind).model_validate(dict(spec.params))
+    assert isinstance(params, DeviceParams)  # noqa: S101 - of a device that is limited
+    return params
+
+
+def _entering(group: CpuGroup, cpus: str, argv: Sequence[str]) -> list[str]:
+    words = ["sh", "-c", _ENTER, "limited", str(group.procs_file)]
+    return [*words, "taskset", "-c", cpus, *argv]
+
+
+def _affinity(cores: int) -> str:
+    """Return the cores of this computer for a device's, the last ones, as taskset(1) takes them."""
+    own = sorted(os.sched_getaffinity(0))
+    return ",".join(str(cpu) for cpu in own[-min(cores, len(own)) :])

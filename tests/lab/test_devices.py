@@ -1,0 +1,129 @@
+"""CPU limits with the kernel's own control groups: who is held back, and that nothing is left."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tunnelmark.devices.registry import DEVICES
+from tunnelmark.devices.registry import Calibration as CalibrationName
+from tunnelmark.hosts.cgroup import Controller, find_controller, quota_of
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost, NetnsHost
+from tunnelmark.lab.calibrate import PLAIN_CODE, Calibration, calibrate, parse_dd, parse_speed
+from tunnelmark.lab.devices import Devices, GroupLimit
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Completed
+from tunnelmark.model.trial import DriverSpec
+
+pytestmark = pytest.mark.lab
+
+_BUSY = ["sh", "-c", "while :; do :; done"]
+
+
+@pytest.fixture
+def controller() -> Controller:
+    try:
+        return find_controller()
+    except LabError as error:
+        pytest.skip(str(error))
+
+
+def limited(ledger: Ledger, controller: Controller, kind: str, share: float) -> GroupLimit:
+    found = Calibration(DEVICES[kind], "SHA1", quota_of(share), PLAIN_CODE, {}, 1.0)
+    return GroupLimit(ledger, controller, "client", found, "/the/engine")
+
+
+def group_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii")
+
+
+def wait_for_group(pid: int, name: str) -> None:
+    """Wait until a process has entered: it does so itself, before it becomes its program."""
+    for _ in range(500):
+        if name in group_of(pid):
+            return
+        time.sleep(0.02)
+    pytest.fail(f"{pid} never entered {name}: {group_of(pid)}")
+
+
+def test_programs_are_held_back_and_the_group_goes_with_the_host(
+    ledger: Ledger, controller: Controller
+) -> None:
+    limit = limited(ledger, controller, "pi-b", 0.1)
+    host = NetnsHost(ledger, "client", limit=limit)
+    name = f"{ledger.run_id}-client"
+    busy = host.spawn(_BUSY, name="busy")
+    wait_for_group(busy.pid, name)
+    told = Path(f"/proc/{busy.pid}/environ").read_bytes().split(b"\0")
+    assert b"OPENSSL_ia32cap=0:0" in told
+    before = limit.throttled()
+    while limit.throttled().since(before).throttled < 3:
+        assert busy.poll() is None
+        time.sleep(0.02)
+    inside = host.run(["cat", "/proc/self/cgroup"]).text()
+    assert name not in inside  # what only sets up or looks is not held back
+    host.stop_all()
+    host.remove()
+    assert not (controller.root / name).exists()
+    host.remove()
+
+
+def test_each_program_of_a_device_of_several_cores_has_a_core(
+    ledger: Ledger, controller: Controller
+) -> None:
+    limit = limited(ledger, controller, "pi-3", 0.1)
+    host = NetnsHost(ledger, "client", limit=limit)
+    for number in range(2):
+        busy = host.spawn(_BUSY, name=f"busy{number}")
+        wait_for_group(busy.pid, f"{ledger.run_id}-client/p{number}")
+    limit.settle()
+    host.stop_all()
+    host.remove()
+    assert not (controller.root / f"{ledger.run_id}-client").exists()
+
+
+def test_a_dead_run_leaves_no_group(tmp_path: Path, controller: Controller) -> None:
+    root = tmp_path / "runtime"
+    root.mkdir(mode=0o700)
+    with Ledger(root) as ledger:
+        limited(ledger, controller, "pi-3", 0.1).words(_BUSY)
+        local = LocalHost(ledger)
+        name = f"{ledger.run_id}-client"
+        busy = local.spawn(_BUSY, name="busy")
+        (controller.root / name / "p0" / "cgroup.procs").write_text(str(busy.pid))
+        # What a run that was killed leaves to the next one.
+        removed = ledger.close()
+    assert f"control group {controller.root / name}" in removed
+    assert busy.wait(10) == -signal.SIGKILL
+    assert not (controller.root / name).exists()
+
+
+@pytest.mark.parametrize("name", CalibrationName.__args__)
+def test_this_computer_runs_every_benchmark(ledger: Ledger, name: str) -> None:
+    local = LocalHost(ledger)
+    device = DEVICES["pi-b"]
+
+    def bench(argv: object, env: object, limit_s: float) -> Completed:
+        done = local.run(argv, env=env, timeout_s=limit_s, check=False)  # type: ignore[arg-type]
+        raise _SeenError(done)
+
+    with pytest.raises(_SeenError) as caught:
+        calibrate(device, name, bench, lambda _quota: None)
+    done = caught.value.args[0]
+    assert (parse_dd(done) if name == "system calls" else parse_speed(done)) > 0
+
+
+class _SeenError(Exception):
+    """Carries what a benchmark said out of the calibration."""
+
+
+def test_a_device_without_its_programs_is_refused(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = LocalHost(ledger)
+    monkeypatch.setattr(local, "has", lambda program: None if program == "openssl" else program)
+    devices = Devices(ledger, local, engine="/the/engine")
+    with pytest.raises(LabError, match=r"device pi-b: openssl is not installed \(apt-get install"):
+        devices.calibrated(DriverSpec("pi-b", "pi-b", {}))

@@ -1,0 +1,128 @@
+"""Calibration against a computer whose speeds are known: it meets the figure, or says why not."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tunnelmark.devices.registry import DEVICES
+from tunnelmark.hosts.cgroup import Quota
+from tunnelmark.lab.calibrate import (
+    PLAIN_CODE,
+    SYSTEM_CALLS,
+    TOLERANCE,
+    calibrate,
+    parse_dd,
+    parse_speed,
+)
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Completed
+
+_PLAIN = {
+    "aes-128-cbc": 300.0,
+    "aes-256-cbc": 220.0,
+    "bf-cbc": 130.0,
+    "des-ede3-cbc": 27.0,
+    "sha1": 660.0,
+}
+
+
+class Computer:
+    """Does what its limit grants, and a bit more: the kernel lets a tick run over the quota."""
+
+    def __init__(self, speed: float = 1.0, over: float = 1.0, least_share: float = 0.0) -> None:
+        self.speed, self.over, self.least_share = speed, over, least_share
+        self.quota: Quota | None = None
+        self.limits: list[Quota | None] = []
+        self.ran: list[str] = []
+
+    def limit(self, quota: Quota | None) -> None:
+        self.quota = quota
+        self.limits.append(quota)
+
+    def bench(
+        self, argv: Sequence[str], environment: Mapping[str, str], limit_s: float
+    ) -> Completed:
+        assert limit_s > 10
+        share = 1.0 if self.quota is None else max(self.quota.share * self.over, self.least_share)
+        if argv[0] == "dd":
+            count = int(argv[-1].removeprefix("count="))
+            self.ran.append("dd")
+            seconds = count / (3.4e6 * self.speed * share)
+            words = (
+                f"1+0 records in\n1+0 records out\n{count} bytes copied, {seconds:.6f} s, 1 B/s\n"
+            )
+            return Completed(tuple(argv), 0, b"", words.encode())
+        name = argv[-1]
+        self.ran.append(name)
+        fast = 5.0 if not environment and name.startswith("aes") else 1.0
+        rate = _PLAIN[name] * self.speed * fast * share * 1e6
+        return Completed(tuple(argv), 0, f"+H:8192\n+F:25:{name}:{rate:.2f}\n".encode(), b"")
+
+
+@pytest.mark.parametrize("over", [0.8, 1.0, 1.4])
+@pytest.mark.parametrize("kind", [kind for kind, device in DEVICES.items() if device.limited])
+def test_every_device_is_met_within_the_tolerance(kind: str, over: float) -> None:
+    computer = Computer(over=over)
+    found = calibrate(DEVICES[kind], "AES-128-CBC", computer.bench, computer.limit)
+    met = found.figures["AES-128-CBC"]
+    assert abs(met.deviation) <= TOLERANCE
+    assert met.wanted == DEVICES[kind].figure("AES-128-CBC").value
+    assert found.environment == PLAIN_CODE
+    assert computer.quota == found.quota
+    assert set(found.figures) == {*DEVICES[kind].speeds_mbyte_s, SYSTEM_CALLS}
+
+
+def test_the_others_are_measured_under_the_limit_and_told() -> None:
+    computer = Computer()
+    found = calibrate(DEVICES["pi-b"], "AES-128-CBC", computer.bench, computer.limit)
+    share = found.quota.share
+    assert found.figures["BF-CBC"].measured == pytest.approx(130 * share, rel=0.01)
+    assert found.figures[SYSTEM_CALLS].measured == pytest.approx(3.4e6 * share, rel=0.01)
+    words = found.describe()
+    assert "Raspberry Pi B, 1 x ARM1176JZF-S 700 MHz" in words
+    assert "calibrated on AES-128-CBC; AES-128-CBC 15." in words
+    assert "BF-CBC 6.8 MB/s for 13.4 MB/s (-49%)" in words
+    assert "estimate)" in words
+
+
+def test_system_calls_can_be_met_instead() -> None:
+    computer = Computer()
+    found = calibrate(DEVICES["pi-b"], SYSTEM_CALLS, computer.bench, computer.limit)
+    assert abs(found.figures[SYSTEM_CALLS].deviation) <= TOLERANCE
+    assert found.figures["AES-128-CBC"].deviation > 0.5
+
+
+def test_a_faster_device_may_use_cipher_instructions_but_no_more() -> None:
+    half = Computer(speed=0.1)
+    found = calibrate(DEVICES["pi-3"], "AES-128-CBC", half.bench, half.limit)
+    assert found.environment == {}
+    assert "without cipher" not in found.describe()
+    slow = Computer(speed=0.02)
+    with pytest.raises(LabError) as caught:
+        calibrate(DEVICES["pi-3"], "AES-128-CBC", slow.bench, slow.limit)
+    assert str(caught.value) == (
+        "device pi-3 is faster than this computer: AES-128-CBC 47.9 MB/s a core, here 30.0 MB/s"
+    )
+
+
+def test_a_figure_that_cannot_be_met_is_an_error() -> None:
+    computer = Computer(least_share=0.2)
+    with pytest.raises(LabError, match=r"AES-128-CBC came to 60\.0 MB/s instead of 15\.7 MB/s in"):
+        calibrate(DEVICES["pi-b"], "AES-128-CBC", computer.bench, computer.limit)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [(0, b""), (1, b"+F:25:x:1.0\n"), (0, b"+F:25:x:0.00\n"), (0, b"+F:a:b\n")]
+)
+def test_what_is_no_speed_is_refused(status: int, text: bytes) -> None:
+    with pytest.raises(LabError, match="openssl speed: no speed"):
+        parse_speed(Completed(("openssl", "speed"), status, text, b""))
+
+
+def test_both_forms_of_what_dd_says_are_read() -> None:
+    old = b"500000 bytes (500 kB, 488 KiB) copied, 0.125 s, 4.0 MB/s\n"
+    assert parse_dd(Completed(("dd",), 0, b"", old)) == pytest.approx(4e6)
+    tiny = b"1 byte copied, 2.5e-05 s, 40.0 kB/s\n"
+    assert parse_dd(Completed(("dd",), 0, b"", tiny)) == pytest.approx(4e4)
+    with pytest.raises(LabError, match="dd: no rate: dd: cannot open"):
+        parse_dd(Completed(("dd",), 1, b"", b"dd: cannot open\n"))

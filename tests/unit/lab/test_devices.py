@@ -1,0 +1,82 @@
+"""Limits of endpoints: who is held back, by which words, and how a device's cores are shared."""
+
+from pathlib import Path
+
+import pytest
+
+from tunnelmark.devices.registry import DEVICES
+from tunnelmark.hosts.cgroup import Controller, Quota, Throttled
+from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
+from tunnelmark.lab.calibrate import PLAIN_CODE, Calibration
+from tunnelmark.lab.devices import GroupLimit, is_limited, roles_of
+from tunnelmark.model.trial import DriverSpec
+
+
+def limit_of(tmp_path: Path, ledger: Ledger, kind: str, role: str = "client") -> GroupLimit:
+    (tmp_path / "cpu").mkdir(exist_ok=True)
+    found = Calibration(DEVICES[kind], "SHA1", Quota(1000, 8000), PLAIN_CODE, {}, 1.0)
+    return GroupLimit(ledger, Controller(1, tmp_path / "cpu"), role, found, "/e/engine")
+
+
+def quota_in(group: Path) -> tuple[str, str]:
+    return tuple((group / f"cpu.cfs_{n}_us").read_text() for n in ("quota", "period"))  # type: ignore[return-value]
+
+
+def test_which_endpoints_stand_on_a_device() -> None:
+    def roles(kind: str, **params: str) -> tuple[str, ...]:
+        return roles_of(DriverSpec(kind, kind, params))
+
+    assert roles("host") == ()
+    assert not is_limited(DriverSpec("host", "host", {}))
+    assert roles("pi-b") == ("client",)
+    assert roles("pi-b", endpoint="server") == ("server",)
+    assert roles("pi-b", endpoint="both") == ("client", "server")
+
+
+def test_one_core_is_one_group_and_the_ledger_knew_it_first(tmp_path: Path) -> None:
+    with Ledger(tmp_path) as ledger:
+        limit = limit_of(tmp_path, ledger, "pi-b")
+        group = tmp_path / "cpu" / f"{ledger.run_id}-client"
+        assert Entry("cgroup", str(group)) in read_journal(ledger.directory)
+        assert quota_in(group) == ("1000", "8000")
+        words = limit.words(["ip", "netns", "exec", "x", "openvpn"])
+        assert words[:2] == ["sh", "-c"]
+        assert words[3:5] == ["limited", str(group / "cgroup.procs")]
+        assert words[5:7] == ["taskset", "-c"]
+        assert words[-5:] == ["ip", "netns", "exec", "x", "openvpn"]
+        assert limit.words(["other"])[4] == words[4]
+        assert limit.capacity == pytest.approx(0.125)
+        assert limit.environment == PLAIN_CODE
+
+
+def test_what_measures_is_not_held_back(tmp_path: Path) -> None:
+    with Ledger(tmp_path) as ledger:
+        limit = limit_of(tmp_path, ledger, "pi-b")
+        assert not limit.applies(["/e/engine", "send", "-"])
+        assert limit.applies(["openvpn", "--config", "/e/engine"])
+
+
+def test_on_several_cores_a_program_has_as_many_as_it_has_threads(tmp_path: Path) -> None:
+    with Ledger(tmp_path) as ledger:
+        limit = limit_of(tmp_path, ledger, "pi-3")
+        whole = tmp_path / "cpu" / f"{ledger.run_id}-client"
+        assert quota_in(whole) == ("4000", "8000")
+        assert limit.capacity == pytest.approx(0.5)
+        groups = [Path(limit.words([name])[4]).parent for name in ("one", "three", "many", "gone")]
+        assert len(set(groups)) == 4
+        for group, threads in zip(groups, (1, 3, 9, 0), strict=True):
+            assert group.parent == whole
+            assert quota_in(group) == ("1000", "8000")
+            (group / "tasks").write_text("\n".join(str(n) for n in range(threads)))
+        limit.settle()
+        assert [quota_in(group)[0] for group in groups] == ["1000", "3000", "4000", "1000"]
+
+
+def test_the_device_is_as_busy_as_its_busiest_program(tmp_path: Path) -> None:
+    with Ledger(tmp_path) as ledger:
+        limit = limit_of(tmp_path, ledger, "pi-3")
+        whole = tmp_path / "cpu" / f"{ledger.run_id}-client"
+        group = Path(limit.words(["one"])[4]).parent
+        (whole / "cpu.stat").write_text("nr_periods 100\nnr_throttled 1\n")
+        (group / "cpu.stat").write_text("nr_periods 90\nnr_throttled 80\n")
+        assert limit.throttled() == Throttled(90, 80)
