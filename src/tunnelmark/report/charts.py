@@ -74,6 +74,51 @@ class Chart:
         return values.pop() if len(values) == 1 else None
 
 
+@dataclass(frozen=True)
+class Surface:
+    """A figure over two axes, the second of them measured too."""
+
+    key: str
+    title: str
+    about: str
+    x_title: str
+    y_title: str
+    z_title: str
+    dots: tuple[tuple[str, float, float, float], ...]
+    """Name of the tunnel, and where it stands on each axis, in shown units."""
+
+
+def surface(
+    points: Sequence[PointEstimates],
+    metric: str,
+    axis: str,
+    against: str,
+    *,
+    key: str,
+    title: str,
+    order: Sequence[str],
+) -> Surface | None:
+    """Return a metric over a parameter and another metric; None with fewer than three points."""
+    dots = tuple(
+        (point.tunnel, x, y.value * unit(against).factor, z.value * unit(metric).factor)
+        for point in sorted(points, key=lambda p: order.index(p.tunnel))
+        if (x := _number(point, axis)) is not None
+        and (y := point.estimates.get(against)) is not None
+        and (z := point.estimates.get(metric)) is not None
+    )
+    if len(dots) < 3:  # noqa: PLR2004 - a plane
+        return None
+    return Surface(
+        key,
+        title,
+        METRICS[metric].definition,
+        parameter(axis).heading,
+        _heading(against),
+        _heading(metric),
+        dots,
+    )
+
+
 def chart(
     points: Sequence[PointEstimates],
     metric: str,
@@ -110,7 +155,7 @@ def chart(
         title=title or shown.title,
         about=shown.definition,
         x_title=axis if axis in PLACES else parameter(axis).heading,
-        y_title=f"{shown.title} [{unit(metric).name or shown.unit}]",
+        y_title=_heading(metric),
         lines=found,
         marks=tuple(
             Mark((marks or {})[name] * parameter(axis).factor, name, full.index(name))
@@ -121,6 +166,10 @@ def chart(
         joined=axis not in PLACES,
         from_zero=shown.unit == "ratio",
     )
+
+
+def _heading(metric: str) -> str:
+    return f"{METRICS[metric].title} [{unit(metric).name or METRICS[metric].unit}]"
 
 
 def _line(  # noqa: PLR0917 - one call

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from tunnelmark.report.charts import Chart, Line
+from tunnelmark.report.charts import Chart, Line, Surface
 from tunnelmark.report.figures import COLOURS
 
 Form = Literal["svg", "pdf"]
@@ -40,7 +40,7 @@ _STYLE: Final[Any] = {
 }
 
 
-def write_figures(charts: Sequence[Chart], folder: Path) -> tuple[str, ...]:
+def write_figures(charts: Sequence[Chart | Surface], folder: Path) -> tuple[str, ...]:
     """Write each figure as ``<key>.svg`` and ``<key>.pdf``; return the keys."""
     folder.mkdir(parents=True, exist_ok=True)
     for chart in charts[:MOST_FIGURES]:
@@ -49,27 +49,18 @@ def write_figures(charts: Sequence[Chart], folder: Path) -> tuple[str, ...]:
     return tuple(chart.key for chart in charts[:MOST_FIGURES])
 
 
-def render(chart: Chart, form: Form) -> bytes:
+def render(chart: Chart | Surface, form: Form) -> bytes:
     """Return the file; the same chart gives the same bytes."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(5.2, 3.4), layout="constrained")
         axes = figure.add_subplot()
-        for line in chart.lines:
-            _draw(axes, chart, line)
-        for mark in chart.marks:
-            axes.axvline(mark.x, color=COLOURS[mark.style % len(COLOURS)], linewidth=0.7, ls=":")
-        if chart.categories is not None:
-            axes.set_xticks(range(len(chart.categories)), [_short(c) for c in chart.categories])
-            if len(chart.categories) > 4:  # noqa: PLR2004 - as many fit side by side
-                axes.tick_params(axis="x", rotation=30)
-            axes.margins(x=0.1)
+        axes.set_title(chart.title, fontsize=9, loc="left")
         axes.set_xlabel(chart.x_title)
         axes.set_ylabel(chart.y_title)
-        axes.set_title(chart.title, fontsize=9, loc="left")
-        if chart.from_zero:
-            axes.set_ylim(bottom=0)
-        if len(chart.lines) > 1 or chart.joined:
-            figure.legend(loc="outside lower center", ncols=min(3, len(chart.lines)), frameon=False)
+        if isinstance(chart, Surface):
+            _contours(figure, axes, chart)
+        else:
+            _lines(figure, axes, chart)
         out = io.BytesIO()
         if form == "svg":
             canvas: Any = FigureCanvasSVG(figure)
@@ -78,6 +69,46 @@ def render(chart: Chart, form: Form) -> bytes:
             canvas = FigureCanvasPdf(figure)
             canvas.print_pdf(out, metadata={"CreationDate": None})
         return out.getvalue()
+
+
+def _lines(figure: Figure, axes: Any, chart: Chart) -> None:
+    for line in chart.lines:
+        _draw(axes, chart, line)
+    for mark in chart.marks:
+        axes.axvline(mark.x, color=COLOURS[mark.style % len(COLOURS)], linewidth=0.7, ls=":")
+    if chart.categories is not None:
+        axes.set_xticks(range(len(chart.categories)), [_short(c) for c in chart.categories])
+        if len(chart.categories) > 4:  # noqa: PLR2004 - as many fit side by side
+            axes.tick_params(axis="x", rotation=30)
+        axes.margins(x=0.1)
+    if chart.from_zero:
+        axes.set_ylim(bottom=0)
+    if len(chart.lines) > 1 or chart.joined:
+        figure.legend(loc="outside lower center", ncols=min(3, len(chart.lines)), frameon=False)
+
+
+def _contours(figure: Figure, axes: Any, chart: Surface) -> None:
+    """Draw heights as shades with the points on top: a surface in space cannot be read off."""
+    x, y, z = ([dot[axis] for dot in chart.dots] for axis in (1, 2, 3))
+    try:
+        shades = axes.tricontourf(x, y, z, levels=8, cmap="cividis")
+    except (RuntimeError, ValueError):
+        # All points on one line have no area between them.
+        shades = axes.scatter(x, y, c=z, cmap="cividis")
+    figure.colorbar(shades, ax=axes, label=chart.z_title)
+    for style, name in enumerate(dict.fromkeys(dot[0] for dot in chart.dots)):
+        own = [dot for dot in chart.dots if dot[0] == name]
+        axes.plot(
+            [dot[1] for dot in own],
+            [dot[2] for dot in own],
+            linestyle="none",
+            marker=_MARKERS[style % len(_MARKERS)],
+            markersize=4,
+            markerfacecolor="white",
+            markeredgecolor="black",
+            label=name,
+        )
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
 
 
 def _draw(axes: Any, chart: Chart, line: Line) -> None:

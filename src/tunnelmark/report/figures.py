@@ -4,26 +4,78 @@ import html
 import json
 from typing import Any, Final
 
-from tunnelmark.report.charts import Chart, Line
+from tunnelmark.report.charts import Chart, Line, Surface
 
 # Okabe and Ito's palette, told apart with any colour vision; markers and dashes tell in grey.
 COLOURS: Final = (
     *("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7a00"),
 )
 _MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
+_SPACE_MARKERS: Final = ("circle", "square", "diamond", "x", "cross", "circle-open")
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
-def to_json(chart: Chart) -> str:
+def to_json(chart: Chart | Surface) -> str:
     """Return what ``Plotly.newPlot`` takes, fit to stand in a script element."""
-    figure = {
-        "data": [_trace(chart, line) for line in chart.lines],
-        "layout": _layout(chart),
-        "config": {"displaylogo": False, "responsive": True},
-    }
+    config = {"displaylogo": False, "responsive": True}
+    if isinstance(chart, Surface):
+        figure = {"data": _surface(chart), "layout": _space(chart), "config": config}
+    else:
+        figure = {
+            "data": [_trace(chart, line) for line in chart.lines],
+            "layout": _layout(chart),
+            "config": config,
+        }
     text = json.dumps(figure, separators=(",", ":"), allow_nan=False)
     # A script element ends at the first "</", whatever the quotes around it.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _surface(chart: Surface) -> list[dict[str, Any]]:
+    x, y, z = ([dot[axis] for dot in chart.dots] for axis in (1, 2, 3))
+    sheet: dict[str, Any] = {
+        "type": "mesh3d",
+        "x": x,
+        "y": y,
+        "z": z,
+        "intensity": z,
+        # Its lightness rises steadily: the same order in grey and with any colour vision.
+        "colorscale": "Cividis",
+        "opacity": 0.6,
+        "hoverinfo": "skip",
+    }
+    names = list(dict.fromkeys(dot[0] for dot in chart.dots))
+    traces = []
+    for style, name in enumerate(names):
+        own = [dot for dot in chart.dots if dot[0] == name]
+        traces.append(
+            {
+                "type": "scatter3d",
+                "mode": "markers",
+                "name": html.escape(name),
+                "x": [dot[1] for dot in own],
+                "y": [dot[2] for dot in own],
+                "z": [dot[3] for dot in own],
+                "marker": {
+                    "size": 4,
+                    "color": COLOURS[style % len(COLOURS)],
+                    "symbol": _SPACE_MARKERS[style % len(_SPACE_MARKERS)],
+                },
+            }
+        )
+    return [sheet, *traces]
+
+
+def _space(chart: Surface) -> dict[str, Any]:
+    titles = zip("xyz", (chart.x_title, chart.y_title, chart.z_title), strict=True)
+    return {
+        "scene": {f"{axis}axis": {"title": {"text": html.escape(t)}} for axis, t in titles},
+        "legend": {"orientation": "h", "yanchor": "top", "y": 0, "x": 0},
+        "margin": {"l": 0, "r": 0, "t": 8, "b": 8},
+        "height": 440,
+        "font": {"family": "system-ui, sans-serif", "size": 11, "color": "#222"},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+    }
 
 
 def _trace(chart: Chart, line: Line) -> dict[str, Any]:

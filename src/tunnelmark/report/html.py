@@ -17,11 +17,12 @@ from tunnelmark.analysis.emulated import set_apart
 from tunnelmark.engine.records import MISSING_NS, read_send
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.report.charts import Chart, Dot, Line
+from tunnelmark.report.charts import Chart, Dot, Line, Surface
 from tunnelmark.report.figures import to_json
 from tunnelmark.report.sections import Section, tunnels
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary
+from tunnelmark.report.verdicts import needed
 from tunnelmark.store import Result
 
 _MOST_SAMPLE_FILES = 400
@@ -56,11 +57,13 @@ def to_html(summary: Summary, result: Result) -> str:
         summary=summary,
         manifest=summary.manifest,
         shown=[_shown(section, summary, result) for section in summary.sections],
+        classic=[_picture(c) for c in summary.comparison.charts] if summary.comparison else [],
         across=[_picture(chart) for chart in summary.across],
         metrics=METRICS,
         unit=unit,
         figure=figure,
         change=change,
+        needed=needed,
         seconds=lambda value: f"{value:.1f} s",
         open_sections=_OPEN_SECTIONS,
         open_findings=_OPEN_FINDINGS,
@@ -69,9 +72,9 @@ def to_html(summary: Summary, result: Result) -> str:
     )
 
 
-def charts_of(summary: Summary, result: Result) -> tuple[Chart, ...]:
+def charts_of(summary: Summary, result: Result) -> tuple[Chart | Surface, ...]:
     """Return every figure of the page, in its order."""
-    found: list[Chart] = []
+    found: list[Chart | Surface] = list(summary.comparison.charts) if summary.comparison else []
     for section in summary.sections:
         for part in section.parts:
             found += part.charts
@@ -102,7 +105,7 @@ def _shown(section: Section, summary: Summary, result: Result) -> _Shown:
     return _Shown(section, tuple(parts))
 
 
-def _picture(chart: Chart) -> _Picture:
+def _picture(chart: Chart | Surface) -> _Picture:
     return _Picture(chart.key, chart.title, chart.about, Markup(to_json(chart)))  # noqa: S704 - escaped
 
 

@@ -11,6 +11,7 @@ from tunnelmark.analysis.estimates import Estimate, PointEstimates, point_estima
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Verdict
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.beside import Comparison, compare
 from tunnelmark.report.charts import Chart
 from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.families import Family
@@ -54,6 +55,8 @@ class Summary:
     """The first page."""
     verdicts: tuple[Verdict, ...]
     """What the run says of the study's hypotheses."""
+    comparison: Comparison | None
+    """Beside what was published, for a classic study."""
 
 
 def summarise(result: Result) -> Summary:
@@ -85,6 +88,7 @@ def summarise(result: Result) -> Summary:
         across=across(points),
         decisions=decide(parts, blocks),
         verdicts=verdicts,
+        comparison=compare(result.manifest.study, points, verdicts),
     )
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Sequence
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
@@ -62,6 +63,7 @@ def to_markdown(summary: Summary) -> str:
         lines.append("")
     if summary.findings:
         lines += ["## What holds", "", *(f"- {escape(f)}" for f in summary.findings), ""]
+    lines += _verdicts(summary) + _published(summary)
     for section in summary.sections:
         for part in section.parts:
             lines += [f"## {escape(section.title)}: {escape(part.title)}", ""]
@@ -77,6 +79,48 @@ def to_markdown(summary: Summary) -> str:
     lines += ["## Environment", ""]
     lines += [f"- {escape(name)}: {escape(value)}" for name, value in manifest.environment.items()]
     return "\n".join(lines) + "\n"
+
+
+def _verdicts(summary: Summary) -> list[str]:
+    if not summary.verdicts:
+        return []
+    lines = ["## Hypotheses", "", "| claim | verdict | why |", "| --- " * 3 + "|"]
+    for verdict in summary.verdicts:
+        claim = verdict.hypothesis.claim or verdict.hypothesis.name
+        lines.append(_line((claim, verdict.outcome, verdict.reason)))
+    return [*lines, ""]
+
+
+def _published(summary: Summary) -> list[str]:
+    found = summary.comparison
+    if found is None:
+        return []
+    lines = ["## Measured beside published", "", escape(found.source), ""]
+    lines += ["| claim | published | here | why |", "| --- " * 4 + "|"]
+    for judged in found.claims:
+        claim = judged.claim
+        what = f"{claim.claim}: {claim.condition}" if claim.condition else claim.claim
+        printed = f"{claim.value} {claim.unit}".strip()
+        lines.append(_line((what, printed, judged.outcome or "not judged", judged.reason)))
+    for table in found.tables:
+        heads = (*table.heads, "published", "measured", "difference")
+        lines += [
+            "",
+            f"### {escape(table.number)}: {escape(table.title)}, {escape(table.unit)}",
+            "",
+        ]
+        lines += [_line(heads), "| --- " * len(heads) + "|"]
+        lines += [
+            _line((*row.cells, row.published, row.measured, row.difference)) for row in table.rows
+        ]
+    lines += ["", "### What is not as it was there", ""]
+    lines += ["| what | there | here | why |", "| --- " * 4 + "|"]
+    lines += [_line((one.what, one.there, one.here, one.why)) for one in found.differs]
+    return [*lines, ""]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(escape, cells))} |"
 
 
 def _table(family: Family) -> list[str]:

@@ -1,0 +1,266 @@
+"""Measured beside published: tables, figures and claims of a classic study."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tunnelmark.analysis.emulated import MARK
+from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.model.hypothesis import Outcome, Verdict
+from tunnelmark.published import Claim, claims, table
+from tunnelmark.report.charts import Chart, Dot, Line, Surface, chart, surface
+from tunnelmark.report.classics import Classic, Difference, Figure, Table, load_classic
+from tunnelmark.report.families import slug
+from tunnelmark.report.parameters import number as axis_number
+from tunnelmark.report.sections import tunnels
+from tunnelmark.report.show import NOTHING, digits, unit
+
+Key = tuple[tuple[str, str], ...]
+"""What a published number is about: name of a label or parameter to its text."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published number."""
+
+    cells: tuple[str, ...]
+    published: str
+    measured: str
+    difference: str
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One table of the original."""
+
+    number: str
+    title: str
+    unit: str
+    heads: tuple[str, ...]
+    rows: tuple[Row, ...]
+    found: int
+    """Rows that have a measured figure."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One claim."""
+
+    claim: Claim
+    outcome: Outcome | None
+    """None: this run does not judge it."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A classic study as it was measured here."""
+
+    source: str
+    differs: tuple[Difference, ...]
+    tables: tuple[Beside, ...]
+    charts: tuple[Chart | Surface, ...]
+    missing: tuple[str, ...]
+    """Figures for which this run has no points."""
+    claims: tuple[Judged, ...]
+
+
+def compare(
+    study: str, points: Sequence[PointEstimates], verdicts: Sequence[Verdict]
+) -> Comparison | None:
+    """Return the comparison; None if the study is no classic one.
+
+    ``verdicts`` judge the claim that bears the name of their hypothesis.
+    """
+    classic = load_classic(study)
+    if classic is None:
+        return None
+    drawn: list[Chart | Surface] = []
+    missing: list[str] = []
+    for figure in classic.figures:
+        found = _figure(figure, points)
+        if found is None:
+            missing.append(f"{figure.number}: {figure.title}")
+        else:
+            drawn.append(found)
+    tables = []
+    for one in classic.tables:
+        numbers = _published(one)
+        tables.append(_table(one, numbers, points))
+        if one.draw is not None and (found := _drawn(one, numbers, points)) is not None:
+            drawn.append(found)
+    return Comparison(
+        classic.source,
+        classic.differs,
+        tuple(tables),
+        tuple(drawn),
+        tuple(missing),
+        _claims(study, classic, verdicts),
+    )
+
+
+def _published(one: Table) -> dict[Key, float]:
+    """Return the printed numbers by what they are about, the mean where there are several."""
+    found: dict[Key, list[float]] = {}
+    for row in table(one.csv):
+        if any(row[column] not in texts for column, texts in one.only.items()):
+            continue
+        key = tuple(
+            (column.label or column.param or name, str(column.names.get(row[name], row[name])))
+            for name, column in one.choose.items()
+        )
+        found.setdefault(key, []).extend(float(row[name]) for name in one.values if row[name])
+    return {key: sum(values) / len(values) for key, values in found.items() if values}
+
+
+def _table(one: Table, numbers: Mapping[Key, float], points: Sequence[PointEstimates]) -> Beside:
+    rows, count = [], 0
+    for key, printed in numbers.items():
+        measured = _measured(one, key, points)
+        count += measured is not None
+        rows.append(
+            Row(
+                tuple(text for _, text in key),
+                f"{printed:.{digits(printed, None)}f}",
+                NOTHING if measured is None else _shown(measured, one.factor),
+                NOTHING if measured is None else _change(measured, printed * one.factor),
+            )
+        )
+    heads = tuple(column.label or column.param or name for name, column in one.choose.items())
+    return Beside(one.number, one.title, one.unit, heads, tuple(rows), count)
+
+
+def _measured(one: Table, key: Key, points: Sequence[PointEstimates]) -> Estimate | None:
+    """Return the estimate of the one point that a published number is about."""
+    wanted: dict[str, object] = {**one.labels, **one.params, **dict(key)}
+    found = [
+        point.estimates[one.metric]
+        for point in points
+        if point.workload_kind == one.workload
+        and one.metric in point.estimates
+        and all(_is(point, name, value) for name, value in wanted.items())
+    ]
+    # Two would be a native and an emulated one, of which neither is the one that is meant.
+    return found[0] if len(found) == 1 else None
+
+
+def _drawn(
+    one: Table, numbers: Mapping[Key, float], points: Sequence[PointEstimates]
+) -> Chart | None:
+    if one.draw is None:
+        return None
+    own = [p for p in points if p.workload_kind == one.workload and _chosen(p, one)]
+    shown = chart(
+        own,
+        one.metric,
+        one.draw.axis,
+        key=f"published-{slug(one.number)}",
+        lines=one.draw.lines,
+        order=_order(one.draw.lines, points),
+        title=f"{one.number}: {one.title}",
+    )
+    if shown is None:
+        return None
+    factor = one.factor * unit(one.metric).factor
+    styles = {line.name.removesuffix(MARK): line.style for line in shown.lines}
+    printed: dict[str, list[Dot]] = {}
+    for key, value in numbers.items():
+        at: dict[str, str] = {**one.labels, **dict(key)}
+        line, place = at.get(one.draw.lines), at.get(one.draw.axis)
+        if line not in styles or place is None:
+            continue
+        x: float | str = place
+        if shown.categories is None:
+            x = axis_number(one.draw.axis, float(place)) or 0.0
+        printed.setdefault(line, []).append(Dot(x, value * factor))
+    lines = tuple(
+        Line(f"{name}, published", styles[name], tuple(dots), published=True)
+        for name, dots in printed.items()
+    )
+    # A published value may stand where nothing was measured.
+    categories = shown.categories
+    if categories is not None:
+        places = [str(dot.x) for line in lines for dot in line.dots]
+        categories = tuple(dict.fromkeys((*categories, *places)))
+    return replace(shown, lines=(*shown.lines, *lines), categories=categories)
+
+
+def _figure(figure: Figure, points: Sequence[PointEstimates]) -> Chart | Surface | None:
+    own = [p for p in points if p.workload_kind == figure.workload and _chosen(p, figure)]
+    title = f"{figure.number}: {figure.title}"
+    key = f"classic-{slug(figure.number)}"
+    order = _order(figure.lines, points)
+    if figure.against is not None:
+        return surface(
+            own, figure.metric, figure.axis, figure.against, key=key, title=title, order=order
+        )
+    return chart(
+        own, figure.metric, figure.axis, key=key, lines=figure.lines, order=order, title=title
+    )
+
+
+def _order(lines: str, points: Sequence[PointEstimates]) -> list[str]:
+    if lines == "tunnel":
+        return tunnels(points)
+    return list(dict.fromkeys(str(getattr(point, lines)) for point in points))
+
+
+def _chosen(point: PointEstimates, one: Table | Figure) -> bool:
+    wanted: dict[str, object] = {**one.labels, **one.params}
+    return all(_is(point, name, value) for name, value in wanted.items())
+
+
+def _is(point: PointEstimates, name: str, wanted: object) -> bool:
+    """Say whether a label or parameter of a point is what a table means."""
+    if name == "tunnel":
+        # What ran on an emulated CPU is called so; it is set beside what was printed all the same.
+        return point.tunnel.removesuffix(MARK) == wanted
+    if name in ("link", "device"):
+        return bool(getattr(point, name) == wanted)
+    value = point.params.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value) == float(str(wanted))
+        except ValueError:
+            return False
+    return value is not None and str(value) == str(wanted)
+
+
+def _shown(measured: Estimate, factor: float) -> str:
+    value = measured.value / factor
+    if measured.low is None or measured.high is None:
+        return f"{value:.{digits(value, None)}f} (n={measured.n})"
+    half = (measured.high - measured.low) / 2 / factor
+    places = digits(value, half)
+    return f"{value:.{places}f} ±{half:.{places}f}"
+
+
+def _change(measured: Estimate, printed: float) -> str:
+    """Return measured against printed in percent, with the interval of the measured figure."""
+    if not printed:
+        return NOTHING
+
+    def share(value: float) -> float:
+        return 100 * (value / printed - 1)
+
+    value = share(measured.value)
+    if measured.low is None or measured.high is None:
+        return f"{value:+.{digits(value, abs(value) / 2)}f} %"
+    low, high = share(measured.low), share(measured.high)
+    places = digits(value, max((high - low) / 2, abs(value) / 20))
+    words = f"{value:+.{places}f} % [{low:+.{places}f}, {high:+.{places}f}]"
+    return f"{words}, agrees" if low <= 0 <= high else words
+
+
+def _claims(study: str, classic: Classic, verdicts: Sequence[Verdict]) -> tuple[Judged, ...]:
+    by_name = {verdict.hypothesis.name: verdict for verdict in verdicts}
+    found = []
+    for claim in claims():
+        if claim.study != study:
+            continue
+        verdict = by_name.get(claim.claim_id)
+        if verdict is not None:
+            found.append(Judged(claim, verdict.outcome, verdict.reason))
+        else:
+            reason = classic.unjudged.get(claim.claim_id, "no hypothesis of the study judges it")
+            found.append(Judged(claim, None, reason))
+    return tuple(found)

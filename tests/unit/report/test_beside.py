@@ -1,0 +1,155 @@
+"""Measured beside published: the data fit the studies, the arithmetic holds."""
+
+import pytest
+
+from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.model.hypothesis import Hypothesis, Verdict
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.published import claims, table
+from tunnelmark.report.beside import compare
+from tunnelmark.report.charts import Chart, Surface
+from tunnelmark.report.classics import load_classic, names
+from tunnelmark.report.drawn import render
+from tunnelmark.report.figures import to_json
+from tunnelmark.report.parameters import Value
+from tunnelmark.study import load_study
+from tunnelmark.study.study import Study
+from tunnelmark.workloads.registry import workload_kinds
+
+LABELS = ("tunnel", "link", "device")
+
+
+def labels(study: Study, section: str) -> set[str]:
+    specs = {"tunnel": study.tunnels, "link": study.links, "device": study.devices}[section]
+    return {spec.label for spec in specs} | ({"none"} if section == "tunnel" else set())
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_is_compared_is_in_the_study(name: str) -> None:
+    classic, study = load_classic(name), load_study(name)
+    assert classic is not None
+    assert classic.differs
+    kinds = {spec.kind for spec in study.workloads}
+    for one in (*classic.tables, *classic.figures):
+        assert one.workload in kinds
+        given = {*workload_kinds()[one.workload].metrics}
+        assert one.metric in given or one.metric.startswith(("cpu_", "overhead_", "compression_"))
+        for label, text in one.labels.items():
+            assert text in labels(study, label)
+        columns = {
+            column: [spec.columns[column] for spec in study.workloads if column in spec.columns]
+            for column in one.params
+        }
+        for column, value in one.params.items():
+            assert value in columns[column], (one.number, column)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_published_number_has_its_place(name: str) -> None:
+    classic, study = load_classic(name), load_study(name)
+    assert classic is not None
+    for one in classic.tables:
+        assert one.metric in METRICS
+        for row in table(one.csv):
+            if any(row[column] not in texts for column, texts in one.only.items()):
+                continue
+            assert any(row[value] for value in one.values)
+            for column, choice in one.choose.items():
+                text = str(choice.names.get(row[column], row[column]))
+                if choice.label is not None:
+                    assert text in labels(study, choice.label), (column, text)
+                else:
+                    assert any(
+                        str(spec.columns.get(str(choice.param))) == text for spec in study.workloads
+                    ), (column, text)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_claim_is_shown(name: str) -> None:
+    found = compare(name, (), ())
+    assert found is not None
+    assert [judged.claim for judged in found.claims] == [c for c in claims() if c.study == name]
+    assert all(judged.outcome is None and judged.reason for judged in found.claims)
+    classic = load_classic(name)
+    assert classic is not None
+    assert set(classic.unjudged) <= {judged.claim.claim_id for judged in found.claims}
+
+
+def test_a_study_of_ones_own_is_set_beside_nothing() -> None:
+    assert compare("quickstart", (), ()) is None
+
+
+def point(device: str, frame: int, rtt_ms: float, tunnel: str = "") -> PointEstimates:
+    value = Estimate(
+        "rtt_p50_ns", 3, rtt_ms * 1e6, (rtt_ms - 1) * 1e6, (rtt_ms + 1) * 1e6, 0.95, "t"
+    )
+    params: dict[str, Value] = {"frame_bytes": frame}
+    return PointEstimates(
+        f"{device}{frame}",
+        "p",
+        tunnel or "openvpn-aes-256-cbc-lzo",
+        False,
+        "802.11n 300 Mbit/s",
+        device,
+        "latency_at_rate",
+        "latency_at_rate",
+        params,
+        "total",
+        3,
+        0,
+        {"rtt_p50_ns": value},
+        {},
+    )
+
+
+def test_a_number_stands_beside_the_point_that_it_is_about() -> None:
+    found = compare("caldas-calle-2017", [point("pi-b", 512, 10.0), point("pi-b", 256, 27.0)], ())
+    assert found is not None
+    (only,) = found.tables
+    rows = {row.cells: row for row in only.rows}
+    assert only.found == 2
+    # printed: 8.35 ms and 27.85 ms
+    assert rows["pi-b", "512"].difference == "+20 % [+8, +32]"
+    assert rows["pi-b", "512"].measured == "10.0 ±1.0"
+    assert rows["pi-b", "256"].difference.endswith("agrees")
+    assert rows["pi-3", "256"].measured == "-"
+    (chart,) = [c for c in found.charts if isinstance(c, Chart)]
+    printed = next(line for line in chart.lines if line.published)
+    assert printed.name == "pi-b, published"
+    assert {dot.x: dot.value for dot in printed.dots}[512] == pytest.approx(8.35)
+
+
+def test_an_emulated_tunnel_is_the_tunnel_that_was_meant_unless_both_ran() -> None:
+    name = "openvpn-aes-256-cbc-lzo, emulated"
+    one = compare("caldas-calle-2017", [point("pi-b", 512, 10.0, name)], ())
+    both = compare(
+        "caldas-calle-2017", [point("pi-b", 512, 10.0, name), point("pi-b", 512, 9.0)], ()
+    )
+    assert one is not None
+    assert both is not None
+    assert (one.tables[0].found, both.tables[0].found) == (1, 0)
+
+
+def test_a_claim_has_the_verdict_of_the_hypothesis_with_its_name() -> None:
+    hypothesis = Hypothesis("cal-04", "shape", "throughput_lower_bit_s")
+    verdict = Verdict(hypothesis, "rejected", "it does not", None, 1, 1.0, 0.0, None)
+    found = compare("caldas-calle-2017", (), (verdict,))
+    assert found is not None
+    judged = {one.claim.claim_id: one for one in found.claims}
+    assert (judged["cal-04"].outcome, judged["cal-04"].reason) == ("rejected", "it does not")
+    assert judged["cal-03"].outcome is None
+
+
+@pytest.mark.parametrize("cpu", [(0.2, 0.5, 0.9), (0.5, 0.5, 0.5)])
+def test_surfaces_are_drawn_even_where_they_are_a_line(cpu: tuple[float, ...]) -> None:
+    made = Surface(
+        "k",
+        "Goodput",
+        "",
+        "payload size [byte]",
+        "CPU [%]",
+        "Goodput [Mbit/s]",
+        tuple(("none", float(n), share, float(n * n)) for n, share in enumerate(cpu)),
+    )
+    assert render(made, "svg").startswith(b"<?xml")
+    assert '"mesh3d"' in to_json(made)
