@@ -130,6 +130,8 @@ def _point(group: pl.DataFrame, rows: pl.DataFrame, confidence: float, path: str
         pl.col("valid") & pl.col("is_baseline") & (pl.col("pair_id") == first["pair_id"])
     )
     for metric in METRICS:
+        if metric not in rows.columns:
+            continue  # newer than the result
         values = [float(v) for v in valid[metric].drop_nulls()]
         if (found := estimate(values, metric=metric, confidence=confidence)) is not None:
             estimates[metric] = found

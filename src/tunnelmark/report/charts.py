@@ -68,6 +68,11 @@ class Chart:
     """Without this a share of nothing at all is drawn in the middle of -1 to +1."""
 
     @property
+    def named_on_axis(self) -> bool:
+        """Whether each line is one dot that stands at its own name: a legend would say it again."""
+        return all([dot.x for dot in line.dots] == [line.name] for line in self.lines)
+
+    @property
     def constant(self) -> float | None:
         """The one value that every dot has, or None."""
         values = {dot.value for line in self.lines for dot in line.dots}

@@ -83,7 +83,7 @@ def _lines(figure: Figure, axes: Any, chart: Chart) -> None:
         axes.margins(x=0.1)
     if chart.from_zero:
         axes.set_ylim(bottom=0)
-    if len(chart.lines) > 1 or chart.joined:
+    if not chart.named_on_axis and (len(chart.lines) > 1 or chart.joined):
         figure.legend(loc="outside lower center", ncols=min(3, len(chart.lines)), frameon=False)
 
 

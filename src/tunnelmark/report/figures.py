@@ -124,8 +124,14 @@ def _layout(chart: Chart) -> dict[str, Any]:
     return {
         "xaxis": {**x, "gridcolor": "#e6e6e6", "zeroline": False, "automargin": True},
         "yaxis": {**y, "gridcolor": "#e6e6e6", "zerolinecolor": "#bbb", "automargin": True},
-        "legend": {"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
-        "showlegend": len(chart.lines) > 1 or chart.joined,
+        # Words on the axis may be slanted and then reach down far.
+        "legend": {
+            "orientation": "h",
+            "yanchor": "top",
+            "y": -0.22 if chart.categories is None else -0.5,
+            "x": 0,
+        },
+        "showlegend": not chart.named_on_axis and (len(chart.lines) > 1 or chart.joined),
         "margin": {"l": 64, "r": 16, "t": 16, "b": 48},
         "height": 380,
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222"},

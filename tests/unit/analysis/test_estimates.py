@@ -51,6 +51,15 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     assert 0.93 <= hits / 2000 <= 0.97
 
 
+def test_a_metric_that_is_newer_than_the_result_is_missing(tmp_path: Path) -> None:
+    trials = open_result(
+        write(tmp_path, [trial_result("none", 64, 1, {"rtt_p50_ns": 1e6})])
+    ).trials()
+    (found,) = point_estimates(trials.drop("goodput_bit_s"), confidence=0.95)
+    assert "goodput_bit_s" not in found.estimates
+    assert found.estimates["rtt_p50_ns"].value == pytest.approx(1e6)
+
+
 @given(st.lists(st.floats(1e3, 1e9), min_size=2, max_size=10), st.floats(0.1, 10.0))
 def test_rates_are_compared_as_ratios(values: list[float], factor: float) -> None:
     pairs = [(value * factor, value) for value in values]

@@ -105,6 +105,8 @@ def test_without_a_varied_parameter_tunnels_are_the_axis() -> None:
     points = [point(t, {"parallel": 1}, {RATE: (1e6, 1e5)}) for t in ("none", "a")]
     (figure,), _ = drawn(points)
     assert (figure.categories, figure.joined) == (("none", "a"), False)
+    assert figure.named_on_axis
+    assert json.loads(to_json(figure))["layout"]["showlegend"] is False
 
 
 def test_points_that_share_no_curve_are_told_apart_by_name() -> None:
@@ -170,7 +172,7 @@ def test_who_leads_is_said_only_where_intervals_are_clear() -> None:
         return decision.leaders[0]
 
     assert said(1e5) == "TCP bulk transfer, TCP goodput: a leads at 1 of 1 point."
-    assert said(1e6) == "TCP bulk transfer, TCP goodput: no tunnel leads at any of 1 point."
+    assert said(1e6) == "TCP bulk transfer, TCP goodput: nobody leads at any of 1 point."
 
 
 def test_what_breaks_first_names_the_first_point_that_loses() -> None:
