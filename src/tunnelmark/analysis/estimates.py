@@ -7,14 +7,21 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import polars as pl
 from scipy import stats
 
+from tunnelmark.analysis.intervals import mean_bootstrap
 from tunnelmark.model.metrics import METRICS
 
-Method = Literal["t", "t on logarithms", "none"]
+Method = Literal["t", "t on logarithms", "bootstrap, BCa", "none"]
+
+_ENOUGH_FOR_BOOTSTRAP: Final = 40
+"""With fewer repeats the bootstrap errs more often than Student's t: in simulations of skewed
+shares 5 to 13 % at 10 to 20 repeats where 5 % are promised, with 40 both keep to it."""
+_SEED: Final = 1
+"""The same figures always give the same interval."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,18 @@ class PointEstimates:
 
 
 def estimate(values: Sequence[float], *, metric: str, confidence: float) -> Estimate | None:
-    """Return mean and t interval; on logarithms for metrics that are compared as ratios.
+    """Return mean and interval; how it is formed follows from metric and count, not the values.
 
-    None without a value. A value of 0 or below on a log-scale metric falls back to the plain mean.
+    Rates and times, which are compared as ratios: Student's t on logarithms. Shares, which are
+    skewed near 0, with 40 repeats or more: BCa bootstrap. All others: Student's t. None without a
+    value. A value of 0 or below on a log-scale metric falls back to the plain mean.
     """
     if not values:
         return None
+    if METRICS[metric].unit == "ratio" and len(values) >= _ENOUGH_FOR_BOOTSTRAP:
+        found = mean_bootstrap(values, confidence, seed=_SEED)
+        bounds = (found.low, found.high)
+        return Estimate(metric, len(values), found.value, *bounds, confidence, "bootstrap, BCa")
     logarithmic = METRICS[metric].scale == "log" and min(values) > 0
     scaled = [math.log(v) for v in values] if logarithmic else list(values)
     centre, half = _t_interval(scaled, confidence)

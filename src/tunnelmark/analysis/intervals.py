@@ -1,4 +1,4 @@
-"""Intervals for a mean, a median and a share; pure functions of numbers."""
+"""Intervals for a mean, a median, a share and a series in time; pure functions of numbers."""
 
 import math
 from collections.abc import Sequence
@@ -9,6 +9,9 @@ import numpy as np
 from scipy import stats
 
 _FEWEST_FOR_BOOTSTRAP: Final = 3
+_BATCHES: Final = 10
+"""Fewer leave few degrees of freedom, more make batches so short that they depend on each other
+(Schmeiser, Batch Size Effects in the Analysis of Simulation Output, 1982)."""
 _RESAMPLES: Final = 9999
 
 
@@ -33,30 +36,6 @@ def mean_t(values: Sequence[float], confidence: float) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def mean_of_means(groups: Sequence[Sequence[float]], confidence: float) -> Interval:
-    """Return the mean of the groups' means, each group counting the same whatever its size.
-
-    The groups may scatter differently: degrees of freedom by Welch (1947) and Satterthwaite (1946).
-    A group with one value gives no interval.
-    """
-    means = [math.fsum(group) / len(group) for group in groups]
-    centre = math.fsum(means) / len(means)
-    if any(len(group) < 2 for group in groups):  # noqa: PLR2004 - a variance needs two values
-        return Interval(centre, None, None)
-    parts = [
-        math.fsum((value - mean) ** 2 for value in group) / (len(group) - 1) / len(group)
-        for group, mean in zip(groups, means, strict=True)
-    ]
-    total = math.fsum(parts)
-    if total == 0:
-        return Interval(centre, centre, centre)
-    # As shares of the whole: the squares of very small variances would be no floats any more.
-    shares = [part / total for part in parts]
-    freedom = 1 / math.fsum(s * s / (len(g) - 1) for s, g in zip(shares, groups, strict=True))
-    half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(total) / len(groups)
-    return Interval(centre, centre - half, centre + half)
-
-
 def mean_bootstrap(values: Sequence[float], confidence: float, *, seed: int) -> Interval:
     """Return the mean with Efron's BCa interval, for values that are far from normal.
 
@@ -76,6 +55,30 @@ def mean_bootstrap(values: Sequence[float], confidence: float, *, seed: int) -> 
         rng=np.random.default_rng(seed),
     ).confidence_interval
     return Interval(mean, float(found.low), float(found.high))
+
+
+def mean_in_time(series: Sequence[float], confidence: float) -> Interval:
+    """Return the mean of values in order of time, such as goodput by the second, with its interval.
+
+    Neighbours are alike (a congestion window does not jump), so each tells less than a repeat
+    would: a plain interval is far too narrow. The means of ten batches of equal length are nearly
+    independent if a batch is much longer than what lasts (Law and Kelton, Simulation Modeling and
+    Analysis, section 9.5.3). The first values that fill no batch are left out of the interval, not
+    of the mean; fewer than twenty values give no interval.
+    """
+    mean = math.fsum(series) / len(series)
+    length = len(series) // _BATCHES
+    if length < 2:  # noqa: PLR2004 - batches of one value are no batches
+        return Interval(mean, None, None)
+    start = len(series) - length * _BATCHES
+    means = [
+        math.fsum(series[at : at + length]) / length for at in range(start, len(series), length)
+    ]
+    found = mean_t(means, confidence)
+    half = None if found.high is None else found.high - found.value
+    return Interval(
+        mean, None if half is None else mean - half, None if half is None else mean + half
+    )
 
 
 def median_exact(values: Sequence[float], confidence: float) -> Interval:
