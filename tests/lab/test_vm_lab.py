@@ -3,25 +3,31 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from tunnelmark.devices.registry import DEVICES
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
 from tunnelmark.hosts import vm_payload
+from tunnelmark.hosts.cgroup import Quota, find_controller, quota_of
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
+from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_accel import choose
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_payload import Payload
+from tunnelmark.lab.calibrate import Bench, Calibration
+from tunnelmark.lab.devices import MachineLimit, machine_specs
 from tunnelmark.lab.endpoints import EndpointMachinesPlace
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import MachinePlace, Place
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.topology import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6, Topology
+from tunnelmark.model.trial import DriverSpec
 from tunnelmark.probes.cpu import CpuProbe
 from tunnelmark.vmimage import build, cache, programs
 from tunnelmark.vmimage.cache import Image
@@ -179,6 +185,57 @@ def test_a_machine_per_endpoint(ledger: Ledger, image: Image, payload: Payload) 
     check_lab(ledger, place, engine)
     assert len(place.machines) == 2
     assert not any(machine.alive() for machine in place.machines.values())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "TUNNELMARK_TEST_ALL" not in os.environ,
+    reason="boots two machines, one of them slow; run make test-all",
+)
+def test_a_machine_on_a_device(ledger: Ledger, image: Image, payload: Payload) -> None:
+    controller = find_controller()
+    engine = str(payload.programs[vm_payload.ENGINE])
+    device = DEVICES["pi-2"]
+    made: list[MachineLimit] = []
+
+    def calibrated(bench: Bench, limit: Callable[[Quota | None], None]) -> Calibration:
+        limit(None)
+        done = bench(["true"], {}, 30.0)
+        assert done.returncode == 0
+        return Calibration(device, "SHA1", quota_of(0.2), {}, {}, 1.0)
+
+    def limits(hosts: Mapping[str, VmHost]) -> dict[str, MachineLimit]:
+        host = hosts["client"]
+        made.append(
+            MachineLimit(ledger, controller, "client", device, host.machine, calibrated, host)
+        )
+        return {"client": made[0]}
+
+    spec = DriverSpec("pi-2", "pi-2", {})
+    place = EndpointMachinesPlace(
+        ledger,
+        engine=engine,
+        image=image,
+        payload=payload,
+        choice=choose(image),
+        specs=machine_specs(spec),
+        limits=limits,
+    )
+    with Lab(ledger, Topology(), LINK, engine=engine, place=place) as lab:
+        (limit,) = made
+        assert limit.capacity == pytest.approx(0.8)
+        assert lab.client_host.run(["nproc"]).text().strip() == "4"
+        flags = lab.client_host.run(["cat", "/proc/cpuinfo"]).text()
+        assert " aes " not in flags
+        assert " aes " in lab.server_host.run(["cat", "/proc/cpuinfo"]).text()
+        before, ran = limit.throttled(), limit.run_ns()
+        # A fixed amount of work, more than one period's worth of CPU.
+        lab.client_host.run(
+            ["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"], timeout_s=120
+        )
+        assert limit.throttled().since(before).throttled > 0
+        assert limit.run_ns() > ran
+    assert not (controller.root / f"{ledger.run_id}-client").exists()
 
 
 STUDY = """

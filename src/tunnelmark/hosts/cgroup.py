@@ -123,8 +123,11 @@ class CpuGroup:
         self.path = path
         self._version = version
 
-    def make(self) -> None:
-        """Make it, weighty and without a limit yet; ``LabError`` if the kernel refuses."""
+    def make(self, *, threaded: bool = False) -> None:
+        """Make it, weighty and without a limit yet; ``LabError`` if the kernel refuses.
+
+        A ``threaded`` one stands within another and takes threads of that one's processes.
+        """
         try:
             if self._version == 2:  # noqa: PLR2004 - of control groups
                 self._delegate(self.path.parent)
@@ -133,6 +136,8 @@ class CpuGroup:
             raise LabError(
                 f"cannot make the control group {self.path}: {error.strerror} (run as root)"
             ) from error
+        if threaded and self._version == 2:  # noqa: PLR2004 - likewise
+            self._write("cgroup.type", "threaded")
         name, weight = _WEIGHT[self._version]
         self._write(name, weight)
 
@@ -140,19 +145,25 @@ class CpuGroup:
         """Return a group within this one, not made yet."""
         return CpuGroup(self.path / f"p{number}", self._version)
 
-    def limit(self, quota: Quota) -> None:
-        """Set how much CPU time all its processes together may use."""
+    def limit(self, quota: Quota | None) -> None:
+        """Set how much CPU time all its processes together may use; None: no limit."""
         if self._version == 2:  # noqa: PLR2004 - of control groups
-            self._write("cpu.max", f"{quota.quota_us} {quota.period_us}")
+            self._write("cpu.max", f"{quota.quota_us} {quota.period_us}" if quota else "max")
             return
         # Without a quota any period is taken, whatever the one before was.
         self._write("cpu.cfs_quota_us", "-1")
+        if quota is None:
+            return
         self._write("cpu.cfs_period_us", str(quota.period_us))
         self._write("cpu.cfs_quota_us", str(quota.quota_us))
 
     def add(self, pid: int) -> None:
         """Put a process with all its threads into it; its children to come follow."""
         self._write("cgroup.procs", str(pid))
+
+    def add_thread(self, thread: int) -> None:
+        """Put one thread into it; the rest of its process stays where it is."""
+        self._write("tasks" if self._version == 1 else "cgroup.threads", str(thread))
 
     @property
     def procs_file(self) -> Path:

@@ -1,8 +1,11 @@
 """Devices of a run: calibrated once each, then set as limits on the hosts that stand on them."""
 
+import contextlib
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from tunnelmark.devices.profiles import Device
@@ -10,15 +13,22 @@ from tunnelmark.devices.registry import DEVICES, DeviceParams, params_type
 from tunnelmark.hosts.cgroup import Controller, CpuGroup, Quota, Throttled, find_controller
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
-from tunnelmark.lab.calibrate import Calibration, calibrate
+from tunnelmark.hosts.vm import VmHost
+from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.vm_qemu import MachineSpec
+from tunnelmark.lab.calibrate import Bench, Calibration, calibrate
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.host import Completed, Need
+from tunnelmark.model.host import Completed, Host, Need
 from tunnelmark.model.trial import DriverSpec
 
 # The first argument is the file that a process enters a group by; nothing is put together into a
 # command line.
 _ENTER: Final = 'echo $$ > "$1" || exit 126; shift; exec "$@"'
 _NEED: Final = Need(programs={"openssl": "openssl", "dd": "coreutils", "taskset": "util-linux"})
+# QEMU names them so with debug-threads=on.
+_CPU_THREAD: Final = re.compile(r"^CPU (\d{1,3})/(?:TCG|KVM)$")
+_MACHINE_MIB: Final = 768
+"""A device's memory is no limit: the machine needs this much for its own system."""
 _ENDPOINTS: Final = {"client": ("client",), "server": ("server",), "both": ("client", "server")}
 
 
@@ -30,6 +40,15 @@ def is_limited(spec: DriverSpec) -> bool:
 def roles_of(spec: DriverSpec) -> tuple[str, ...]:
     """Return the endpoints that stand on a device of a study."""
     return _ENDPOINTS[_params(spec).endpoint] if is_limited(spec) else ()
+
+
+def machine_specs(spec: DriverSpec) -> dict[str, MachineSpec]:
+    """Return the hardware of machines that stand on a device, by role."""
+    cores = DEVICES[spec.kind].cores
+    return {
+        role: MachineSpec(cpus=cores, memory_mib=_MACHINE_MIB, plain_cpu=True)
+        for role in roles_of(spec)
+    }
 
 
 class GroupLimit:
@@ -52,7 +71,11 @@ class GroupLimit:
         self._number = itertools.count()
         ledger.enter("cgroup", str(self._group.path))
         self._group.make()
-        self._group.limit(found.quota.times(self._cores))
+        try:
+            self._group.limit(found.quota.times(self._cores))
+        except BaseException:
+            self._group.remove()
+            raise
 
     @property
     def capacity(self) -> float:
@@ -88,6 +111,9 @@ class GroupLimit:
             if (threads := group.threads()) > 0:
                 group.limit(self.calibration.quota.times(min(threads, self._cores)))
 
+    def run_ns(self) -> None:
+        """Return nothing: what its programs have run is read process by process."""
+
     def throttled(self) -> Throttled:
         """Return how often the device's CPU was used up, since it was made."""
         counts = [group.throttled() for group in (self._group, *self._programs)]
@@ -98,6 +124,96 @@ class GroupLimit:
         self._group.remove()
 
 
+class MachineLimit:
+    """The CPU limit of a machine that is one endpoint: of the threads that run its CPUs.
+
+    What QEMU does beside them, such as moving frames, is no work of the device.
+    """
+
+    def __init__(  # noqa: PLR0917 - what it is made of
+        self,
+        ledger: Ledger,
+        controller: Controller,
+        role: str,
+        device: Device,
+        machine: Machine,
+        calibrated: "Callable[[Bench, Callable[[Quota | None], None]], Calibration]",
+        host: Host,
+    ) -> None:
+        """Make the groups, then calibrate by programs of ``host``, which is the machine."""
+        self._threads = cpu_threads(machine.facts.qemu_pid)
+        if len(self._threads) != device.cores:
+            raise LabError(
+                f"device {device.kind}: QEMU has {len(self._threads)} threads that run a CPU, not "
+                f"{device.cores}"
+            )
+        self._group = controller.group(f"{ledger.run_id}-{role}")
+        ledger.enter("cgroup", str(self._group.path))
+        self._group.make()
+        try:
+            self._group.add(machine.facts.qemu_pid)
+            self._cores = [self._group.inner(number) for number in range(device.cores)]
+            for core, thread in zip(self._cores, self._threads, strict=True):
+                core.make(threaded=True)
+                core.add_thread(thread)
+
+            def bench(argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> Completed:
+                return host.run(argv, env=env, timeout_s=limit_s, check=False)
+
+            self.calibration = calibrated(bench, self._limit)
+            self._limit(self.calibration.quota)
+        except BaseException:
+            self.remove()  # the machine with it: nothing else would take it out of the group
+            raise
+
+    @property
+    def capacity(self) -> float:
+        """Cores of this computer that the whole device is worth."""
+        return self.calibration.quota.share * len(self._cores)
+
+    def describe(self) -> str:
+        """Return how it was calibrated, for the report."""
+        return f"in a machine: {self.calibration.describe()}"
+
+    def applies(self, argv: Sequence[str]) -> bool:  # noqa: ARG002 - all alike
+        """Say that everything in the machine is held back, the engine too."""
+        return True
+
+    def run_ns(self) -> int:
+        """Return what the machine's CPUs have run since they were made."""
+        total = 0
+        for thread in self._threads:
+            with contextlib.suppress(OSError, IndexError):
+                path = Path(f"/proc/{thread}/schedstat")
+                total += int(path.read_text(encoding="ascii").split()[0])
+        return total
+
+    def settle(self) -> None:
+        """Do nothing: each CPU has its share from the start."""
+
+    def throttled(self) -> Throttled:
+        """Return how often the device's CPU was used up, since it was made."""
+        return max((core.throttled() for core in self._cores), key=lambda count: count.throttled)
+
+    def remove(self) -> None:
+        """End the machine, if it has not ended, and remove it; tolerates being called twice."""
+        self._group.remove()
+
+    def _limit(self, quota: Quota | None) -> None:
+        for core in self._cores:
+            core.limit(quota)
+
+
+def cpu_threads(pid: int, proc: Path = Path("/proc")) -> list[int]:
+    """Return the threads of a QEMU that run its guest's CPUs, by the CPU's number."""
+    found = {}
+    for task in (proc / str(pid) / "task").iterdir():
+        name = (task / "comm").read_text(encoding="ascii", errors="replace")
+        if match := _CPU_THREAD.match(name):
+            found[int(match[1])] = int(task.name)
+    return [found[number] for number in sorted(found)]
+
+
 class Devices:
     """The devices of a run. Each is calibrated when it is first needed, once for the run."""
 
@@ -105,6 +221,7 @@ class Devices:
         """Calibrate by programs of ``local``, this computer."""
         self._ledger, self._local, self._engine = ledger, local, engine
         self._found: dict[tuple[str, str], Calibration] = {}
+        self._found_in_machines: dict[tuple[str, str], Calibration] = {}
 
     def calibrated(self, spec: DriverSpec) -> Calibration:
         """Return the limit of a device; ``LabError`` if it cannot be had here, with the mend."""
@@ -124,6 +241,31 @@ class Devices:
                 for limit in made.values():
                     limit.remove()
                 raise
+        return made
+
+    def machine_limits(
+        self, spec: DriverSpec, hosts: Mapping[str, VmHost]
+    ) -> dict[str, MachineLimit]:
+        """Limit the machines of a block's endpoints, by role; calibrated at the first of them."""
+        made: dict[str, MachineLimit] = {}
+        for role in roles_of(spec):
+            device, on = DEVICES[spec.kind], _params(spec).calibrate
+
+            def calibrated(
+                bench: Bench,
+                limit: Callable[[Quota | None], None],
+                device: Device = device,
+                on: str = on,
+            ) -> Calibration:
+                key = (device.kind, on)
+                if key not in self._found_in_machines:
+                    self._found_in_machines[key] = calibrate(device, on, bench, limit)
+                return self._found_in_machines[key]
+
+            machine = hosts[role].machine
+            made[role] = MachineLimit(
+                self._ledger, find_controller(), role, device, machine, calibrated, hosts[role]
+            )
         return made
 
     def describe(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Each endpoint in a machine of its own, joined by the link through TAP."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -28,12 +28,19 @@ _NO_SPECS: Final[Mapping[str, MachineSpec]] = MappingProxyType({})
 _DEFAULT_SPEC: Final = MachineSpec(cpus=1, memory_mib=768)
 
 
+MakeLimits = Callable[[Mapping[str, VmHost]], Mapping[str, DeviceLimit]]
+
+
 class EndpointHost(VmHost):
     """A machine that is one endpoint; removing the host ends it."""
+
+    limit: DeviceLimit | None = None
 
     def remove(self) -> None:
         """End the machine; tolerates being called twice."""
         self.machine.close()
+        if self.limit is not None:
+            self.limit.remove()
 
 
 class EndpointMachinesPlace:
@@ -55,8 +62,13 @@ class EndpointMachinesPlace:
         choice: Choice,
         specs: Mapping[str, MachineSpec] = _NO_SPECS,
         logs: Path | None = None,
+        limits: MakeLimits = lambda _hosts: {},
     ) -> None:
-        """``engine`` is this computer's, for the link; ``specs`` is by role (client, server)."""
+        """``engine`` is this computer's, for the link; ``specs`` is by role (client, server).
+
+        ``limits`` makes those of the machines' CPUs, by role; they go with the machines.
+        """
+        self._make_limits = limits
         self.engine = str(PROGRAMS_DIR / ENGINE)
         self.owner_pid = INIT_PID
         self.link_engine = engine
@@ -98,6 +110,9 @@ class EndpointMachinesPlace:
             for role in _SIDES:
                 self._machines[role] = booting[role].machine()
             hosts = {role: self._host(role, mtu_bytes) for role in _SIDES}
+            self.limits = limits = self._make_limits(hosts)
+            for role, limit in limits.items():
+                hosts[role].limit = limit
         except BaseException:
             for role, begun in booting.items():
                 if role in self._machines:

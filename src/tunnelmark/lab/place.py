@@ -76,6 +76,12 @@ class DeviceLimit(Protocol):
     def applies(self, argv: Sequence[str]) -> bool:
         """Say whether a program is held back; one that measures is not."""
 
+    def run_ns(self) -> int | None:
+        """Return what the device has run since it was made; None: ask its processes."""
+
+    def remove(self) -> None:
+        """End what is left under it and remove it; tolerates being called twice."""
+
     def settle(self) -> None:
         """Look at what runs under it before a trial, and share it out."""
 
@@ -172,10 +178,15 @@ class LocalPlace:
         """Make three namespaces; if it fails, the ledger removes them."""
         limits = self._make_limits()
         self.limits = limits
-        client, server, link = (
-            NetnsHost(self._ledger, name, logs=self._logs, limit=limits.get(name))
-            for name in ("client", "server", "link")
-        )
+        try:
+            client, server, link = (
+                NetnsHost(self._ledger, name, logs=self._logs, limit=limits.get(name))
+                for name in ("client", "server", "link")
+            )
+        except BaseException:
+            for limit in limits.values():
+                limit.remove()
+            raise
         namespaces = {"client": client.namespace, "server": server.namespace}
         joined = Joined(client, server, link)
         _join_by_veth(joined, namespaces, link.namespace, mtu_bytes, through_link=through_link)

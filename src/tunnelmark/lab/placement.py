@@ -2,17 +2,18 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
 
 from tunnelmark.hosts import vm_accel, vm_payload
+from tunnelmark.hosts.cgroup import find_controller
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
-from tunnelmark.lab.devices import Devices, is_limited
+from tunnelmark.lab.devices import Devices, is_limited, machine_specs
 from tunnelmark.lab.endpoints import EndpointMachinesPlace
 from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
 from tunnelmark.model.errors import LabError
@@ -88,16 +89,22 @@ class Placement:
         """Return a host of the kind that ``label`` runs on, to look at what it has."""
         return self.machine_host() if label in self._inside else self._local
 
-    def check_device(self, spec: DriverSpec, labels: Iterable[str]) -> None:
+    def check_device(self, spec: DriverSpec, labels: Sequence[str]) -> None:
         """Calibrate a device for the tunnels that run on it; ``LabError`` if it cannot be had."""
         if not is_limited(spec):
             return
-        for label in labels:
-            if label in self._inside:
+        here = [label for label in labels if label not in self._inside]
+        if len(here) < len(labels):
+            inside = next(label for label in labels if label in self._inside)
+            if self._wanted == "machine":
                 raise LabError(
-                    f"device {spec.label}: {label} runs in a machine, and a machine's CPU cannot "
-                    "be limited yet"
+                    f"device {spec.label}: only a machine of its own can be limited, and {inside} "
+                    "shares one with the other endpoint (use --place endpoints)"
                 )
+            if reason := self._not_here():
+                raise LabError(f"device {spec.label}: {inside} needs machines, and {reason}")
+            find_controller()
+        if here:
             self._say(f"calibrating {spec.label}")
             self._devices.calibrated(spec)
 
@@ -110,7 +117,7 @@ class Placement:
                 logs=logs,
                 limits=lambda: self._devices.limits(device),
             )
-        if self._wanted == "endpoints":
+        if self._wanted == "endpoints" or is_limited(device):
             image = self._ready_image()
             return EndpointMachinesPlace(
                 self._ledger,
@@ -118,7 +125,9 @@ class Placement:
                 image=image,
                 payload=vm_payload.installed(),
                 choice=vm_accel.choose(image),
+                specs=machine_specs(device),
                 logs=logs,
+                limits=lambda hosts: self._devices.machine_limits(device, hosts),
             )
         machine = self.machine_host().machine
         return MachinePlace(machine, self._ledger.run_id, logs=logs)

@@ -166,18 +166,24 @@ def device_metrics(
     usage: CpuUsage,
     capacities: Mapping[str, float],
     throttled: Mapping[str, Throttled],
+    run_s: Mapping[str, float | None],
     *,
     measuring_s: float,
 ) -> dict[str, float | None]:
     """Return how busy the devices were, by role; nothing of an endpoint without a limit.
 
-    ``capacities`` are cores of this computer that each device is worth.
+    ``capacities`` are cores of this computer that each device is worth; ``run_s`` is what a device
+    ran as a whole, where only its processes are not all of it: that is over the whole trial.
     """
     busy_s = measuring_s or usage.wall_s
     found: dict[str, float | None] = {}
     for role, capacity in capacities.items():
-        run_s = usage.groups[f"{DEVICE} {role}"].run_s
-        found[f"cpu_device_{role}_ratio"] = _per(run_s, busy_s * capacity)
+        whole_s = run_s.get(role)
+        found[f"cpu_device_{role}_ratio"] = (
+            _per(usage.groups[f"{DEVICE} {role}"].run_s, busy_s * capacity)
+            if whole_s is None
+            else _per(whole_s, usage.wall_s * capacity)
+        )
         count = throttled[role]
         found[f"cpu_device_{role}_full_ratio"] = _per(count.throttled, count.periods)
     return found

@@ -70,6 +70,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     )
     limits_of = lab.place.limits
     held = {name: limit.throttled() for name, limit in limits_of.items()}
+    ran = {name: limit.run_ns() for name, limit in limits_of.items()}
     cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring), lab.place.cpu)
     before = lab.counters()
     lab.restart_schedule()
@@ -100,6 +101,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         usage,
         {name: limit.capacity for name, limit in limits_of.items()},
         {name: limit.throttled().since(held[name]) for name, limit in limits_of.items()},
+        {name: _since(limit.run_ns(), ran[name]) for name, limit in limits_of.items()},
         measuring_s=outcome.measuring_s,
     )
     return TrialResult(
@@ -117,6 +119,10 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         },
         samples=outcome.samples,
     )
+
+
+def _since(now_ns: int | None, then_ns: int | None) -> float | None:
+    return None if now_ns is None or then_ns is None else (now_ns - then_ns) / 1e9
 
 
 class _Sampling:

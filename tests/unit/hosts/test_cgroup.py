@@ -106,6 +106,21 @@ def test_a_limit_is_written_as_the_version_wants_it(
     assert delegated == ("+cpu" if version == 2 else "")
 
 
+def test_a_group_of_threads_within_a_group(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.subtree_control").write_text("cpu")
+    for version, name in ((1, "tasks"), (2, "cgroup.threads")):
+        group = Controller(version, tmp_path).group(f"tm12345-v{version}")  # type: ignore[arg-type]
+        group.make()
+        core = group.inner(0)
+        core.make(threaded=True)
+        core.limit(None)
+        core.add_thread(77)
+        assert (core.path / name).read_text() == "77"
+        assert (core.path / "cgroup.type").exists() == (version == 2)
+        unlimited = ("cpu.cfs_quota_us", "-1") if version == 1 else ("cpu.max", "max")
+        assert (core.path / unlimited[0]).read_text() == unlimited[1]
+
+
 def test_what_the_kernel_counts_is_read(tmp_path: Path) -> None:
     group = Controller(1, tmp_path).group("tm12345-client")
     group.make()

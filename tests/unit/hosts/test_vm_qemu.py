@@ -28,6 +28,19 @@ def test_an_emulated_machine() -> None:
     ]
 
 
+def test_a_plain_cpu_has_no_cipher_instructions_and_its_threads_have_names() -> None:
+    for accelerator in ("tcg", "kvm"):
+        argv = command(
+            MachineSpec(plain_cpu=True),
+            BOOT,
+            accelerator,
+            console=Path("/w/c"),
+            agent_socket=None,
+        )
+        assert options(argv, "-cpu") == ["qemu64"]
+        assert options(argv, "-name") == ["tunnelmark,debug-threads=on"]
+
+
 def test_network_cards_join_taps_and_offload_nothing() -> None:
     nics = (Nic("tm1a", "02:00:00:00:00:01"), Nic("tm1b", "02:00:00:00:00:02"))
     spec = MachineSpec(cpus=1, memory_mib=512, nics=nics)

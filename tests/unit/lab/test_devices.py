@@ -8,7 +8,7 @@ from tunnelmark.devices.registry import DEVICES
 from tunnelmark.hosts.cgroup import Controller, Quota, Throttled
 from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
 from tunnelmark.lab.calibrate import PLAIN_CODE, Calibration
-from tunnelmark.lab.devices import GroupLimit, is_limited, roles_of
+from tunnelmark.lab.devices import GroupLimit, cpu_threads, is_limited, machine_specs, roles_of
 from tunnelmark.model.trial import DriverSpec
 
 
@@ -80,3 +80,24 @@ def test_the_device_is_as_busy_as_its_busiest_program(tmp_path: Path) -> None:
         (whole / "cpu.stat").write_text("nr_periods 100\nnr_throttled 1\n")
         (group / "cpu.stat").write_text("nr_periods 90\nnr_throttled 80\n")
         assert limit.throttled() == Throttled(90, 80)
+
+
+def test_the_threads_of_a_machines_cpus_are_found_by_number(tmp_path: Path) -> None:
+    names = {
+        9: "qemu-system-x86",
+        12: "CPU 1/TCG",
+        11: "CPU 0/TCG",
+        13: "CPU x/TCG",
+        14: "CPU 10/T",
+    }
+    for thread, name in names.items():
+        (tmp_path / "9" / "task" / str(thread)).mkdir(parents=True)
+        (tmp_path / "9" / "task" / str(thread) / "comm").write_text(f"{name}\n")
+    assert cpu_threads(9, tmp_path) == [11, 12]
+
+
+def test_a_machine_on_a_device_has_its_cores_and_no_cipher_instructions() -> None:
+    specs = machine_specs(DriverSpec("pi-3", "pi-3", {"endpoint": "server"}))
+    assert list(specs) == ["server"]
+    assert (specs["server"].cpus, specs["server"].plain_cpu) == (4, True)
+    assert machine_specs(DriverSpec("host", "host", {})) == {}

@@ -10,6 +10,7 @@ from tunnelmark.lab.place import LocalPlace, MachinePlace
 from tunnelmark.lab.placement import Placement, Wanted
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
+from tunnelmark.model.trial import DriverSpec
 from tunnelmark.vmimage import programs
 
 
@@ -138,6 +139,23 @@ def test_machines_per_endpoint_need_privileges_for_the_link(make: Make) -> None:
     reason = made.choose("none", everywhere)
     assert reason is not None
     assert reason.startswith("the link between machines: namespaces need root")
+
+
+def test_a_limited_device_gets_machines_of_its_own(make: Make) -> None:
+    pi = DriverSpec("pi-b", "pi-b", {})
+    shared, _ = make("machine")
+    assert shared.choose("none", everywhere) is None
+    with pytest.raises(LabError) as caught:
+        shared.check_device(pi, ["none"])
+    assert str(caught.value) == (
+        "device pi-b: only a machine of its own can be limited, and none shares one with the other "
+        "endpoint (use --place endpoints)"
+    )
+    shared.check_device(placement.HOST, ["none"])
+    user, _ = make("auto", uid=65534)
+    assert user.choose("none", everywhere) is None
+    with pytest.raises(LabError, match="device pi-b: none needs machines, and namespaces need"):
+        user.check_device(pi, ["none"])
 
 
 def test_without_qemu_the_package_is_named(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.lab import LinkCounters
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.cpu import CoreTicks, CpuUsage, GroupUsage
@@ -178,3 +179,22 @@ def test_what_was_not_measured_is_missing_and_not_zero() -> None:
     assert found["compression_ratio"] is None
     assert found["overhead_ratio"] is None
     assert found["cpu_tunnel_ratio"] == 0.25
+
+
+def test_a_device_is_busy_by_its_programs_or_as_a_whole() -> None:
+    cores = (CoreTicks(user=30, system=10, softirq=5, steal=0, idle=155),)
+    groups = {"device client": GroupUsage(0.5, 0.1, 0.1), "device server": GroupUsage(0, 0, 0)}
+    found = evidence.device_metrics(
+        CpuUsage(4.0, groups, cores),
+        {"client": 0.25, "server": 0.5},
+        {"client": Throttled(100, 40), "server": Throttled(0, 0)},
+        {"client": None, "server": 1.0},
+        measuring_s=2.0,
+    )
+    assert found == {
+        "cpu_device_client_ratio": 1.0,
+        "cpu_device_client_full_ratio": 0.4,
+        "cpu_device_server_ratio": 0.5,
+        "cpu_device_server_full_ratio": None,
+    }
+    assert evidence.device_metrics(CpuUsage(4.0, {}, cores), {}, {}, {}, measuring_s=2.0) == {}
