@@ -78,6 +78,16 @@ CASES += [
         ({"protocol": "sftp", "connections": "one"}, TRANSFER_ALWAYS),
     )
 ]
+WEB_ALWAYS = frozenset(KINDS["web"].metrics)
+CASES += [
+    Case(
+        "web",
+        {"pages": 2, "small": 5, "large": 1, **more},
+        {"pages": 1000, "pause": "400 ms"},
+        always=WEB_ALWAYS,
+    )
+    for more in ({"protocol": "http"}, {}, {"http": "2"}, {"connections": 1, "large": 0})
+]
 NOT_INTO_A_DEVICE = {("http", "upload"), ("https", "upload")}
 MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
@@ -337,4 +347,13 @@ def test_a_disk_that_is_full_is_a_failed_check(context: TrialContext, case: Case
     reasons = " ".join(faults(workload.run(context)))
     assert "ended with status" in reasons
     assert any(word in reasons for word in ("No space left", "Failure", "writ")), reasons
+    assert left(context) == []
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind == "web"], ids=str)
+def test_an_object_that_is_damaged_is_a_failed_check(context: TrialContext, case: Case) -> None:
+    workload = ready(case, context)
+    receiver(case, context).before_digests = _flip
+    reasons = faults(workload.run(context))
+    assert reasons == ["document is damaged: its SHA-256 is not what was sent"]
     assert left(context) == []

@@ -91,15 +91,23 @@ class Tls:
 
 
 def arguments(
-    *, source: str, trace: PurePosixPath, rate_bytes_s: int | None, tls: Sequence[str] = ()
+    *,
+    source: str,
+    trace: PurePosixPath | None = None,
+    rate_bytes_s: int | None = None,
+    tls: Sequence[str] = (),
 ) -> list[str]:
-    """Return the words for all transfers; the addresses come in a configuration of their own."""
+    """Return the words for all transfers; the addresses come in a configuration of their own.
+
+    Without a file for it the trace goes to standard error.
+    """
     return [
         # -q first: nothing of a user's settings.
         *("curl", "-q", "--silent", "--show-error", "--fail", "--fail-early", "--noproxy", "*"),
         *("--interface", source, "--connect-timeout", str(CONNECT_LIMIT_S)),
         *("--speed-limit", "1", "--speed-time", str(STALL_LIMIT_S)),
-        *("--write-out", "%{json}\\n", "--verbose", "--trace-time", "--stderr", str(trace)),
+        *("--write-out", "%{json}\\n", "--verbose", "--trace-time"),
+        *(("--stderr", str(trace)) if trace is not None else ()),
         *(("--limit-rate", str(rate_bytes_s)) if rate_bytes_s is not None else ()),
         *tls,
     ]

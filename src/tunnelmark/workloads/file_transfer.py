@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tunnelmark.engine.link import AnyLinkSpec, LinkSpec
+from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Need, Process
 from tunnelmark.model.params import Params
@@ -19,14 +19,10 @@ from tunnelmark.workloads import curl, ssh_server, web_server
 from tunnelmark.workloads.arrival import damaged, few, put_files, sizes, told
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.corpus import LARGEST_BYTES, File, Kind, corpus
+from tunnelmark.workloads.patience import patience_s
 from tunnelmark.workloads.programs import Bench, words
 from tunnelmark.workloads.transfers import Fetched, figures, file_details
 
-_UNKNOWN_RATE_BIT_S: Final = 1_000_000
-"""Where the link has no rate, the limit on a trial's time is derived from this one."""
-_PATIENCE: Final = 10
-_BASE_LIMIT_S: Final = 60.0
-_FILE_LIMIT_S: Final = 5.0
 _LARGEST_LOG_BYTES: Final = 64 << 20
 
 # Only words given as arguments are used: the list, verb, source, destination, then the program.
@@ -103,18 +99,12 @@ class FileTransferParams(Params):
         if self.limit is not None:
             return self.limit / 1e9
         # Who has a pace keeps to it on each path, the link is shared by all.
-        slowest_s = self.size * 8 * paths / link_rate_bit_s(link)
-        if self.pace is not None:
-            slowest_s = max(slowest_s, self.size * 8 / self.pace)
-        return _BASE_LIMIT_S + files * _FILE_LIMIT_S + _PATIENCE * slowest_s
-
-
-def link_rate_bit_s(link: AnyLinkSpec | None) -> float:
-    """Return the slowest rate of a link, for limits only."""
-    if isinstance(link, LinkSpec):
-        rates = [d.rate_bit_s for d in (link.a_to_b, link.b_to_a) if d.rate_bit_s]
-        return min(rates, default=_UNKNOWN_RATE_BIT_S)
-    return _UNKNOWN_RATE_BIT_S
+        return patience_s(
+            link,
+            self.size * paths,
+            things=files,
+            pace_s=self.size * 8 / self.pace if self.pace else 0.0,
+        )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ PROGRAMS: Final = {
     "curl": "curl",
     "ss": "iproute2",
     "sha256sum": "coreutils",
+    "setpriv": "util-linux",
     "find": "findutils",
 }
 _LIFETIME: Final = timedelta(days=30)

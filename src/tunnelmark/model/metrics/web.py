@@ -1,0 +1,74 @@
+"""Figures of web pages."""
+
+from typing import Final
+
+from tunnelmark.model.metrics.metric import Metric
+
+_SOURCE: Final = "docs/workloads-programs.md"
+
+METRICS: Final = (
+    Metric(
+        "web_page_p50_ns",
+        "Page load time, median",
+        "ns",
+        "from the first attempt to connect to the last byte of the last object, median over the "
+        "pages of all paths",
+        _SOURCE,
+        "lower",
+        "log",
+    ),
+    Metric(
+        "web_page_p95_ns",
+        "Page load time, 95th percentile",
+        "ns",
+        "the same, the time that one page in twenty takes at least",
+        _SOURCE,
+        "lower",
+        "log",
+    ),
+    Metric(
+        "web_page_max_ns",
+        "Page load time, longest",
+        "ns",
+        "the same, of the page that took longest",
+        _SOURCE,
+        "lower",
+        "log",
+    ),
+    Metric(
+        "web_ttfb_p50_ns",
+        "Page, time to first byte, median",
+        "ns",
+        "from the first attempt to connect to the first byte of the document, median of all pages",
+        "curl(1), time_starttransfer",
+        "lower",
+        "log",
+    ),
+    Metric(
+        "web_object_p50_ns",
+        "Page, one object, median",
+        "ns",
+        "time of one object, the set-up of its connection included where it has a new one",
+        "curl(1), time_total",
+        "lower",
+        "log",
+    ),
+    Metric(
+        "web_object_p95_ns",
+        "Page, one object, 95th percentile",
+        "ns",
+        "the same, the time that one object in twenty takes at least",
+        "curl(1), time_total",
+        "lower",
+        "log",
+    ),
+    Metric(
+        "web_goodput_bit_s",
+        "Web goodput",
+        "bit/s",
+        "bytes of all documents and objects per second of page load time, all paths together",
+        "RFC 2647 section 3.17",
+        "higher",
+        "log",
+    ),
+)

@@ -1,0 +1,312 @@
+"""Pages as a browser loads them: a document, then many small and some large objects at once."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Need, Process
+from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import DurationNs, SizeBytes
+from tunnelmark.model.trial import Measurement
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.model.validity import Check
+from tunnelmark.workloads import curl, web_server
+from tunnelmark.workloads.arrival import damaged, few, put_files, told
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.corpus import LARGEST_BYTES, File
+from tunnelmark.workloads.pages import Page, figures, page_details, read_pages, site
+from tunnelmark.workloads.patience import patience_s
+from tunnelmark.workloads.programs import Bench, words
+
+_LARGEST_TRACE_BYTES: Final = 128 << 20
+_MOST_REQUESTS: Final = 50_000
+_STREAMS: Final = 100
+"""Requests at a time in one HTTP/2 connection, what browsers and nginx keep to."""
+_PAGE_LIMIT_S: Final = 1.0
+_MOST_DETAILS: Final = 600
+
+# Only words given as arguments are used: number of pages, pause, two configurations, the log,
+# words for the objects alone, then the program.
+_PAGES: Final = (
+    'pages=$1; pause=$2; document=$3; objects=$4; log=$5; most=$6; shift 6; exec 2>"$log"; page=0; '
+    'while [ "$page" -lt "$pages" ]; do '
+    'if [ "$page" -gt 0 ]; then sleep "$pause"; fi; page=$((page+1)); '
+    'echo "document $page"; echo "document $page" >&2; "$@" --config "$document" || exit; '
+    'echo "objects $page"; echo "objects $page" >&2; '
+    '"$@" --parallel --parallel-max "$most" --config "$objects" || exit; '
+    'echo "done $page"; done'
+)
+
+
+class WebParams(Params):
+    """Pages that are loaded one after the other."""
+
+    pages: Annotated[int, Field(ge=1, le=10_000)] = Field(10, description="pages on each path")
+    pause: Annotated[DurationNs, Field(ge=0, le=3600 * 10**9)] = Field(
+        0, description="between the end of a page and the next one"
+    )
+    protocol: Literal["http", "https"] = Field("https", description="without or with TLS")
+    http: Literal["1.1", "2"] = Field(
+        "1.1", description="version of HTTP; 2 has all requests in one connection, with TLS only"
+    )
+    connections: Annotated[int, Field(ge=1, le=64)] = Field(
+        6, description="connections at a time for the objects of HTTP/1.1; browsers have six"
+    )
+    document_bytes: Annotated[SizeBytes, Field(ge=1, le=10**8)] = Field(
+        30_000, description="the document, which comes first and alone"
+    )
+    small: Annotated[int, Field(ge=0, le=1000)] = Field(
+        40, description="small objects of a page; they are texts"
+    )
+    small_bytes: Annotated[SizeBytes, Field(ge=1, le=10**8)] = Field(
+        8_000, description="size of each small object"
+    )
+    large: Annotated[int, Field(ge=0, le=1000)] = Field(
+        4, description="large objects of a page; they are pictures"
+    )
+    large_bytes: Annotated[SizeBytes, Field(ge=1, le=10**8)] = Field(
+        200_000, description="size of each large object"
+    )
+    tls: curl.TlsVersion = Field("1.3", description="TLS version of https")
+    corpus_seed: Annotated[int, Field(ge=0, lt=1 << 32)] = Field(
+        1, description="the objects are made from it, the same ones in every trial"
+    )
+    limit: Annotated[DurationNs, Field(ge=10**9)] | None = Field(
+        None, description="a trial that takes longer fails; none: ten times what the link needs"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.http == "2" and self.protocol == "http":
+            raise ValueError("http is '2', which goes with protocol = 'https' only")
+        if not self.small + self.large:
+            raise ValueError("small and large are 0, a page has at least one object")
+        if (requests := self.pages * (1 + self.small + self.large)) > _MOST_REQUESTS:
+            raise ValueError(f"pages of {requests} requests in all, at most {_MOST_REQUESTS}")
+        if self.page_bytes > LARGEST_BYTES:
+            raise ValueError(f"a page has {self.page_bytes} byte, at most {LARGEST_BYTES}")
+        return self
+
+    @property
+    def page_bytes(self) -> int:
+        """Everything of one page."""
+        objects = self.small * self.small_bytes + self.large * self.large_bytes
+        return self.document_bytes + objects
+
+    @property
+    def secure(self) -> curl.Tls | None:
+        """What is asked of TLS."""
+        return curl.Tls(self.tls, None) if self.protocol == "https" else None
+
+
+@dataclass(frozen=True)
+class _Client:
+    """A shell with one curl after the other, on one path."""
+
+    path: TrafficPath
+    process: Process
+    folder: PurePosixPath
+    log: PurePosixPath
+
+
+class Web(Workload):
+    """nginx and curl; each path loads all pages, all paths at once."""
+
+    kind: ClassVar[str] = "web"
+    title: ClassVar[str] = "Web pages"
+    params_type: ClassVar[type[Params]] = WebParams
+    metrics: ClassVar[tuple[str, ...]] = (
+        "web_page_p50_ns",
+        "web_page_p95_ns",
+        "web_page_max_ns",
+        "web_ttfb_p50_ns",
+        "web_object_p50_ns",
+        "web_object_p95_ns",
+        "web_goodput_bit_s",
+    )
+    params: WebParams
+
+    def need(self) -> Need:
+        """Need nginx and curl."""
+        return Need(programs=web_server.PROGRAMS)
+
+    @property
+    def expected_s(self) -> float:
+        """A second a page, and the pauses: only the time that was seen tells better."""
+        return 2 + self.params.pages * (_PAGE_LIMIT_S + self.params.pause / 1e9)
+
+    def run(self, context: TrialContext) -> Outcome:
+        """Run one trial."""
+        params = self.params
+        files = site(
+            params.document_bytes,
+            (params.small, params.small_bytes),
+            (params.large, params.large_bytes),
+            params.corpus_seed,
+        )
+        try:
+            with Bench(context, self.kind) as bench:
+                return self._trial(context, bench, files)
+        except LabError as error:
+            failed = Check("processes", ok=False, message=str(error))
+            return Outcome((), (failed,), 0, 0, 0.0)
+
+    def _trial(self, context: TrialContext, bench: Bench, files: tuple[File, ...]) -> Outcome:
+        root = bench.directory(context.server) / "files"
+        put_files(context.server, root, files)
+        tls = self.params.secure
+        server = web_server.start_web_server(
+            context, bench, root, tls=tls, http2=self.params.http == "2"
+        )
+        clients = self._clients(context, bench, server, files)
+        problems = bench.follow(
+            [client.process for client in clients],
+            [server.process],
+            expected_s=self.expected_s,
+            limit_s=self._limit_s(context),
+        )
+        pages: list[tuple[str, tuple[Page, ...]]] = []
+        agreed: set[tuple[str, str]] = set()
+        for client in clients:
+            log = context.client.get(client.log, limit_bytes=_LARGEST_TRACE_BYTES)
+            trace = log.decode("utf-8", "replace")
+            agreed |= curl.negotiated(trace)
+            if (status := client.process.poll()) and not bench.enough:
+                problems.append(
+                    f"curl on the client ended with status {status}: "
+                    f"{curl.complaint(trace) or words(client.process)}"
+                )
+            try:
+                pages.append((client.path.name, read_pages(told(client.process), trace, files)))
+            except ValueError as error:
+                problems.append(str(error))
+        checks = (
+            Check(
+                "processes",
+                ok=not problems,
+                message="; ".join(dict.fromkeys(problems)) or "all pages were loaded",
+            ),
+            self._content(context, clients, files, ended=bench.enough),
+            _agreed(agreed, tls),
+        )
+        return self._outcome(context, pages, checks)
+
+    def _clients(
+        self,
+        context: TrialContext,
+        bench: Bench,
+        server: web_server.WebServer,
+        files: Sequence[File],
+    ) -> list[_Client]:
+        params = self.params
+        home = bench.directory(context.client)
+        tls = params.secure
+        numbers = web_server.ports(context.paths, context.first_port)
+        clients = []
+        for path, port in zip(context.paths, numbers, strict=True):
+            folder, log = home / f"path-{path.name}", home / f"curl-{path.name}.log"
+            context.client.run(["mkdir", "-m", "700", "--", str(folder)])
+            first, *rest = [
+                f'url = "{curl.url(params.protocol, path.server_address, port, file.name)}"\n'
+                f'output = "{folder / file.name}"\n'
+                for file in files
+            ]
+            document, objects = home / f"document-{path.name}", home / f"objects-{path.name}"
+            context.client.put(document, first.encode())
+            context.client.put(objects, "".join(rest).encode())
+            most = params.connections if params.http == "1.1" else _STREAMS
+            process = bench.start(
+                context.client,
+                [
+                    *("sh", "-c", _PAGES, "pages", str(params.pages), f"{params.pause / 1e9:f}"),
+                    *(str(document), str(objects), str(log), str(most)),
+                    *("setpriv", "--pdeathsig", "KILL"),
+                    *curl.arguments(
+                        source=path.client_address,
+                        tls=tls.arguments(server.certificate) if tls and server.certificate else (),
+                    ),
+                    "--http2" if params.http == "2" else "--http1.1",
+                ],
+                name=f"curl-{path.name}",
+                lines=True,
+            )
+            clients.append(_Client(path, process, folder, log))
+        return clients
+
+    def _limit_s(self, context: TrialContext) -> float:
+        params = self.params
+        if params.limit is not None:
+            return params.limit / 1e9
+        pauses_s = params.pages * params.pause / 1e9
+        moved = params.pages * params.page_bytes * len(context.paths)
+        return pauses_s + patience_s(context.link, moved, things=params.pages)
+
+    def _content(
+        self,
+        context: TrialContext,
+        clients: Sequence[_Client],
+        files: Sequence[File],
+        *,
+        ended: bool,
+    ) -> Check:
+        """Compare the last page of each path; each page's sizes are compared as they are told."""
+        problems: list[str] = []
+        for client in () if ended else clients:
+            problems += damaged(context.client, client.folder, files)
+        return Check(
+            "content",
+            ok=not problems,
+            message=few(problems)
+            or ("a page was broken off" if ended else "the last page is what was sent (SHA-256)"),
+            value=float(len(problems)),
+            limit=0.0,
+            unit="file",
+        )
+
+    def _outcome(
+        self,
+        context: TrialContext,
+        pages: Sequence[tuple[str, tuple[Page, ...]]],
+        checks: tuple[Check, ...],
+    ) -> Outcome:
+        every = [page for _, found in pages for page in found]
+        moved = sum(page.payload_bytes for page in every)
+        mss = max(1, min(path.mtu_bytes for path in context.paths) - 52)
+        spans = [sum(page.seconds for page in found) for _, found in pages]
+        if not every:
+            return Outcome((), checks, 0, 0, 0.0)
+        return Outcome(
+            (
+                Measurement("total", figures([found for _, found in pages])),
+                *(Measurement(name, figures([found])) for name, found in pages),
+            ),
+            checks,
+            payload_bytes=moved,
+            payload_packets=moved // mss,
+            measuring_s=max(spans),
+            details={
+                "page": {"bytes": self.params.page_bytes, "median_s": _median(every)},
+                "pages": {name: page_details(found[:_MOST_DETAILS]) for name, found in pages},
+            },
+        )
+
+
+def _median(pages: Sequence[Page]) -> float:
+    return statistics.median(page.seconds for page in pages)
+
+
+def _agreed(agreed: set[tuple[str, str]], tls: curl.Tls | None) -> Check:
+    if tls is None:
+        return Check("negotiated", ok=True, message="HTTP without encryption")
+    said = ", ".join(f"{version} / {cipher}" for version, cipher in sorted(agreed)) or "nothing"
+    return Check(
+        "negotiated",
+        # Who did not get so far says so in another check.
+        ok=all(version == f"TLSv{tls.version}" for version, _ in agreed),
+        message=f"{said} was agreed, TLSv{tls.version} was asked for",
+    )

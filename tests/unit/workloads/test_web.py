@@ -1,0 +1,116 @@
+"""Web pages: their objects, what curl tells of loading them, and what a study may ask for."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tunnelmark.workloads.corpus import File
+from tunnelmark.workloads.pages import Page, figures, read_pages, site
+from tunnelmark.workloads.web import Web, WebParams
+
+FILES = (File("document", b"d" * 10), File("small-000", b"s" * 20), File("large-00", b"l" * 70))
+
+
+def account(name: str, **changes: Any) -> str:
+    values = {
+        "exitcode": 0,
+        "errormsg": None,
+        "http_code": 200,
+        "num_connects": 1,
+        "size_download": {file.name: len(file.data) for file in FILES}.get(name, 0),
+        "size_upload": 0,
+        "time_connect": 0.1,
+        "time_appconnect": 0.0,
+        "time_starttransfer": 0.2,
+        "time_total": 0.5,
+        "url": f"http://127.0.0.1:7700/{name}",
+    }
+    return json.dumps(values | changes)
+
+
+def page(number: int, *names: str) -> list[str]:
+    return [
+        f"document {number}",
+        account("document"),
+        f"objects {number}",
+        *(account(name) for name in names or ("large-00", "small-000")),
+        f"done {number}",
+    ]
+
+
+def trace(number: int, *, seconds: int = 2) -> str:
+    return (
+        f"document {number}\n10:00:00.000000 *   Trying 127.0.0.1:7700...\n"
+        "10:00:01.000000 * Connection #0 to host 127.0.0.1 left intact\n"
+        f"objects {number}\n10:00:01.100000 *   Trying 127.0.0.1:7700...\n"
+        f"10:00:0{1 + seconds}.100000 * Connection #3 to host 127.0.0.1 left intact\n"
+    )
+
+
+def test_a_page_takes_as_long_as_its_two_parts() -> None:
+    lines, text = page(1) + page(2), trace(1) + trace(2, seconds=4)
+    pages = read_pages(lines, text, FILES)
+    assert [p.seconds for p in pages] == pytest.approx([3.0, 5.0])
+    assert [p.payload_bytes for p in pages] == [100, 100]
+    assert pages[0].first_byte_s == 0.2
+    assert pages[0].objects_s == (0.5, 0.5)
+
+
+def test_a_page_that_was_broken_off_does_not_count() -> None:
+    pages = read_pages(page(1) + page(2)[:-2], trace(1) + trace(2), FILES)
+    assert len(pages) == 1
+    assert read_pages([], "", FILES) == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "message"),
+    [
+        (page(1, "small-000"), trace(1), "large-00 has 0 byte of 70"),
+        ([*page(1)[:-1], account("small-000", size_download=7), "done 1"], trace(1), "7 byte of"),
+        ([*page(1)[:-1], account("small-000", http_code=500), "done 1"], trace(1), "0 byte of 20"),
+        ([*page(1)[:-1], "{", "done 1"], trace(1), "damaged at document"),
+        (page(1), "", "curl told no times of page 1"),
+    ],
+)
+def test_what_is_short_or_damaged_is_refused(lines: list[str], text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_pages(lines, text, FILES)
+
+
+def test_figures_of_several_paths() -> None:
+    quick, slow = Page(1.0, 0.1, (0.2, 0.4), 100), Page(3.0, 0.3, (0.6, 0.8), 100)
+    found = figures([[quick, quick], [slow]])
+    assert found["web_page_p50_ns"] == 1e9
+    assert found["web_page_max_ns"] == found["web_page_p95_ns"] == 3e9
+    assert found["web_ttfb_p50_ns"] == 0.1e9
+    assert found["web_object_p50_ns"] == pytest.approx(0.4e9)
+    assert found["web_goodput_bit_s"] == pytest.approx(800 + 100 * 8 / 3)
+    assert set(figures([])) == set(Web.metrics)
+    assert set(figures([[]]).values()) == {None}
+
+
+def test_a_site_has_what_was_asked_for() -> None:
+    files = site(1000, (3, 200), (2, 5000), 1)
+    assert [(file.name, len(file.data)) for file in files] == [
+        ("document", 1000),
+        *((f"small-{n:03}", 200) for n in range(3)),
+        *((f"large-{n:03}", 5000) for n in range(2)),
+    ]
+    assert site(1000, (3, 200), (0, 5000), 1) == files[:4]
+    assert len({file.sha256 for file in files}) == len(files)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"http": "2", "protocol": "http"}, "goes with protocol = 'https' only"),
+        ({"small": 0, "large": 0}, "at least one object"),
+        ({"pages": 10_000}, "at most 50000"),
+        ({"large": 10, "large_bytes": "100 MB"}, "at most 536870912"),
+    ],
+)
+def test_what_a_study_may_not_ask_for(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        WebParams.model_validate(values)
