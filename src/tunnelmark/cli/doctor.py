@@ -1,47 +1,85 @@
 """``tunnelmark doctor``."""
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from tunnelmark.lab.doctor import Finding
+    from tunnelmark.run.ability import Ability
 
 _EPILOG = """
 \b
 examples:
   tunnelmark doctor
-  tunnelmark doctor --json | jq .
+  tunnelmark doctor --no-machine
+  tunnelmark doctor --json | jq '.tunnels[] | select(.can_run | not)'
+
+The exit status is 3 if no tunnel can run here at all.
 """
-_MACHINE = 3
+_NOTHING_RUNS = 3
+_NEEDED_HERE = {"privileges", "engine", "veth"}
 
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def doctor(*, as_json: bool) -> int:
-    """Say what this machine can run, what is missing, and what brings it."""
+@click.option("--no-machine", is_flag=True, help="Boot no machine to look at what it can run.")
+def doctor(*, as_json: bool, no_machine: bool) -> int:
+    """Say what this computer can run and where, what is missing, and what brings it."""
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.hosts.local import LocalHost  # noqa: PLC0415 - likewise
     from tunnelmark.lab.doctor import examine  # noqa: PLC0415 - likewise
+    from tunnelmark.lab.placement import Placement  # noqa: PLC0415 - likewise
+    from tunnelmark.model.host import Host  # noqa: PLC0415 - likewise
+    from tunnelmark.run.ability import abilities  # noqa: PLC0415 - likewise
     from tunnelmark.tunnels.registry import tunnel_kinds  # noqa: PLC0415 - likewise
 
     findings = examine()
-    with Ledger() as ledger:
-        host = LocalHost(ledger)
-        tunnels = {}
-        for kind, driver in sorted(tunnel_kinds().items()):
-            required = {"cipher": "AES-256-GCM"} if kind == "openvpn" else {}
-            params = driver.params_type.model_validate(required)
-            tunnels[kind] = driver(params).unavailable(host)
-    if as_json:
-        click.echo(
-            json.dumps(
-                {"machine": [vars(finding) for finding in findings], "tunnels": tunnels}, indent=2
-            )
-        )
-    else:
-        for finding in findings:
-            mend = f" ({finding.mend})" if finding.mend else ""
-            click.echo(f"{'ok' if finding.ok else '--'}  {finding.name:12} {finding.message}{mend}")
-        click.echo("\ntunnels in network namespaces of this machine:")
-        for kind, reason in tunnels.items():
-            click.echo(f"{'--' if reason else 'ok'}  {kind:12} {reason or 'can run'}")
-    blocking = [f for f in findings if not f.ok and f.name in {"privileges", "engine", "veth"}]
-    return _MACHINE if blocking else 0
+    lacking = next((f for f in findings if not f.ok and f.name in _NEEDED_HERE), None)
+    no_engine = next((f for f in findings if not f.ok and f.name == "engine"), None)
+    with (
+        Ledger() as ledger,
+        Placement(ledger, engine="", wanted="machine", say=_say) as placement,
+    ):
+        local: Host | str = _sentence(lacking) if lacking else LocalHost(ledger)
+        machine: Host | str = "not looked at (--no-machine)"
+        if not no_machine:
+            machine = _sentence(no_engine) if no_engine else placement.ready_machine()
+        found = abilities(tunnel_kinds(), local, machine)
+    show: Callable[[Sequence[Finding], Sequence[Ability]], None] = _json if as_json else _text
+    show(findings, found)
+    return 0 if any(ability.can_run for ability in found) else _NOTHING_RUNS
+
+
+def _say(step: str) -> None:
+    click.echo(f"tunnelmark: {step}", err=True)
+
+
+def _sentence(finding: "Finding") -> str:
+    return f"{finding.message} ({finding.mend})" if finding.mend else finding.message
+
+
+def _json(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:
+    tunnels = [{**asdict(ability), "can_run": ability.can_run} for ability in found]
+    machine = [asdict(finding) for finding in findings]
+    click.echo(json.dumps({"machine": machine, "tunnels": tunnels}, indent=2))
+
+
+def _text(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:
+    for finding in findings:
+        click.echo(f"{'ok' if finding.ok else '--'}  {finding.name:12} {_sentence(finding)}")
+    click.echo(f"\n{'tunnel':12} here  machine  why not")
+    for ability in found:
+        here, inside = ("ok" if why is None else "--" for why in (ability.local, ability.machine))
+        click.echo(f"{ability.kind:12} {here:5} {inside:8} {_why(ability)}".rstrip())
+    if any(ability.local is not None and ability.machine is None for ability in found):
+        click.echo("\ntunnelmark run puts a tunnel that cannot run here into a machine by itself")
+
+
+def _why(ability: "Ability") -> str:
+    """Return the reasons that differ; of a place that is not there at all only once."""
+    named = (("here", ability.local), ("machine", ability.machine))
+    return "; ".join(f"{place}: {reason}" for place, reason in named if reason is not None)

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunnelmark.engine.binary import find_engine
+from tunnelmark.hosts.cgroup import find_controller
 from tunnelmark.hosts.features import has_kernel
+from tunnelmark.hosts.vm_qemu import QEMU
 from tunnelmark.lab.rootless import cannot_run_rootless
 from tunnelmark.model.errors import LabError
+from tunnelmark.vmimage import cache, programs
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ def examine() -> list[Finding]:
         _engine(),
         _feature("veth", "the link between hosts"),
         _feature("tun", "userspace tunnels"),
+        _limits(),
+        _machine(),
         _clock(),
         _realtime(),
     ]
@@ -55,6 +60,28 @@ def _feature(name: str, why: str) -> Finding:
     ok = has_kernel(name)
     message = f"{why}: {'there' if ok else f'the kernel has no {name}'}"
     return Finding(name, ok=ok, message=message, mend="" if ok else f"modprobe {name}")
+
+
+def _limits() -> Finding:
+    try:
+        found = find_controller()
+    except LabError as error:
+        return Finding("cpu limits", ok=False, message=str(error))
+    message = f"devices: control groups of version {found.version} below {found.root}"
+    return Finding("cpu limits", ok=True, message=message)
+
+
+def _machine() -> Finding:
+    if programs.find(QEMU) is None:
+        message = f"machines with another kernel: {QEMU} is not installed"
+        mend = f"apt-get install {programs.PACKAGES[QEMU]}"
+        return Finding("machine", ok=False, message=message, mend=mend)
+    image = cache.find()
+    if image is None:
+        message = "machines with another kernel: there is no image yet"
+        return Finding("machine", ok=False, message=message, mend="tunnelmark vm build")
+    message = f"machines with Linux {image.kernel_release}"
+    return Finding("machine", ok=True, message=message)
 
 
 def _clock() -> Finding:

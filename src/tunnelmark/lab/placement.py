@@ -19,7 +19,7 @@ from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
 from tunnelmark.model.trial import DriverSpec
-from tunnelmark.vmimage import build, programs
+from tunnelmark.vmimage import build, cache, programs
 from tunnelmark.vmimage.cache import Image
 
 Wanted = Literal["auto", "local", "machine", "endpoints"]
@@ -172,6 +172,16 @@ class Placement:
             )
         assert self._host is not None  # noqa: S101  # made with the machine
         return self._host
+
+    def ready_machine(self) -> VmHost | str:
+        """Return the machine if one can be booted as things are, or why not; builds nothing."""
+        try:
+            programs.need("qemu-system-x86_64")
+            if cache.find() is None:
+                return "there is no machine image (tunnelmark vm build)"
+            return self.machine_host()
+        except LabError as error:
+            return str(error)
 
     def close(self) -> None:
         """End the machine, if there is one; idempotent."""

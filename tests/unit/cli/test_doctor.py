@@ -1,0 +1,75 @@
+"""``doctor``: the table of tunnels by place, with a way out for everything that is missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tunnelmark.cli.doctor import doctor
+from tunnelmark.lab import doctor as lab_doctor
+from tunnelmark.lab.doctor import Finding
+from tunnelmark.lab.placement import Placement
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.vmimage import cache, programs
+
+
+@pytest.fixture(autouse=True)
+def _runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNNELMARK_RUNTIME", str(tmp_path / "runtime"))
+
+
+def found(monkeypatch: pytest.MonkeyPatch, *findings: Finding, machine: str) -> None:
+    monkeypatch.setattr(lab_doctor, "examine", lambda: list(findings))
+    monkeypatch.setattr(Placement, "ready_machine", lambda _self: machine)
+
+
+def test_without_any_place_the_status_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_root = Finding("privileges", ok=False, message="not root", mend="run with sudo")
+    found(monkeypatch, no_root, machine="qemu is not installed (apt-get install qemu)")
+    done = CliRunner().invoke(doctor, ["--json"], standalone_mode=False)
+    assert done.return_value == 3
+    said = json.loads(done.stdout)
+    assert said["machine"] == [
+        {"name": "privileges", "ok": False, "message": "not root", "mend": "run with sudo"}
+    ]
+    assert [tunnel["kind"] for tunnel in said["tunnels"]] == list(tunnel_kinds())
+    for tunnel in said["tunnels"]:
+        assert tunnel["local"] == "not root (run with sudo)"
+        assert tunnel["machine"] == "qemu is not installed (apt-get install qemu)"
+        assert tunnel["can_run"] is False
+
+
+def test_the_table_has_a_line_for_each_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_root = Finding("privileges", ok=False, message="not root", mend="run with sudo")
+    found(monkeypatch, no_root, machine="unused")
+    done = CliRunner().invoke(doctor, ["--no-machine"], standalone_mode=False)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "--  privileges   not root (run with sudo)"
+    for kind in tunnel_kinds():
+        assert (
+            f"{kind:12} --    --       here: not root (run with sudo); "
+            "machine: not looked at (--no-machine)" in lines
+        )
+
+
+def test_without_the_engine_no_machine_is_booted(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_engine = Finding("engine", ok=False, message="no engine", mend="make setup")
+    found(monkeypatch, no_engine, machine="was booted")
+    done = CliRunner().invoke(doctor, ["--json"], standalone_mode=False)
+    tunnels = json.loads(done.stdout)["tunnels"]
+    assert {tunnel["machine"] for tunnel in tunnels} == {"no engine (make setup)"}
+
+
+def test_a_missing_emulator_and_a_missing_image_are_told_with_their_mend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def machine() -> Finding:
+        return next(f for f in lab_doctor.examine() if f.name == "machine")
+
+    monkeypatch.setattr(programs, "_PATH", "/nonexistent")
+    assert machine().mend == "apt-get install qemu-system-x86"
+    monkeypatch.setattr(programs, "find", lambda program: program)
+    monkeypatch.setattr(cache, "find", lambda: None)
+    assert machine().mend == "tunnelmark vm build"
+    assert not machine().ok
