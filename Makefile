@@ -6,7 +6,7 @@ CARGO := cargo
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-rust test-python test-all lint check bench fuzz sanitize lock schema metrics-page clean
+.PHONY: help setup demo gallery test test-unit test-rust test-python test-all lint check bench fuzz sanitize lock schema metrics-page clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -16,6 +16,11 @@ setup: ## install what is missing, make .venv, build the engine
 
 demo: setup ## measure four tunnels on an emulated 8 Mbit/s, 41 ms link (3 minutes)
 	@$(BIN)/tunnelmark run quickstart
+
+GALLERY_SCALE ?= short
+GALLERY_STUDIES ?=
+gallery: setup ## the classic studies run and reported on, into gallery/ (hours; GALLERY_SCALE=smoke: minutes)
+	@$(BIN)/python scripts/gallery.py --scale $(GALLERY_SCALE) $(GALLERY_STUDIES)
 
 test: setup test-rust fuzz test-python ## all tests; those that need root are skipped without it
 
