@@ -22,6 +22,7 @@ from tunnelmark.report.figures import to_json
 from tunnelmark.report.sections import Section, tunnels
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary
+from tunnelmark.report.tables import SMOKE
 from tunnelmark.report.verdicts import needed
 from tunnelmark.store import Result
 
@@ -64,6 +65,7 @@ def to_html(summary: Summary, result: Result) -> str:
         figure=figure,
         change=change,
         needed=needed,
+        smoke=SMOKE,
         seconds=lambda value: f"{value:.1f} s",
         open_sections=_OPEN_SECTIONS,
         open_findings=_OPEN_FINDINGS,

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
@@ -13,6 +14,11 @@ from tunnelmark.report.summary import Summary
 _FIELDS = (
     *("link", "device", "tunnel", "workload", "payload_bytes", "path", "kind", "metric", "unit"),
     *("estimate", "low", "high", "confidence", "method", "n", "valid_trials", "invalid_trials"),
+)
+
+SMOKE: Final = (
+    "A smoke run shows that everything works, with few and short trials and wide limits of "
+    "validity: its figures are no measurements."
 )
 
 
@@ -46,6 +52,8 @@ def to_markdown(summary: Summary) -> str:
     """Return the report as Markdown; what comes from the study is escaped."""
     manifest = summary.manifest
     lines = [f"# {escape(manifest.title)}", "", escape(manifest.description.strip()), ""]
+    if manifest.scale == "smoke":
+        lines += [f"**{SMOKE}**", ""]
     for decision in summary.decisions:
         lines += [f"## In short: {escape(decision.place)}", ""]
         lines += [f"- {escape(sentence)}" for sentence in decision.leaders]

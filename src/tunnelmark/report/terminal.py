@@ -14,6 +14,7 @@ from tunnelmark.report.parameters import parameter
 from tunnelmark.report.sections import Part
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary, unfinished
+from tunnelmark.report.tables import SMOKE
 from tunnelmark.report.verdicts import WORDS, needed
 
 _SHORT: Final = {
@@ -34,6 +35,8 @@ def render(summary: Summary) -> RenderableType:
     """Return the report as something rich can print."""
     manifest = summary.manifest
     parts: list[RenderableType] = [Text(manifest.title, style="bold")]
+    if manifest.scale == "smoke":
+        parts.append(Text(SMOKE, style="yellow"))
     for section in summary.sections:
         for part in section.parts:
             parts += [Text(), _figures(section.title, part)]
