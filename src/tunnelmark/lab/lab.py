@@ -7,11 +7,14 @@ are permanent and address detection is off. There is no route to anything else.
 
 import json
 import signal
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tunnelmark.engine.events import Event
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.engine.pump import EventPump
 from tunnelmark.hosts.ledger import Ledger
@@ -51,6 +54,8 @@ _SYSCTLS: Final = (
 _READY_LIMIT_S: Final = 10.0
 _REALTIME_PRIORITY: Final = 20
 _ETHERNET_HEADER_BYTES: Final = 14
+_MOST_REPORTS: Final = 2 * 3600
+"""Reports of the emulator that are kept: an hour of them, and those that were asked for."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,7 @@ class Lab:
         self._has_schedule = False
         self._adopted: Medium | None = None
         self._events = EventPump()
+        self._reports: deque[tuple[int, LinkCounters]] = deque(maxlen=_MOST_REPORTS)
         emulate = emulate and link is not None
         joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=emulate)
         self.client_host, self.server_host = joined.client, joined.server
@@ -159,6 +165,19 @@ class Lab:
         event = self._events.ask(lambda: emulator.signal(signal.SIGUSR1))
         return None if event is None else LinkCounters(event["a_to_b"], event["b_to_a"])
 
+    def _note(self, event: Event) -> None:
+        if not isinstance(event.get("a_to_b"), dict) or not isinstance(event.get("b_to_a"), dict):
+            return
+        counters = LinkCounters(event["a_to_b"], event["b_to_a"])
+        self._reports.append((time.monotonic_ns(), counters))
+
+    def reports(self, since_ns: int) -> list[tuple[int, LinkCounters]]:
+        """Return what the emulator told by itself, every second, since a time (monotonic).
+
+        Each with the time at which it came. Empty where another program is the link.
+        """
+        return [report for report in list(self._reports) if report[0] >= since_ns]
+
     def restart_schedule(self) -> None:
         """Let changes and traces of the link begin anew, as at the start of every trial."""
         if self._emulator is not None and self._has_schedule:
@@ -224,7 +243,7 @@ class Lab:
             stdin=json.dumps(config).encode(),
             lines=True,
         )
-        self._events.start(self._emulator)
+        self._events.start(self._emulator, self._note)
         if not self._events.ready.wait(_READY_LIMIT_S) or self._events.error:
             words = self._events.error or self._emulator.log_tail(1) or "no event"
             raise LabError(f"the link emulator is not ready: {words}")

@@ -5,12 +5,15 @@ and system from ``/proc/PID/stat`` (sampled at clock ticks); cores from ``/proc/
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_SECOND_NS: Final = 10**9
+_MOST_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ class CoreTicks:
 
 
 @dataclass(frozen=True)
+class CpuSecond:
+    """What the cores did between two samples, a second or more apart."""
+
+    end_s: float
+    """Since the probe's start."""
+    cores: tuple[CoreTicks, ...]
+    load_average: float | None
+
+
+@dataclass(frozen=True)
 class GroupUsage:
     """CPU seconds of a group of processes."""
 
@@ -57,6 +70,16 @@ class CpuUsage:
     wall_s: float
     groups: Mapping[str, GroupUsage]
     cores: tuple[CoreTicks, ...]
+    seconds: "tuple[CpuSecond, ...]" = ()
+    """The same second by second, as far as it was sampled in between."""
+    load_average: float | None = None
+    """Of the last minute, at the end; None where it is not known."""
+
+    @property
+    def softirq_ratio(self) -> float | None:
+        """Share of all cores' time spent in softirq; None without a tick."""
+        total = sum(core.total for core in self.cores)
+        return sum(core.softirq for core in self.cores) / total if total else None
 
     @property
     def machine_ratio(self) -> float | None:
@@ -101,6 +124,8 @@ class CpuView:
     """Process id to those of its children."""
     reading: Callable[[int], Reading | None]
     """Process id to what it has used; None if it is gone."""
+    load_average: float | None = None
+    """Of the last minute, as ``/proc/loadavg`` has it; None where it is not read."""
 
 
 class CpuSource(Protocol):
@@ -121,7 +146,8 @@ class ProcCpu:
         """Read the tree of processes now, each process when it is asked for."""
         stat = (self._proc / "stat").read_text(encoding="ascii")
         children = _children(self._proc)
-        return CpuView(stat, children, lambda pid: _read_process(self._proc / str(pid)))
+        load = parse_load_average((self._proc / "loadavg").read_text(encoding="ascii"))
+        return CpuView(stat, children, lambda pid: _read_process(self._proc / str(pid)), load)
 
 
 class CpuProbe:
@@ -142,25 +168,36 @@ class CpuProbe:
         self._last: dict[tuple[str, int], Reading] = {}
         self._cores: tuple[CoreTicks, ...] = ()
         self._start_ns = 0
+        self._second_ns = 0
+        self._second_cores: tuple[CoreTicks, ...] = ()
+        self._seconds: deque[CpuSecond] = deque(maxlen=_MOST_SECONDS)
 
     def start(self, now_ns: int) -> None:
         """Begin at ``now_ns`` (monotonic)."""
-        self._start_ns = now_ns
+        self._start_ns = self._second_ns = now_ns
         view = self._source.look()
-        self._cores = parse_cores(view.stat)
+        self._cores = self._second_cores = parse_cores(view.stat)
         self._first = self._read(view)
         self._last = dict(self._first)
 
-    def sample(self) -> None:
-        """Read in between."""
-        self._last.update(self._read(self._source.look()))
+    def sample(self, now_ns: int) -> None:
+        """Read in between; the cores are noted once a second."""
+        view = self._source.look()
+        self._last.update(self._read(view))
+        if now_ns - self._second_ns < _SECOND_NS:
+            return
+        cores = parse_cores(view.stat)
+        used = _since(cores, self._second_cores)
+        end_s = (now_ns - self._start_ns) / 1e9
+        self._seconds.append(CpuSecond(end_s, used, view.load_average))
+        self._second_ns, self._second_cores = now_ns, cores
 
     def stop(self, now_ns: int) -> CpuUsage:
         """Return what was used since the start."""
         view = self._source.look()
         self._last.update(self._read(view))
         cores = parse_cores(view.stat)
-        used = tuple(now.minus(then) for now, then in zip(cores, self._cores, strict=False))
+        used = _since(cores, self._cores)
         sums: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in self._groups()}
         for (group, pid), last in self._last.items():
             first = self._first.get((group, pid), Reading(0, 0, 0))
@@ -173,7 +210,9 @@ class CpuProbe:
             name: GroupUsage(run, user, system, waits.get(name))
             for name, (run, user, system) in sums.items()
         }
-        return CpuUsage((now_ns - self._start_ns) / 1e9, usage, used)
+        return CpuUsage(
+            (now_ns - self._start_ns) / 1e9, usage, used, tuple(self._seconds), view.load_average
+        )
 
     def _waits(self) -> dict[str, float]:
         """Return how long each group waited, of groups all of whose processes tell it."""
@@ -213,10 +252,22 @@ def parse_cores(text: str) -> tuple[CoreTicks, ...]:
     return tuple(cores)
 
 
+def parse_load_average(text: str) -> float | None:
+    """Parse ``/proc/loadavg``: the average of the last minute; None if it does not begin so."""
+    try:
+        return float(text.split(maxsplit=1)[0])
+    except (ValueError, IndexError):
+        return None
+
+
 def parse_process(text: str) -> tuple[int, int, int]:
     """Parse ``/proc/PID/stat``: parent, user ticks, system ticks; the name may hold anything."""
     fields = text.rpartition(")")[2].split()
     return int(fields[1]), int(fields[11]), int(fields[12])
+
+
+def _since(now: tuple[CoreTicks, ...], then: tuple[CoreTicks, ...]) -> tuple[CoreTicks, ...]:
+    return tuple(core.minus(earlier) for core, earlier in zip(now, then, strict=False))
 
 
 def _read_process(directory: Path) -> Reading | None:

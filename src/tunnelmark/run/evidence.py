@@ -1,10 +1,11 @@
 """What the run itself can say of a trial's validity: CPU, link, tunnel. Pure functions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.lab import LinkCounters
+from tunnelmark.model.trial import Measurement
 from tunnelmark.model.validity import Check
 from tunnelmark.probes.cpu import CpuUsage
 from tunnelmark.study.study import Limits
@@ -16,6 +17,8 @@ MEASURING = "measuring"
 """Start of the names of the CPU groups of programs that measure."""
 DEVICE = "device"
 """Start of the names of the CPU groups of programs under the limit of a device."""
+_GOODPUTS = (("tcp_goodput_bit_s",), ("goodput_bit_s", "goodput_reverse_bit_s"))
+"""What adds up to the goodput of a path, where a workload has it."""
 
 
 def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[Check]:
@@ -153,6 +156,8 @@ def run_metrics(
         "cpu_tunnel_ratio": _per(tunnel_s, busy_s),
         "cpu_machine_ratio": usage.machine_ratio,
         "cpu_steal_ratio": usage.steal_ratio,
+        "cpu_softirq_ratio": usage.softirq_ratio,
+        "cpu_load_average": usage.load_average,
         "cpu_cost_s_per_gib": _per(tunnel_s, payload_bytes / (1 << 30)),
         "cpu_cost_s_per_mpkt": _per(tunnel_s, payload_packets / 1e6),
         "wire_forward_bit_s": _rate(forward, measuring_s),
@@ -187,6 +192,22 @@ def device_metrics(
         count = throttled[role]
         found[f"cpu_device_{role}_full_ratio"] = _per(count.throttled, count.periods)
     return found
+
+
+def fairness(measurements: Sequence[Measurement]) -> float | None:
+    """Return Jain's index of the goodput of the paths; None where there are not several.
+
+    (sum of x) squared by n times the sum of x squared (RFC 5166 section 2.3.1).
+    """
+    for names in _GOODPUTS:
+        rates = [
+            sum(rate for name in names if (rate := m.metrics.get(name)) is not None)
+            for m in measurements
+            if m.path != "total" and any(m.metrics.get(name) is not None for name in names)
+        ]
+        if len(rates) > 1 and any(rates):
+            return float(sum(rates) ** 2 / (len(rates) * sum(rate**2 for rate in rates)))
+    return None
 
 
 def _carried(before: LinkCounters | None, after: LinkCounters | None, direction: str) -> int | None:

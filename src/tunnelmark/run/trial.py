@@ -13,7 +13,8 @@ from tunnelmark.model.errors import TunnelmarkError
 from tunnelmark.model.trial import Measurement, Trial, TrialResult
 from tunnelmark.model.tunnel import TunnelUp
 from tunnelmark.model.validity import Check, Validity
-from tunnelmark.probes.cpu import CpuProbe
+from tunnelmark.probes.cpu import CpuProbe, CpuUsage
+from tunnelmark.probes.series import cpu_seconds, link_seconds
 from tunnelmark.run import evidence
 from tunnelmark.study.study import Limits
 from tunnelmark.workloads.background import Load, run_beside
@@ -23,6 +24,8 @@ INTERRUPTED = "not_interrupted"
 """Name of the check that fails when the run was asked to end in mid-trial."""
 _SAMPLE_S = 0.1
 _HOSTS = ("client", "server")
+_TOTAL_AND_ONE = 2
+"""Measurements of a trial over one path."""
 
 
 def run_trial(  # noqa: PLR0917 - all of it is what a trial is
@@ -116,6 +119,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
             "measuring_s": outcome.measuring_s,
             "cpu_s": {name: vars(group) for name, group in usage.groups.items()},
             "cores": [vars(core) for core in usage.cores],
+            "seconds": _seconds(lab, usage, start_ns),
         },
         samples=outcome.samples,
     )
@@ -123,6 +127,17 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
 
 def _since(now_ns: int | None, then_ns: int | None) -> float | None:
     return None if now_ns is None or then_ns is None else (now_ns - then_ns) / 1e9
+
+
+def _seconds(lab: Lab, usage: CpuUsage, start_ns: int) -> dict[str, object]:
+    """Return what was seen second by second."""
+    reports = lab.reports(start_ns)
+    link = link_seconds(
+        [(at, {"forward": seen.forward, "reverse": seen.reverse}) for at, seen in reports],
+        start_ns,
+        header_bytes=reports[0][1].header_bytes if reports else 0,
+    )
+    return {"link": link, "cpu": cpu_seconds(usage.seconds)}
 
 
 class _Sampling:
@@ -142,7 +157,7 @@ class _Sampling:
 
     def _run(self) -> None:
         while not self._end.wait(_SAMPLE_S):
-            self._probe.sample()
+            self._probe.sample(time.monotonic_ns())
 
 
 def _outcome(workload: Workload, background: Sequence[Load], context: TrialContext) -> Outcome:
@@ -180,9 +195,11 @@ def _with_common(
 ) -> tuple[Measurement, ...]:
     """Add the run's own metrics to the total, and the overhead seen on the wire."""
     wire: dict[str, float | None] = {}
+    if len(outcome.measurements) > _TOTAL_AND_ONE:
+        wire["paths_fairness_ratio"] = evidence.fairness(outcome.measurements)
     for sample in proofs[0].samples if proofs else ():
         if (sample.payload_bytes,) == payload_sizes:
-            wire = {
+            wire |= {
                 "overhead_bytes": float(sample.overhead_bytes),
                 "outer_packets": float(sample.fragments),
             }

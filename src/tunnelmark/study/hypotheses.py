@@ -27,7 +27,7 @@ from tunnelmark.workloads.registry import workload_kinds
 RUN_METRICS: Final = frozenset(
     name
     for name in METRICS
-    if name.startswith(("background_", "cpu_", "wire_", "overhead_", "outer_"))
+    if name.startswith(("background_", "cpu_", "wire_", "overhead_", "outer_", "paths_"))
 )
 """Metrics that the run itself gives, whatever the workload."""
 MOST_HYPOTHESES: Final = 200

@@ -14,6 +14,7 @@ from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.echo_evidence import evidence
 from tunnelmark.workloads.echo_exchange import Exchange, Exchanged
+from tunnelmark.workloads.per_second import goodput_seconds
 
 Content = Literal["zero", "random", "repeat", "compressible"]
 Load = Literal["each", "spread"]
@@ -188,7 +189,10 @@ def _judged(
         joined,
         tuple(told[flow.session.flow] for flow in flows),
         _span_s(joined, sum(flow.gap_ns for flow in flows) / len(flows) ** 2),
-        details=_details(sent, found.reflected),
+        details={
+            **_details(sent, found.reflected),
+            "goodput_seconds_bit_s": goodput_seconds(joined),
+        },
         samples=found.samples,
     )
 

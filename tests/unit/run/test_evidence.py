@@ -6,6 +6,7 @@ import pytest
 
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.lab import LinkCounters
+from tunnelmark.model.trial import Measurement
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.cpu import CoreTicks, CpuUsage, GroupUsage
 from tunnelmark.run import evidence
@@ -198,3 +199,22 @@ def test_a_device_is_busy_by_its_programs_or_as_a_whole() -> None:
         "cpu_device_server_full_ratio": None,
     }
     assert evidence.device_metrics(CpuUsage(4.0, {}, cores), {}, {}, {}, measuring_s=2.0) == {}
+
+
+def paths(*rates: float | None, name: str = "goodput_bit_s") -> list[Measurement]:
+    total = Measurement("total", {name: sum(rate or 0 for rate in rates)})
+    return [total, *(Measurement(str(n), {name: rate}) for n, rate in enumerate(rates))]
+
+
+@pytest.mark.parametrize("name", ["goodput_bit_s", "tcp_goodput_bit_s", "goodput_reverse_bit_s"])
+def test_fairness_is_one_among_equals_and_one_nth_where_one_has_all(name: str) -> None:
+    assert evidence.fairness(paths(5.0, 5.0, 5.0, name=name)) == pytest.approx(1)
+    assert evidence.fairness(paths(5.0, 0.0, 0.0, 0.0, name=name)) == pytest.approx(1 / 4)
+    assert evidence.fairness(paths(1.0, 3.0, name=name)) == pytest.approx(16 / 20)
+
+
+def test_fairness_of_one_path_or_of_nothing_is_none() -> None:
+    assert evidence.fairness(paths(5.0)) is None
+    assert evidence.fairness(paths(0.0, 0.0)) is None
+    assert evidence.fairness(paths(None, None)) is None
+    assert evidence.fairness([Measurement("0", {"rtt_p50_ns": 1.0})] * 2) is None

@@ -84,6 +84,23 @@ METRICS: Final = (
         "proc(5)",
     ),
     Metric(
+        "cpu_softirq_ratio",
+        "CPU, softirq",
+        "ratio",
+        "share of all cores' time in softirq, where the kernel handles packets",
+        "proc(5)",
+        "lower",
+    ),
+    Metric(
+        "cpu_load_average",
+        "Load average",
+        "1",
+        "load average of the machine over the last minute, at the end of the trial; it counts "
+        "what waits for a disk too and knows nothing of the time before",
+        "proc(5)",
+        "lower",
+    ),
+    Metric(
         "cpu_cost_s_per_gib",
         "CPU cost per GiB",
         "s/GiB",
@@ -133,6 +150,15 @@ METRICS: Final = (
         "payload delivered, as a share of it; negative where the tunnel compresses",
         "docs/metrics.md",
         "lower",
+    ),
+    Metric(
+        "paths_fairness_ratio",
+        "Fairness among tunnels",
+        "ratio",
+        "Jain's index of the goodput of simultaneous tunnels: 1 when all have the same, 1/n when "
+        "one has all",
+        "RFC 5166 section 2.3.1",
+        "higher",
     ),
     Metric(
         "overhead_bytes",
