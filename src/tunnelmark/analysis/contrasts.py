@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from tunnelmark.analysis.cells import Cell, Slot
 from tunnelmark.analysis.testing import OneSided, Quantity, Spread, combined, spread
-from tunnelmark.model.hypothesis import FRAGMENTATION_POINT, Margin
+from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
 from tunnelmark.model.metrics import METRICS
 
 _FEWEST_PAIRS: Final = 2
@@ -99,11 +99,6 @@ def on_logarithms(metric: str, values: Sequence[float]) -> bool:
     """Say whether a metric is judged on logarithms: its scale says so, and all are above 0."""
     known = METRICS.get(metric)
     return known is not None and known.scale == "log" and min(values, default=0) > 0
-
-
-def margin_shift(margin: Margin | None, *, sign: int) -> float:
-    """Return a relative margin as a logarithm: 5 % below is log 0.95, above log 1.05."""
-    return 0.0 if margin is None else math.log1p(sign * margin.value)
 
 
 def _losses(first: Cell, second: Cell, metric: str) -> Spread | None:

@@ -72,6 +72,9 @@ class Hypothesis:
     hold: Literal["everywhere", "on_average"] = "everywhere"
     better: Literal["higher", "lower"] = "higher"
     margin: Margin | None = None
+    by: Margin | None = None
+    """Of an equivalence: by how much the first is claimed to exceed the second; then the margin
+    lies around this. A relative one is ratio minus 1, negative where the first is below."""
     along: str | None = None
     """Column of the workload along which a shape is claimed."""
     shape: Shape | None = None

@@ -21,8 +21,7 @@ def list_studies() -> tuple[str, ...]:
 def load_study(name_or_path: str, scale: str = FULL) -> Study:
     """Load a built-in study by name, or a file by path, at one of its scales."""
     if name_or_path in list_studies():
-        resource = files(__package__).joinpath("builtin", f"{name_or_path}.toml")
-        return parse_study(resource.read_text(encoding="utf-8"), f"{name_or_path}.toml", scale)
+        return parse_study(_builtin(name_or_path), f"{name_or_path}.toml", scale)
     path = Path(name_or_path)
     if not path.is_file():
         known = ", ".join(list_studies())
@@ -34,3 +33,11 @@ def load_study(name_or_path: str, scale: str = FULL) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: cannot be read: {error}") from error
     return parse_study(text, path.name, scale)
+
+
+def _builtin(name: str) -> str:
+    """Return a built-in study, the claims of its publication behind it as hypotheses."""
+    folder = files(__package__)
+    text = folder.joinpath("builtin", f"{name}.toml").read_text(encoding="utf-8")
+    claims = folder.joinpath("claims", f"{name}.toml")
+    return f"{text}\n{claims.read_text(encoding='utf-8')}" if claims.is_file() else text

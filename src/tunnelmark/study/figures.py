@@ -48,6 +48,19 @@ def margin_in(given: object, metric: str) -> Margin:
     return Margin(number * known[unit], relative=False)
 
 
+def shift_in(given: object, metric: str) -> Margin:
+    """Return by how much one group exceeds another: a margin with a minus where it falls behind."""
+    below = isinstance(given, str) and given.strip().startswith("-")
+    text = given.strip()[1:].strip() if below and isinstance(given, str) else given
+    number, unit = _split(text, metric)
+    if unit == _RELATIVE or (unit == "%" and metric_unit(metric) != "ratio"):
+        if below and number >= 100:  # noqa: PLR2004 - all of it
+            raise ValueError("must be above -100 %")
+        return Margin(-number / 100 if below else number / 100, relative=True)
+    found = margin_in(text, metric)
+    return Margin(-found.value if below else found.value, relative=False)
+
+
 def metric_unit(metric: str) -> str:
     """Return the stored unit of a metric."""
     return "byte" if metric == FRAGMENTATION_POINT else METRICS[metric].unit

@@ -17,7 +17,7 @@ from tunnelmark.model.hypothesis import (
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
 from tunnelmark.study.drivers import Fail, checked_table
-from tunnelmark.study.figures import figure_in, margin_in
+from tunnelmark.study.figures import figure_in, margin_in, shift_in
 from tunnelmark.study.lines import Path
 from tunnelmark.study.messages import nearest, shown
 from tunnelmark.study.selections import Points
@@ -60,6 +60,11 @@ class HypothesisTable(Params):
     )
     margin: str | int | float | None = Field(
         None, description='with its unit: "5 %" of the second group, "1 Mbit/s", "2 points"'
+    )
+    by: str | int | float | None = Field(
+        None,
+        description="by how much the first group is claimed to exceed the second, the margin lying "
+        'around this: "22 %" or "-3 Mbit/s", of the same sort as the margin',
     )
     along: str | None = Field(None, description="parameter along which a shape is claimed")
     shape: Shape | None = None
@@ -129,7 +134,7 @@ _NEEDS: Final[Mapping[str, Sequence[str]]] = {
 _MAY: Final[Mapping[str, Sequence[str]]] = {
     "superiority": ("margin", "better", "hold"),
     "non_inferiority": ("better", "hold"),
-    "equivalence": ("hold",),
+    "equivalence": ("hold", "by"),
     "order": ("margin", "hold"),
     "shape": ("at",),
     "threshold": ("at_least", "at_most", "near", "margin", "of"),
@@ -174,6 +179,7 @@ class _One:
             hold=table.hold,
             better=self._better(),
             margin=self._margin(),
+            by=self._by(),
             along=self._along(),
             shape=table.shape,
             at=self._at(),
@@ -283,6 +289,21 @@ class _One:
             raise self._error(
                 ("margin",), f"hypothesis.margin is {shown(given)}, {error}"
             ) from None
+
+    def _by(self) -> Margin | None:
+        given = self._table.by
+        if given is None:
+            return None
+        try:
+            found = shift_in(given, self._table.metric)
+        except ValueError as error:
+            raise self._error(("by",), f"hypothesis.by is {shown(given)}, {error}") from None
+        margin = self._margin()
+        if margin is not None and margin.relative != found.relative:
+            raise self._error(
+                ("by",), f"hypothesis.by is {shown(given)}, must be of the same sort as the margin"
+            )
+        return found
 
     def _figure(self, key: str, given: str | float) -> float:
         try:

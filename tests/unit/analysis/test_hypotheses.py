@@ -95,6 +95,30 @@ def test_equivalence_needs_the_whole_interval_within_the_margin() -> None:
     assert verdict(off, within).outcome == "rejected"
 
 
+def test_an_equivalence_may_lie_around_a_claimed_gain() -> None:
+    trials = table({("wg", 64): around(12e6, 0.01), ("none", 64): around(10e6, 0.01, seed=2)})
+    for by, outcome in ((0.2, "confirmed"), (0.35, "rejected"), (-0.2, "rejected")):
+        claim = compared(
+            "equivalence", by=Margin(by, relative=True), margin=Margin(0.05, relative=True)
+        )
+        assert verdict(trials, claim).outcome == outcome
+    bits = compared(
+        "equivalence", by=Margin(2e6, relative=False), margin=Margin(5e5, relative=False)
+    )
+    assert verdict(trials, bits).outcome == "confirmed"
+
+
+def test_a_relative_margin_of_a_share_is_a_share_of_the_other_mean() -> None:
+    """Loss has no logarithm: 5 % against 10 % within half of it, not within a fifth."""
+    metric = "cpu_client_ratio"
+    trials = table({("wg", 64): around(0.07, 0.02), ("none", 64): around(0.1, 0.02, 8, 2)}, metric)
+    for share, outcome in ((0.5, "confirmed"), (0.2, "rejected")):
+        margin = Margin(share, relative=True)
+        assert verdict(trials, compared("equivalence", metric=metric, margin=margin)).outcome == (
+            outcome
+        )
+
+
 def test_non_inferiority_allows_the_margin_and_no_more() -> None:
     trials = table({("wg", 64): around(9.7e6, 0.005), ("none", 64): around(10e6, 0.005, seed=2)})
     for share, outcome in ((0.1, "confirmed"), (0.001, "rejected")):

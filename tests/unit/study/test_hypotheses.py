@@ -92,6 +92,19 @@ def test_margins_have_the_unit_of_their_metric(metric: str, written: str, margin
     assert parsed(text).margin == margin
 
 
+@pytest.mark.parametrize(
+    ("by", "margin", "wanted"),
+    [
+        ("-87.5 %", "5 %", Margin(-0.875, relative=True)),
+        ("672 %", "5 %", Margin(6.72, relative=True)),
+        ("-3 Mbit/s", "1 Mbit/s", Margin(-3e6, relative=False)),
+    ],
+)
+def test_a_claimed_gain_may_be_a_loss(by: str, margin: str, wanted: Margin) -> None:
+    text = f'kind = "equivalence"\nmetric = "goodput_bit_s"\nby = "{by}"\nmargin = "{margin}"\n'
+    assert parsed(text + TWO).by == wanted
+
+
 def test_orders_shapes_and_thresholds() -> None:
     order = parsed(
         'kind = "order"\nmetric = "goodput_bit_s"\n'
@@ -212,7 +225,7 @@ def test_orders_shapes_and_thresholds() -> None:
         ),
         (
             SHAPE + 'shape = "falls_past"\n',
-            5 - 1,
+            4,
             'hypothesis.shape is "falls_past", which needs at',
         ),
         (
@@ -222,6 +235,12 @@ def test_orders_shapes_and_thresholds() -> None:
                 'hypothesis.along is "packets", which the study does not vary; known are gap, '
                 "payload_bytes"
             ),
+        ),
+        (
+            'kind = "equivalence"\nmetric = "goodput_bit_s"\nby = "5 %"\nmargin = "1 Mbit/s"\n'
+            + TWO,
+            3,
+            'hypothesis.by is "5 %", must be of the same sort as the margin',
         ),
         (
             THRESHOLD,
