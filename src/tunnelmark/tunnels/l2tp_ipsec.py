@@ -197,12 +197,13 @@ class L2tpIpsecTunnel(Tunnel):
 
     def down(self) -> None:
         """Hang up, end the server, then ESP; the interfaces go with their pppd."""
+        served = [call.ppp for call in self._calls if call.side == "server"]
         while self._calls:
             call = self._calls.pop()
             if call.side == "client":
-                call.process.stop()
+                ppp.hang_up(call.process, [call.ppp])
         if self._server is not None:
-            self._server.stop()
+            ppp.hang_up(self._server, served)
             self._server = None
         while self._ends:
             end = self._ends.pop()

@@ -6,13 +6,14 @@ run stands where others look.
 """
 
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, Literal
 
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.host import Host
+from tunnelmark.model.host import Host, Process
 from tunnelmark.model.overhead import Layer
 from tunnelmark.tunnels.ppp_log import PppReport, read_log
 
@@ -36,6 +37,8 @@ KERNEL: Final[dict[Mppe | Compression, tuple[str, ...]]] = {
 MPPE_PAD_BYTES: Final = 4
 """What pppd takes off the interface's MTU for MPPE."""
 
+_GONE_LIMIT_S: Final = 10.0
+_GONE_POLL_S: Final = 0.05
 _LOG_BYTES: Final = 4 << 20
 _ETC: Final = "/etc/ppp"
 _IN_OWN_ETC: Final = 'mount --bind "$1" /etc/ppp && shift && exec "$@"'
@@ -109,6 +112,16 @@ def put_etc(host: Host, directory: PurePosixPath, accounts: Sequence[PppAccount]
     host.put(directory / "chap-secrets", "".join(lines).encode())
 
 
+def hang_up(process: Process, ends: Sequence[PppEnd]) -> None:
+    """End a daemon together with its pppds, and return when their interfaces are gone."""
+    process.stop()
+    # RFC 1661 section 5.5: a pppd that outlives it says goodbye for seconds, to nobody by now.
+    process.kill()
+    deadline = time.monotonic() + _GONE_LIMIT_S
+    while any(_is_there(end) for end in ends) and time.monotonic() < deadline:
+        time.sleep(_GONE_POLL_S)
+
+
 def in_own_etc(directory: PurePosixPath, argv: Sequence[str]) -> list[str]:
     """Return how to start a program that sees ``directory`` as ``/etc/ppp``, and it alone does."""
     unshare = ["unshare", "--mount", "--propagation", "private"]
@@ -138,6 +151,11 @@ def option_lines(setup: PppSetup, account: PppAccount) -> list[str]:
         *("nodefaultroute", "noproxyarp", "nopersist"),
         *setup.more,
     ]
+
+
+def _is_there(end: PppEnd) -> bool:
+    links = end.host.run(["ip", "-o", "link", "show"], check=False).text()
+    return f": {end.setup.interface}: " in links
 
 
 @dataclass(frozen=True)

@@ -204,12 +204,13 @@ class PptpTunnel(Tunnel):
 
     def down(self) -> None:
         """Hang up, then end the server; the interfaces go with their pppd."""
+        served = [call.ppp for call in self._calls if call.side == "server"]
         while self._calls:
             call = self._calls.pop()
             if call.side == "client":
-                call.process.stop()
+                ppp.hang_up(call.process, [call.ppp])
         if self._server is not None:
-            self._server.stop()
+            ppp.hang_up(self._server, served)
             self._server = None
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:

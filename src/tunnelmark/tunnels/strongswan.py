@@ -211,7 +211,8 @@ _TELLING: Final = re.compile(
 )
 # What only says that what a line before it tells of has consequences.
 _HARMLESS: Final = re.compile(
-    r"keeping IKE_SA|unable to install IPsec policies|Algorithms? \[|ignored"
+    r"keeping IKE_SA|processing failed|message parsing failed|unable to install IPsec policies"
+    r"|Algorithms? \[|ignored"
 )
 
 

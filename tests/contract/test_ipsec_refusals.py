@@ -1,0 +1,148 @@
+"""IPsec that the two ends do not agree on: charon's own words, and nothing stays. In user space."""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.lab import Lab
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.topology import Topology
+from tunnelmark.model.tunnel import Site
+from tunnelmark.tunnels import ipsec
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.ikev2 import Ikev2Tunnel
+from tunnelmark.tunnels.ipsec import IpsecTunnel
+
+pytestmark = pytest.mark.lab
+
+only_all = pytest.mark.skipif(
+    "TUNNELMARK_TEST_ALL" not in os.environ, reason="waits 27 s until IKE gives up: make test-all"
+)
+
+
+class OtherSecret(IpsecTunnel):
+    """The client holds the secret of somebody else."""
+
+    def _document(self, site: Site, side: Any, secret: str) -> Any:
+        return super()._document(site, side, "guessed" if side == "client" else secret)
+
+
+class OtherSuite(IpsecTunnel):
+    """The server takes another cipher than the client offers."""
+
+    def _child_settings(self, site: Site, side: Any, number: int) -> Any:
+        settings = dict(super()._child_settings(site, side, number))
+        return settings | ({"esp_proposals": "aes128-sha1"} if side == "server" else {})
+
+
+class OtherAuthority(IpsecTunnel):
+    """The client's certificate is of another run."""
+
+    def _prepare(self, site: Site, client: Any, server: Any) -> None:
+        put = client.charon.put_identity
+
+        def stranger(authority: bytes, _identity: Any, **more: Any) -> None:
+            name = f"client.{site.prefix}"
+            own = ipsec.RunAuthority("stranger", ipsec.datetime.now(ipsec.UTC))
+            put(authority, own.issue(name, "client"), **more)
+
+        client.charon.put_identity = stranger
+        super()._prepare(site, client, server)
+
+
+CASES = [
+    (
+        OtherSecret,
+        {},
+        (
+            r".*last words of the client: \[IKE\] received AUTHENTICATION_FAILED notify error; "
+            r"of the server: \[IKE\] tried 1 shared key for .*, but MAC mismatched"
+        ),
+    ),
+    (
+        OtherSuite,
+        {"suite": "AES-256-GCM"},
+        (
+            r".*last words of the client: \[IKE\] received NO_PROPOSAL_CHOSEN notify, no CHILD_SA "
+            r"built; of the server: \[IKE\] no acceptable proposal found"
+        ),
+    ),
+    (
+        OtherAuthority,
+        {"auth": "cert"},
+        (
+            r".*last words of the client: \[IKE\] received AUTHENTICATION_FAILED notify error; "
+            r"of the server: \[\w+\] no issuer certificate found for .*"
+        ),
+    ),
+    pytest.param(
+        OtherSecret,
+        {"ike": "v1"},
+        r".*last words of the client: .*peer not responding; of the server: .*decrypt.*",
+        marks=only_all,
+    ),
+]
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make network namespaces")
+    with Ledger() as ledger, Lab(ledger, Topology(), None, engine="") as lab:
+        yield lab
+
+
+def prepared(driver: type[Tunnel], lab: Lab, **params: object) -> Tunnel:
+    tunnel = driver(driver.params_type.model_validate({"implementation": "libipsec", **params}))
+    for host in (lab.client_host, lab.server_host):
+        if reason := tunnel.unavailable(host):
+            pytest.skip(reason)
+    return tunnel
+
+
+def nothing_stays(lab: Lab) -> None:
+    for host in (lab.client_host, lab.server_host):
+        assert [process.name for process in host.spawned if process.poll() is None] == []
+        links = host.run(["ip", "-o", "link", "show"]).text().splitlines()
+        assert {line.split(":")[1].split("@")[0].strip() for line in links} == {"lo", "eth0"}
+
+
+@pytest.mark.parametrize(("driver", "params", "words"), CASES)
+def test_a_peer_that_refuses_is_told_in_charon_s_own_words(
+    lab: Lab, driver: type[Tunnel], params: dict[str, object], words: str
+) -> None:
+    tunnel = prepared(driver, lab, **params)
+    try:
+        with pytest.raises(TunnelError) as caught:
+            tunnel.up(lab.site)
+    finally:
+        tunnel.down()
+    assert re.fullmatch(words, str(caught.value)), caught.value
+    nothing_stays(lab)
+
+
+@only_all
+@pytest.mark.parametrize("driver", [IpsecTunnel, Ikev2Tunnel])
+def test_a_charon_that_is_killed_while_it_negotiates_is_told(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, driver: type[Any]
+) -> None:
+    tunnel = prepared(driver, lab)
+    original = driver._establish
+
+    def first_kill(self: Any, site: Site, client: Any, server: Any) -> None:
+        server.charon.process.kill()
+        server.charon.process.wait(10)
+        original(self, site, client, server)
+
+    monkeypatch.setattr(driver, "_establish", first_kill)
+    try:
+        with pytest.raises(TunnelError) as caught:
+            tunnel.up(lab.site)
+    finally:
+        tunnel.down()
+    assert "charon of the server on server ended with status -9" in str(caught.value)
+    nothing_stays(lab)
