@@ -41,6 +41,29 @@ def bracket(lengths: Mapping[int, tuple[int, ...]]) -> Bracket:
     return Bracket(low, high)
 
 
+def consistent(lengths: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    """Return the lengths without splits that cannot be: two probes that were taken for one.
+
+    Each part of a datagram brings no more than what stands around a whole one and an IP header of
+    its own; and none is split where more of the larger ones go in one packet than are split so far.
+    """
+    whole = {size: outer[0] - size for size, outer in lengths.items() if len(outer) == 1}
+    if not whole:
+        return dict(lengths)
+    most = max(whole.values()) + _PART_BYTES
+    splits = [
+        size
+        for size, outer in lengths.items()
+        if len(outer) > 1 and sum(outer) - size <= len(outer) * most
+    ]
+    kept = {
+        size
+        for size in splits
+        if sum(other > size for other in whole) <= sum(other <= size for other in splits)
+    }
+    return {size: outer for size, outer in lengths.items() if size in whole or size in kept}
+
+
 def next_sizes(
     lengths: Mapping[int, tuple[int, ...]],
     *,
@@ -81,3 +104,5 @@ def next_sizes(
 
 
 _LEAST_STEPS: Final = 6
+# IPv6 with a fragment header, RFC 8200 section 4.5, and padding to a cipher's block.
+_PART_BYTES: Final = 40 + 8 + 16

@@ -19,7 +19,13 @@ from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
 from tunnelmark.probes.attribution import Probe, Votes, attribute
 from tunnelmark.probes.capture import Capture, Captured, Reader
 from tunnelmark.probes.carriers import Carrier, carriers
-from tunnelmark.probes.fragmentation import LARGEST_BYTES, SMALLEST_BYTES, bracket, next_sizes
+from tunnelmark.probes.fragmentation import (
+    LARGEST_BYTES,
+    SMALLEST_BYTES,
+    bracket,
+    consistent,
+    next_sizes,
+)
 from tunnelmark.probes.pcap import ICMPV6, TCP, UDP, Frame, OtherFrame, WirePacket, read_pcap
 
 MARKER_BYTES: Final = 4096
@@ -120,7 +126,7 @@ def prove(
         tally.add(found)
         if found.parts is not None and found.whole:
             votes.add(found.sent.probes, found.parts)
-        lengths = votes.agreed()
+        lengths = consistent(votes.agreed())
         if rule.compresses and tally.whole and lengths:
             break
     if rule.compresses:
