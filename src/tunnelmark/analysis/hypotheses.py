@@ -112,8 +112,8 @@ def _verdict(
 
 def _deciding(hypothesis: Hypothesis, test: OneSided, tail: float) -> Deciding:
     bounds = test.bounds(tail)
-    value, limit = _back(test.spread.value, test), _back(test.limit, test)
-    low, high = (None, None) if bounds is None else (_back(b, test) for b in bounds)
+    value, limit = back(test.spread.value, test), back(test.limit, test)
+    low, high = (None, None) if bounds is None else (back(b, test) for b in bounds)
     return Deciding(
         what=test.what,
         metric=hypothesis.metric,
@@ -129,7 +129,7 @@ def _deciding(hypothesis: Hypothesis, test: OneSided, tail: float) -> Deciding:
     )
 
 
-def _back(value: float, test: OneSided) -> float:
+def back(value: float, test: OneSided) -> float:
     """Return a figure from its logarithm: a ratio minus 1, or the value itself."""
     if not test.logarithmic:
         return value

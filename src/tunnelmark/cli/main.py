@@ -21,6 +21,7 @@ examples:
   tunnelmark run quickstart           measure the built-in study
   tunnelmark run my-study.toml        measure your own
   tunnelmark report results/NAME      the report of a run, again
+  tunnelmark compare results/A results/B   what changed between two runs
 
 \b
 exit status:
@@ -44,6 +45,7 @@ exit status:
         "doctor": "tunnelmark.cli.doctor:doctor",
         "clean": "tunnelmark.cli.clean:clean",
         "overhead": "tunnelmark.cli.overhead:overhead",
+        "compare": "tunnelmark.cli.compare:compare",
         "audit": "tunnelmark.cli.audit:audit",
         "vm": "tunnelmark.cli.vm:vm",
         "version": "tunnelmark.cli.version:version",

@@ -38,6 +38,16 @@ def verdicts_of(result: Result) -> tuple[tuple[Verdict, ...], str | None]:
     return judge(study.hypotheses, measured), None
 
 
+def moments_of(result: Result) -> int:
+    """Return at how many moments a run could end a point; 1 if its study cannot be read."""
+    manifest = result.manifest
+    try:
+        study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
+    except StudyError:
+        return 1
+    return chances(study.precision.min_repeats, study.precision.max_repeats)
+
+
 def needed(verdict: Verdict) -> str:
     """Return what would settle an undecided verdict, in words; empty for others."""
     if verdict.outcome != "undecided" or verdict.deciding is None:

@@ -10,7 +10,18 @@ from tunnelmark.model.metrics import METRICS
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "report", "studies", "doctor", "clean", "overhead", "audit", "vm", "version"],
+    [
+        "run",
+        "report",
+        "studies",
+        "doctor",
+        "clean",
+        "overhead",
+        "compare",
+        "audit",
+        "vm",
+        "version",
+    ],
 )
 def test_every_command_has_help_with_an_example(
     capsys: pytest.CaptureFixture[str], command: str

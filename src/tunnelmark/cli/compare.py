@@ -1,0 +1,134 @@
+"""``tunnelmark compare``."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from tunnelmark.analysis.compare import Change, Comparison, Run
+
+_EPILOG = """
+\b
+examples:
+  tunnelmark compare results/office-monday results/office-tuesday
+  tunnelmark compare A B --metric rtt_p50_ns --to-baseline
+  tunnelmark compare A B --json > changes.json
+
+Changes are those of B against A. A star marks a change that is clear after
+correction for how many are looked at together.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("first", metavar="A", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B", type=click.Path(path_type=Path))
+@click.option("--metric", "metrics", multiple=True, help="May be given several times.")
+@click.option("--to-baseline", is_flag=True, help="Compare what the tunnel changes, not figures.")
+@click.option("--force", is_flag=True, help="Also where the runs do not answer one question.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def compare(
+    *,
+    first: Path,
+    second: Path,
+    metrics: tuple[str, ...],
+    to_baseline: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Compare two result directories: the environment first, then the figures."""
+    from tunnelmark.analysis.compare import (  # noqa: PLC0415 - keeps --help quick
+        compare as compared,
+    )
+    from tunnelmark.analysis.compare import headline_metrics  # noqa: PLC0415 - likewise
+    from tunnelmark.model.metrics import METRICS  # noqa: PLC0415 - likewise
+    from tunnelmark.study.messages import nearest  # noqa: PLC0415 - likewise
+
+    for metric in metrics:
+        if metric not in METRICS:
+            raise click.UsageError(f"--metric {metric} is no metric{nearest(metric, METRICS)}")
+    (one, own), (other, its) = _run(first), _run(second)
+    found = compared(
+        one,
+        other,
+        metrics or headline_metrics(one.trials, other.trials),
+        confidence=max(own, its),
+        to_baseline=to_baseline,
+    )
+    if found.unlike and not force:
+        raise click.UsageError(
+            f"the runs are not alike: {'; '.join(found.unlike)}; --force compares them all the same"
+        )
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(found), indent=1))
+    else:
+        _print(found)
+
+
+def _run(path: Path) -> "tuple[Run, float]":
+    from tunnelmark.analysis.compare import Run  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.report.verdicts import moments_of  # noqa: PLC0415 - likewise
+    from tunnelmark.store import open_result  # noqa: PLC0415 - likewise
+
+    result = open_result(path)
+    manifest = result.manifest
+    run = Run(
+        study=manifest.study,
+        scale=manifest.scale,
+        environment=manifest.environment,
+        trials=result.trials(),
+        blocks=tuple(result.blocks.values()),
+        moments=moments_of(result),
+    )
+    return run, manifest.confidence
+
+
+def _print(found: "Comparison") -> None:
+    from rich.console import Console  # noqa: PLC0415 - keeps --help quick
+    from rich.text import Text  # noqa: PLC0415 - likewise
+
+    console = Console() if Console().is_terminal else Console(width=100)
+    for reason in found.unlike:
+        console.print(Text(f"not alike: {reason}", style="yellow"))
+    if found.environment:
+        console.print(Text("Environment", style="bold"))
+        for name, one, other in found.environment:
+            console.print(Text(f"  {name}: {one or 'nothing'} -> {other or 'nothing'}"))
+    else:
+        console.print("The environment is the same in both.")
+    for title, names in (("A", found.only_first), ("B", found.only_second)):
+        for name in names:
+            console.print(Text(f"only in {title}: {name}"))
+    if found.changes:
+        console.print(_table(found.changes))
+    clear = sum(change.clear for change in found.changes)
+    console.print(
+        f"{clear} of {len(found.changes)} changes are clear; intervals of "
+        f"{found.confidence:.0%} each, the star by Holm over all"
+    )
+
+
+def _table(changes: "tuple[Change, ...]") -> object:
+    from rich.table import Table  # noqa: PLC0415 - keeps --help quick
+    from rich.text import Text  # noqa: PLC0415 - likewise
+
+    from tunnelmark.analysis.units import as_text, change_as_text  # noqa: PLC0415 - likewise
+    from tunnelmark.model.metrics import METRICS  # noqa: PLC0415 - likewise
+
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for head in ("", "point", "metric", "A", "B", "change"):
+        table.add_column(head)
+    for one in changes:
+        place = [one.tunnel, one.workload, one.link, *([one.device] * (one.device != "host"))]
+        figures = [as_text(value, one.metric) for value in (one.first, one.second)]
+        bounds = [one.value, one.low, one.high]
+        words = [
+            "?" if value is None else change_as_text(value, one.metric, one.quantity)
+            for value in bounds
+        ]
+        shown = words[0] + ("" if one.low is None else f" [{words[1]}, {words[2]}]")
+        row = ("*" if one.clear else "", ", ".join(place), METRICS[one.metric].title)
+        table.add_row(*(Text(cell) for cell in (*row, *figures, shown)))
+    return table

@@ -1,0 +1,108 @@
+"""Two runs beside each other."""
+
+import random
+
+import polars as pl
+import pytest
+from scipy import stats
+
+import made_results
+from tunnelmark.analysis.compare import Run, compare, headline_metrics
+from tunnelmark.store.rows import to_frame
+from tunnelmark.study.plan import pair_id
+
+METRICS = ("goodput_bit_s", "rtt_p50_ns")
+
+
+def run(
+    seed: int, faster: float = 1.0, *, tunnel: float = 1.0, study: str = "made", **environment: str
+) -> Run:
+    dice = random.Random(seed)  # noqa: S311 - figures of a test, no secret
+    frames = []
+    for repeat in range(1, 7):
+        machine = faster * (1 + 0.02 * dice.gauss(0, 1))
+        for name, rate in (("none", 10e6), ("wg", 8e6 * tunnel)):
+            figures: dict[str, float | None] = {
+                "goodput_bit_s": rate * machine * (1 + 0.002 * dice.gauss(0, 1)),
+                "rtt_p50_ns": 1e6 * (1 + 0.01 * dice.gauss(0, 1)),
+            }
+            result = made_results.trial_result(name, 64, repeat, figures)
+            own = pair_id(result.trial.point)
+            frames.append(to_frame(result, study="made", run_id="tm0", pair_id=own))
+    return Run(study, "full", environment, pl.concat(frames, how="diagonal_relaxed"), ())
+
+
+def test_what_changed_is_told_and_what_did_not_is_not() -> None:
+    found = compare(run(1), run(2, tunnel=1.2), METRICS, confidence=0.95)
+    changes = {(c.tunnel, c.metric): c for c in found.changes}
+    assert set(changes) == {(t, m) for t in ("none", "wg") for m in METRICS}
+    grown = changes["wg", "goodput_bit_s"]
+    assert grown.clear
+    assert grown.quantity == "ratio"
+    assert grown.low is not None
+    assert grown.high is not None
+    assert grown.low < 0.2 < grown.high
+    assert not changes["none", "goodput_bit_s"].clear
+    assert not changes["wg", "rtt_p50_ns"].clear
+    assert not found.unlike
+
+
+def test_two_runs_are_never_paired_although_their_blocks_have_the_same_names() -> None:
+    one, other = run(1), run(2)
+    change = compare(one, other, METRICS[:1], confidence=0.95).changes[0]
+    assert change.method == "Welch"
+    values = [
+        r.trials.filter(pl.col("tunnel") == change.tunnel)["goodput_bit_s"].log()
+        for r in (other, one)
+    ]
+    wanted = stats.ttest_ind(*values, equal_var=False).confidence_interval(0.95)
+    assert change.low == pytest.approx(float(pl.Series([wanted.low]).exp()[0]) - 1)
+
+
+def test_a_faster_machine_falls_out_to_the_baseline() -> None:
+    plain = compare(run(1), run(2, 1.5), METRICS[:1], confidence=0.95)
+    assert all(change.clear for change in plain.changes)
+    found = compare(run(1), run(2, 1.5), METRICS[:1], confidence=0.95, to_baseline=True)
+    assert [change.tunnel for change in found.changes] == ["wg"]
+    assert not found.changes[0].clear
+    assert found.changes[0].method == "Welch, each to its baseline"
+    low, high = found.changes[0].low, found.changes[0].high
+    assert low is not None
+    assert high is not None
+    # Each repeat's own machine speed is gone too: the interval is narrow.
+    assert high - low < 0.02
+
+
+def test_a_run_that_could_stop_early_gets_wider_intervals() -> None:
+    one, other = run(1), run(2)
+    wide = Run(one.study, one.scale, {}, one.trials, (), moments=5)
+    plain = compare(one, other, METRICS[:1], confidence=0.95).changes[0]
+    careful = compare(wide, other, METRICS[:1], confidence=0.95).changes[0]
+    assert plain.low is not None
+    assert careful.low is not None
+    assert careful.low < plain.low
+
+
+def test_the_environment_is_told_where_it_differs() -> None:
+    found = compare(
+        run(1, kernel="6.1", cpu="A"),
+        run(2, kernel="6.18", cpu="A", openvpn="2.6"),
+        METRICS,
+        confidence=0.95,
+    )
+    assert found.environment == (("kernel", "6.1", "6.18"), ("openvpn", None, "2.6"))
+
+
+def test_unlike_runs_are_named() -> None:
+    found = compare(run(1), run(2, study="other"), METRICS, confidence=0.95)
+    assert found.unlike == ("the study is made there and other here",)
+    nothing = compare(run(1), run(2), ("tcp_goodput_bit_s",), confidence=0.95)
+    assert nothing.unlike == ("no point and metric was measured by both",)
+
+
+def test_the_metrics_told_first_are_those_that_both_have() -> None:
+    one = run(1).trials
+    found = headline_metrics(one, one.drop("rtt_p50_ns"))
+    assert "goodput_bit_s" in found
+    assert "rtt_p50_ns" not in found
+    assert "tcp_goodput_bit_s" not in found
