@@ -88,6 +88,11 @@ CASES += [
     )
     for more in ({"protocol": "http"}, {}, {"http": "2"}, {"connections": 1, "large": 0})
 ]
+DNS_ALWAYS = frozenset(KINDS["dns"].metrics)
+CASES += [
+    Case("dns", {"duration": "1 s", **more}, {"duration": "60 s"}, udp=udp, always=DNS_ALWAYS)
+    for more, udp in (({}, True), ({"transport": "tcp", "outstanding": 2, "rate": 50}, False))
+]
 NOT_INTO_A_DEVICE = {("http", "upload"), ("https", "upload")}
 MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
@@ -245,8 +250,10 @@ def test_a_port_that_is_taken_is_a_failed_check(context: TrialContext, case: Cas
     workload = ready(case, context)
     kind = socket.SOCK_DGRAM if case.udp else socket.SOCK_STREAM
     with socket.socket(socket.AF_INET, kind) as blocker:
-        # What the tests before it closed may still be remembered by the kernel.
-        blocker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if not case.udp:
+            # What the tests before it closed may still be remembered by the kernel. Datagrams
+            # are not, and two that both allow it may even share a port.
+            blocker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         blocker.bind((context.paths[0].server_address, context.first_port))
         if not case.udp:
             blocker.listen()
