@@ -19,6 +19,8 @@ DEVICE = "device"
 """Start of the names of the CPU groups of programs under the limit of a device."""
 _GOODPUTS = (("tcp_goodput_bit_s",), ("goodput_bit_s", "goodput_reverse_bit_s"))
 """What adds up to the goodput of a path, where a workload has it."""
+HELD = "tunnel on device"
+"""Name of the group of the tunnel's programs that the limit of a device holds back."""
 
 
 def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[Check]:
@@ -61,6 +63,9 @@ def _starvation(usage: CpuUsage, limits: Limits, busy_s: float) -> list[Check]:
     waited_s = usage.groups["tunnel"].wait_s
     if waited_s is None or busy_s <= 0:
         return []
+    if (held := usage.groups.get(HELD)) is not None:
+        # Under the limit of a device waiting is what the device is.
+        waited_s = max(0.0, waited_s - (held.wait_s or 0.0))
     ours_s = sum(usage.groups[name].run_s for name in OURS if name in usage.groups)
     others = max(0.0, 1 - ours_s / usage.busy_s) if usage.busy_s > 0 else 0.0
     share = waited_s / busy_s * others

@@ -182,6 +182,8 @@ def _groups(lab: Lab, tunnel: TunnelUp, measuring: Mapping[str, set[int]]) -> di
     for name, limit in lab.place.limits.items():
         inside = {p.pid for p in hosts[name].spawned if limit.applies(p.argv)}
         groups[f"{evidence.DEVICE} {name}"] = inside
+        held = groups.setdefault(evidence.HELD, set())
+        held |= inside & groups["tunnel"]
     if lab.emulator is not None:
         groups["link"] = {lab.emulator.pid}
     return groups

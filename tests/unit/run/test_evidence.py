@@ -98,6 +98,17 @@ def test_waiting_for_what_others_hold_spoils_a_trial_and_waiting_for_oneself_doe
     assert failed(evidence.cpu_checks(seen, LIMITS, measuring_s=1.0)) == found
 
 
+def test_waiting_for_the_limit_of_a_device_is_no_starvation() -> None:
+    seen = usage(wait_s=1.5, tunnel_s=0.02, sender_s=0.02)
+    assert failed(evidence.cpu_checks(seen, LIMITS, measuring_s=1.0)) == ["starvation"]
+    held = {**seen.groups, evidence.HELD: GroupUsage(0.02, 0.1, 0.1, 1.49)}
+    limited = CpuUsage(seen.wall_s, held, seen.cores)
+    assert failed(evidence.cpu_checks(limited, LIMITS, measuring_s=1.0)) == []
+    little = {**seen.groups, evidence.HELD: GroupUsage(0.02, 0.1, 0.1, 0.5)}
+    starved = CpuUsage(seen.wall_s, little, seen.cores)
+    assert failed(evidence.cpu_checks(starved, LIMITS, measuring_s=1.0)) == ["starvation"]
+
+
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
