@@ -69,7 +69,7 @@ def compare(
 ) -> Comparison | None:
     """Return the comparison; None if the study is no classic one.
 
-    ``verdicts`` judge the claim that bears the name of their hypothesis.
+    A verdict judges the claim whose id its hypothesis bears, alone or before a hyphen.
     """
     classic = load_classic(study)
     if classic is None:
@@ -252,15 +252,33 @@ def _change(measured: Estimate, printed: float) -> str:
 
 
 def _claims(study: str, classic: Classic, verdicts: Sequence[Verdict]) -> tuple[Judged, ...]:
-    by_name = {verdict.hypothesis.name: verdict for verdict in verdicts}
     found = []
     for claim in claims():
         if claim.study != study:
             continue
-        verdict = by_name.get(claim.claim_id)
-        if verdict is not None:
-            found.append(Judged(claim, verdict.outcome, verdict.reason))
+        own = [v for v in verdicts if _of_claim(v.hypothesis.name, claim.claim_id)]
+        if own:
+            found.append(Judged(claim, _together(own), "; ".join(v.reason for v in own)))
         else:
             reason = classic.unjudged.get(claim.claim_id, "no hypothesis of the study judges it")
             found.append(Judged(claim, None, reason))
     return tuple(found)
+
+
+def of_a_claim(verdict: Verdict, study: str) -> bool:
+    """Say whether a hypothesis judges a claim of the publication that a study repeats."""
+    name = verdict.hypothesis.name
+    return any(claim.study == study and _of_claim(name, claim.claim_id) for claim in claims())
+
+
+def _of_claim(hypothesis: str, claim_id: str) -> bool:
+    """Say whether a hypothesis is about a claim: ``mun-05``, or ``mun-05-recovers`` as a part."""
+    return hypothesis == claim_id or hypothesis.startswith(f"{claim_id}-")
+
+
+def _together(parts: Sequence[Verdict]) -> Outcome:
+    """Return the verdict of a claim that says several things: it holds if each of them does."""
+    outcomes = {part.outcome for part in parts}
+    if "rejected" in outcomes:
+        return "rejected"
+    return "confirmed" if outcomes == {"confirmed"} else "undecided"

@@ -11,7 +11,7 @@ from tunnelmark.analysis.estimates import Estimate, PointEstimates, point_estima
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Verdict
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.report.beside import Comparison, compare
+from tunnelmark.report.beside import Comparison, compare, of_a_claim
 from tunnelmark.report.charts import Chart
 from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.families import Family
@@ -57,6 +57,11 @@ class Summary:
     """What the run says of the study's hypotheses."""
     comparison: Comparison | None
     """Beside what was published, for a classic study."""
+
+    @property
+    def own_verdicts(self) -> tuple[Verdict, ...]:
+        """Verdicts of hypotheses that are no claim of a publication."""
+        return tuple(v for v in self.verdicts if not of_a_claim(v, self.manifest.study))
 
 
 def summarise(result: Result) -> Summary:

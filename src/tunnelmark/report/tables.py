@@ -90,10 +90,10 @@ def to_markdown(summary: Summary) -> str:
 
 
 def _verdicts(summary: Summary) -> list[str]:
-    if not summary.verdicts:
+    if not summary.own_verdicts:
         return []
     lines = ["## Hypotheses", "", "| claim | verdict | why |", "| --- " * 3 + "|"]
-    for verdict in summary.verdicts:
+    for verdict in summary.own_verdicts:
         claim = verdict.hypothesis.claim or verdict.hypothesis.name
         lines.append(_line((claim, verdict.outcome, verdict.reason)))
     return [*lines, ""]

@@ -3,10 +3,10 @@
 import pytest
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
-from tunnelmark.model.hypothesis import Hypothesis, Verdict
+from tunnelmark.model.hypothesis import Hypothesis, Outcome, Verdict
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.published import claims, table
-from tunnelmark.report.beside import compare
+from tunnelmark.report.beside import compare, of_a_claim
 from tunnelmark.report.charts import Chart, Surface
 from tunnelmark.report.classics import load_classic, names
 from tunnelmark.report.drawn import render
@@ -138,6 +138,31 @@ def test_a_claim_has_the_verdict_of_the_hypothesis_with_its_name() -> None:
     judged = {one.claim.claim_id: one for one in found.claims}
     assert (judged["cal-04"].outcome, judged["cal-04"].reason) == ("rejected", "it does not")
     assert judged["cal-03"].outcome is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "together"),
+    [
+        (("confirmed", "confirmed"), "confirmed"),
+        (("confirmed", "undecided"), "undecided"),
+        (("undecided", "rejected"), "rejected"),
+    ],
+)
+def test_a_claim_of_two_parts_holds_if_both_do(
+    parts: tuple[Outcome, Outcome], together: Outcome
+) -> None:
+    verdicts = [
+        Verdict(Hypothesis(name, "shape", "goodput_bit_s"), outcome, name, None, 1, 1.0, 0.0, None)
+        for name, outcome in zip(("mun-05", "mun-05-recovers"), parts, strict=True)
+    ]
+    found = compare("munasinghe-2005", (), verdicts)
+    assert found is not None
+    judged = {one.claim.claim_id: one for one in found.claims}
+    assert judged["mun-05"].outcome == together
+    assert judged["mun-05"].reason == "mun-05; mun-05-recovers"
+    assert judged["mun-04"].outcome is None
+    assert of_a_claim(verdicts[1], "munasinghe-2005")
+    assert not of_a_claim(verdicts[1], "quickstart")
 
 
 @pytest.mark.parametrize("cpu", [(0.2, 0.5, 0.9), (0.5, 0.5, 0.5)])
