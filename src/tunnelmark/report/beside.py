@@ -76,18 +76,19 @@ def compare(
         return None
     drawn: list[Chart | Surface] = []
     missing: list[str] = []
-    for figure in classic.figures:
-        found = _figure(figure, points)
+    for position, figure in enumerate(classic.figures, 1):
+        found = _figure(figure, points, f"classic-{position}-{slug(figure.number)}")
         if found is None:
             missing.append(f"{figure.number}: {figure.title}")
         else:
             drawn.append(found)
     tables = []
-    for one in classic.tables:
+    for position, one in enumerate(classic.tables, 1):
         numbers = _published(one)
         tables.append(_table(one, numbers, points))
-        if one.draw is not None and (found := _drawn(one, numbers, points)) is not None:
-            drawn.append(found)
+        key = f"published-{position}-{slug(one.number)}"
+        if (printed := _drawn(one, numbers, points, key)) is not None:
+            drawn.append(printed)
     return Comparison(
         classic.source,
         classic.differs,
@@ -144,7 +145,7 @@ def _measured(one: Table, key: Key, points: Sequence[PointEstimates]) -> Estimat
 
 
 def _drawn(
-    one: Table, numbers: Mapping[Key, float], points: Sequence[PointEstimates]
+    one: Table, numbers: Mapping[Key, float], points: Sequence[PointEstimates], name: str
 ) -> Chart | None:
     if one.draw is None:
         return None
@@ -153,7 +154,7 @@ def _drawn(
         own,
         one.metric,
         one.draw.axis,
-        key=f"published-{slug(one.number)}",
+        key=name,
         lines=one.draw.lines,
         order=_order(one.draw.lines, points),
         title=f"{one.number}: {one.title}",
@@ -184,10 +185,9 @@ def _drawn(
     return replace(shown, lines=(*shown.lines, *lines), categories=categories)
 
 
-def _figure(figure: Figure, points: Sequence[PointEstimates]) -> Chart | Surface | None:
+def _figure(figure: Figure, points: Sequence[PointEstimates], key: str) -> Chart | Surface | None:
     own = [p for p in points if p.workload_kind == figure.workload and _chosen(p, figure)]
     title = f"{figure.number}: {figure.title}"
-    key = f"classic-{slug(figure.number)}"
     order = _order(figure.lines, points)
     if figure.against is not None:
         return surface(

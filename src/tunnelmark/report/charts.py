@@ -12,6 +12,9 @@ from tunnelmark.report.show import unit
 PLACES: Final = ("tunnel", "link", "device", "workload")
 """Axes that every point has, beside the parameters of its workload."""
 
+_FAR: Final = 2.5
+"""Intervals are shown up to so many times the largest estimate."""
+
 
 @dataclass(frozen=True)
 class Dot:
@@ -71,6 +74,20 @@ class Chart:
     def named_on_axis(self) -> bool:
         """Whether each line is one dot that stands at its own name: a legend would say it again."""
         return all([dot.x for dot in line.dots] == [line.name] for line in self.lines)
+
+    @property
+    def top(self) -> float | None:
+        """Where the figure ends above, if an interval reaches far beyond every estimate.
+
+        Of two or three repeats intervals may be thousands of times as wide as what they are of;
+        the figure would show nothing else.
+        """
+        dots = [dot for line in self.lines for dot in line.dots]
+        largest = max(dot.value for dot in dots)
+        highest = max(dot.value if dot.high is None else dot.high for dot in dots)
+        if largest <= 0 or highest <= _FAR * largest:
+            return None
+        return _FAR * largest
 
     @property
     def constant(self) -> float | None:

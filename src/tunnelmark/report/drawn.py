@@ -83,6 +83,9 @@ def _lines(figure: Figure, axes: Any, chart: Chart) -> None:
         axes.margins(x=0.1)
     if chart.from_zero:
         axes.set_ylim(bottom=0)
+    if chart.top is not None:
+        low = min(d.value if d.low is None else d.low for line in chart.lines for d in line.dots)
+        axes.set_ylim(0 if chart.from_zero else max(low, -0.1 * chart.top), chart.top)
     if not chart.named_on_axis and (len(chart.lines) > 1 or chart.joined):
         figure.legend(loc="outside lower center", ncols=min(3, len(chart.lines)), frameon=False)
 

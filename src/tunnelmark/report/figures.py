@@ -119,7 +119,10 @@ def _layout(chart: Chart) -> dict[str, Any]:
             "categoryarray": [html.escape(name) for name in chart.categories],
         }
     y: dict[str, Any] = {"title": {"text": html.escape(chart.y_title)}}
-    if chart.from_zero:
+    if chart.top is not None:
+        low = min(d.value if d.low is None else d.low for line in chart.lines for d in line.dots)
+        y |= {"range": [max(low, -0.1 * chart.top), chart.top]}
+    elif chart.from_zero:
         y |= {"rangemode": "nonnegative", "minallowed": 0}
     return {
         "xaxis": {**x, "gridcolor": "#e6e6e6", "zeroline": False, "automargin": True},

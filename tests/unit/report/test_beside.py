@@ -1,5 +1,7 @@
 """Measured beside published: the data fit the studies, the arithmetic holds."""
 
+from dataclasses import replace
+
 import pytest
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
@@ -138,6 +140,23 @@ def test_a_claim_has_the_verdict_of_the_hypothesis_with_its_name() -> None:
     judged = {one.claim.claim_id: one for one in found.claims}
     assert (judged["cal-04"].outcome, judged["cal-04"].reason) == ("rejected", "it does not")
     assert judged["cal-03"].outcome is None
+
+
+def test_figures_of_one_section_are_told_apart() -> None:
+    points = []
+    for load in (0.1, 0.5):
+        metrics = ("loss_forward_ratio", "cpu_client_ratio")
+        figures = {m: Estimate(m, 3, load, load, load, 0.95, "t") for m in metrics}
+        params: dict[str, Value] = {"frame_bytes": 1280, "load_ratio": load}
+        points.append(
+            replace(
+                point("pi-b", 1280, 1.0), workload_kind="udp_load", params=params, estimates=figures
+            )
+        )
+    found = compare("caldas-calle-2017", points, ())
+    assert found is not None
+    assert [chart.title.split(": ")[0] for chart in found.charts] == ["Section IV", "Section IV"]
+    assert len({chart.key for chart in found.charts}) == 2
 
 
 @pytest.mark.parametrize(

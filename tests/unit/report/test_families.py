@@ -205,6 +205,18 @@ def test_figures_for_print_are_the_same_every_time_and_have_their_fonts(form: st
         assert b"/FontFile2" in first
 
 
+def test_an_interval_far_beyond_every_estimate_is_cut_off() -> None:
+    points = [point("a", {"parallel": n}, {RATE: (n * 1e6, 1e9)}) for n in (1, 2)]
+    figure = chart(points, RATE, "parallel", key="k")
+    assert figure is not None
+    assert figure.top == pytest.approx(5.0)
+    assert json.loads(to_json(figure))["layout"]["yaxis"]["range"] == [-0.5, 5.0]
+    narrow = [point("a", {"parallel": n}, {RATE: (n * 1e6, 1e5)}) for n in (1, 2)]
+    figure = chart(narrow, RATE, "parallel", key="k")
+    assert figure is not None
+    assert figure.top is None
+
+
 def test_labels_cannot_leave_a_figure() -> None:
     evil = "</script><a href='http://example.org'>x"
     points = [point(evil, {"parallel": n}, {RATE: (n * 1e6, 1e5)}) for n in (1, 2)]
