@@ -1,0 +1,292 @@
+"""Tunnels that need a full kernel, in a machine: what the wire says of them, and what goes wrong.
+
+One machine is booted for all tests here; those beyond the first only by ``make test-all``.
+"""
+
+import dataclasses
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunnelmark.engine.link import Direction, LinkSpec, Queue
+from tunnelmark.hosts import vm_payload
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.hosts.vm_accel import choose
+from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.place import MachinePlace
+from tunnelmark.model.block import WireProof
+from tunnelmark.model.errors import LabError, TunnelError
+from tunnelmark.model.overhead import IP_VERSIONS, datagram
+from tunnelmark.model.topology import Topology
+from tunnelmark.model.tunnel import Site, TunnelUp
+from tunnelmark.probes.prober import EngineProber
+from tunnelmark.probes.wire import Watch, prove
+from tunnelmark.tunnels import ppp
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.ipsec import IpsecTunnel
+from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecTunnel
+from tunnelmark.tunnels.pptp import PptpTunnel
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.vmimage import build, cache, programs
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+only_all = pytest.mark.skipif(
+    "TUNNELMARK_TEST_ALL" not in os.environ, reason="takes minutes in a machine: make test-all"
+)
+
+Params = dict[str, object]
+FEW = (100, 1000)
+AROUND_PADDING = (25, *range(96, 106), 1000, 1472, 2000)
+SPACING_NS = 20_000_000
+DIRECTION = Direction(rate_bit_s=100_000_000, delay_ns=5_000_000, queue=Queue("bytes", 1 << 20))
+
+NOT_ENCRYPTED = [
+    (L2tpIpsecTunnel, {"ipsec": False}),
+    pytest.param((PptpTunnel, {"mppe": "none"}), marks=only_all),
+    pytest.param((IpsecTunnel, {"implementation": "kernel", "suite": "NULL-SHA1"}), marks=only_all),
+]
+# Outer IP bytes of a payload of 1000, and the largest payload in one packet.
+CASES: list[tuple[str, Params, int, int]] = [
+    ("ipsec", {"mode": "transport", "suite": "3DES-SHA1"}, 1064, 1438),
+    ("ipsec", {"mode": "transport", "suite": "NULL-SHA1"}, 1052, 1450),
+    ("ipsec", {"mode": "transport", "suite": "AES-256-CBC-SHA256", "ike": "v1"}, 1080, 1422),
+    ("ipsec", {"suite": "AES-256-GCM"}, 1084, 1418),
+    ("ipsec", {"suite": "AES-128-CBC-SHA1", "auth": "cert"}, 1096, 1410),
+    ("ipsec", {"suite": "CHACHA20-POLY1305", "udp_encapsulation": True}, 1092, 1410),
+    ("ipsec", {"inner": "ipv6", "outer": "ipv6"}, 1124, 1378),
+    ("ikev2", {"suite": "AES-128-GCM"}, 1084, 1418),
+    ("l2tp_ipsec", {}, 1112, 1372),
+    ("l2tp_ipsec", {"ipsec": False}, 1066, 1372),
+    ("gre", {}, 1052, 1448),
+    ("vxlan", {}, 1078, 1422),
+    ("macsec", {}, 1060, 1440),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachinePlace]:
+    if programs.find("qemu-system-x86_64") is None:
+        pytest.skip("qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)")
+    image = cache.find()
+    if image is None and (reason := build.unavailable()):
+        pytest.skip(f"there is no system image and it cannot be built: {reason}")
+    image = image or build.build(clock=time.monotonic, say=lambda _step: None)
+    try:
+        payload = vm_payload.installed()
+    except LabError as error:
+        pytest.skip(str(error))
+    with Ledger() as ledger:
+        machine = Machine.boot(
+            LocalHost(ledger), name="lab", image=image, payload=payload, choice=choose(image)
+        )
+        try:
+            logs = tmp_path_factory.mktemp("logs")
+            yield MachinePlace(machine, ledger.run_id, logs=Path(logs))
+        finally:
+            machine.close()
+
+
+@pytest.fixture
+def lab(place: MachinePlace) -> Iterator[Lab]:
+    spec = LinkSpec(DIRECTION, DIRECTION, seed=1)
+    with Ledger() as ledger, Lab(ledger, Topology(), spec, engine="", place=place) as lab:
+        yield lab
+        nothing_stays(lab)
+
+
+def nothing_stays(lab: Lab) -> None:
+    """After ``down``: no daemon, no interface, no association, and no address of a tunnel's."""
+    for host in (lab.client_host, lab.server_host):
+        assert [process.name for process in host.spawned if process.poll() is None] == []
+        links = host.run(["ip", "-o", "link", "show"]).text().splitlines()
+        names = {line.split(":")[1].split("@")[0].strip() for line in links}
+        # A kernel with GRE loaded shows these in every namespace from then on.
+        assert names - {"gre0", "gretap0", "erspan0"} == {"lo", "eth0"}
+        for what in ("state", "policy"):
+            assert host.run(["ip", "xfrm", what]).text() == ""
+        addresses = host.run(["ip", "-4", "-o", "address", "show", "dev", "eth0"]).text()
+        assert len(addresses.splitlines()) == 1
+
+
+def make(driver: type[Tunnel], params: Params, lab: Lab) -> Tunnel:
+    tunnel = driver(driver.params_type.model_validate(params))
+    for host in (lab.client_host, lab.server_host):
+        assert tunnel.unavailable(host) is None
+    return tunnel
+
+
+def proved(lab: Lab, up: TunnelUp, *, sizes: tuple[int, ...] = FEW) -> WireProof:
+    path = up.paths[0]
+    prober = EngineProber(
+        path,
+        client=lab.client_host,
+        server=lab.server_host,
+        engine=lab.place.engine,
+        seed=5,
+        spacing_ns=SPACING_NS,
+    )
+    watch = Watch(lab.link_host, "a", lab.client)
+    return prove(path, up.wire, prober=prober, watch=watch, payload_sizes=sizes, seed=7)
+
+
+def name_of(case: Any) -> str:
+    driver, params = case[0], case[1]
+    kind = driver if isinstance(driver, str) else driver.kind
+    return " ".join([kind, *(f"{key}={value}" for key, value in params.items())])
+
+
+@pytest.mark.parametrize("case", NOT_ENCRYPTED, ids=name_of)
+def test_what_does_not_encrypt_is_marked_so_and_cannot_claim_to(
+    lab: Lab, case: tuple[type[Tunnel], Params]
+) -> None:
+    tunnel = make(*case, lab)
+    try:
+        up = tunnel.up(lab.site)
+        honest = proved(lab, up)
+        # A driver gone wrong: everything is as before, but it says that it encrypts.
+        claim = dataclasses.replace(up.wire, encrypted=True)
+        lying = proved(lab, dataclasses.replace(up, wire=claim))
+    finally:
+        tunnel.down()
+    assert not up.wire.encrypted
+    assert honest.ok, honest.message
+    assert honest.marker_seen
+    assert not honest.encrypted_expected
+    assert not lying.ok
+    assert lying.marker_seen
+    # It is the tunnel's own packets that can be read, not somebody else's.
+    assert lying.foreign_packets == 0
+    assert "the plaintext marker stands readable in" in lying.message
+
+
+@only_all
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_the_wire_the_model_and_the_known_figures_agree(
+    lab: Lab, case: tuple[str, Params, int, int]
+) -> None:
+    kind, params, outer, point = case
+    tunnel = make(tunnel_kinds()[kind], params, lab)
+    around = tuple(range(point - 9, point + 10))
+    try:
+        up = tunnel.up(lab.site)
+        proof = proved(lab, up, sizes=(*AROUND_PADDING, *around))
+        model = tunnel.encapsulation(up.negotiated[0])
+        assert tunnel.problem() is None
+    finally:
+        tunnel.down()
+    assert proof.ok, proof.message
+    assert proof.marker_seen is not up.wire.encrypted
+    seen = {sample.payload_bytes: sample.outer_packet_bytes for sample in proof.samples}
+    inner = IP_VERSIONS[tunnel.params.inner]
+    expected = {
+        size: datagram(
+            size, link_mtu_bytes=1500, encapsulation=model, inner_ip=inner
+        ).outer_packet_bytes
+        for size in seen
+    }
+    assert seen == expected
+    assert {*AROUND_PADDING, *around} <= seen.keys()
+    assert seen[1000] == (outer,)
+    assert proof.fragmentation_point_bytes == point
+
+
+class OtherSecret(IpsecTunnel):
+    """The client holds the secret of somebody else."""
+
+    def _document(self, site: Site, side: Any, secret: str) -> Any:
+        return super()._document(site, side, "guessed" if side == "client" else secret)
+
+
+class OtherSuite(IpsecTunnel):
+    """The server takes another cipher than the client offers."""
+
+    def _child_settings(self, site: Site, side: Any, number: int) -> Any:
+        settings = dict(super()._child_settings(site, side, number))
+        return settings | ({"esp_proposals": "aes128-sha1"} if side == "server" else {})
+
+
+class OtherPskOfL2tp(L2tpIpsecTunnel):
+    """The client holds the secret of somebody else."""
+
+    def _document(self, site: Site, side: Any, secret: str) -> Any:
+        return super()._document(site, side, "guessed" if side == "client" else secret)
+
+
+class OtherPasswordOfL2tp(L2tpIpsecTunnel):
+    """The client has a password that the server does not know."""
+
+    def _call(self, site: Site, number: int, account: Any, daemon: Any) -> Any:
+        return super()._call(site, number, ppp.new_account(account.name), daemon)
+
+
+class OtherPasswordOfPptp(PptpTunnel):
+    """The client has a password that the server does not know."""
+
+    def _call(self, site: Site, number: int, account: Any) -> Any:
+        return super()._call(site, number, ppp.new_account(account.name))
+
+
+REFUSALS: list[tuple[type[Tunnel], Params, str]] = [
+    (OtherSecret, {"ike": "v2"}, r".*AUTHENTICATION_FAILED.*last words of the server: .+"),
+    (OtherSecret, {"ike": "v1"}, r".*last words of the client: .+; of the server: .+"),
+    (OtherSuite, {"suite": "AES-256-GCM"}, r".*NO_PROPOSAL_CHOSEN.*"),
+    (OtherPskOfL2tp, {}, r".*last words of the client: .+; of the server: .+"),
+    (OtherPasswordOfL2tp, {"ipsec": False}, r"l2tp_ipsec .* did not agree on addresses.*: .+"),
+    (OtherPasswordOfPptp, {}, r"pptp .*(authentication|CHAP|peer).*"),
+]
+
+
+@only_all
+@pytest.mark.parametrize(
+    "case", REFUSALS, ids=[f"{driver.__name__} {params}" for driver, params, _ in REFUSALS]
+)
+def test_a_peer_that_refuses_is_told_in_the_program_s_own_words(
+    lab: Lab, case: tuple[type[Tunnel], Params, str]
+) -> None:
+    driver, params, words = case
+    more = {"implementation": "kernel"} if driver.kind == "ipsec" else {}
+    tunnel = make(driver, {**params, **more}, lab)
+    try:
+        with pytest.raises(TunnelError) as caught:
+            tunnel.up(lab.site)
+    finally:
+        tunnel.down()
+    assert re.fullmatch(words, str(caught.value)), caught.value
+
+
+@only_all
+@pytest.mark.parametrize(
+    ("kind", "params", "program"),
+    [
+        ("ipsec", {"implementation": "kernel"}, "charon"),
+        ("ikev2", {"implementation": "kernel"}, "charon"),
+        ("l2tp_ipsec", {}, "xl2tpd"),
+        ("pptp", {}, "pptpd"),
+        ("sstp", {}, ""),
+    ],
+)
+def test_a_daemon_that_is_killed_is_a_problem_and_everything_goes(
+    lab: Lab, kind: str, params: Params, program: str
+) -> None:
+    tunnel = make(tunnel_kinds()[kind], params, lab)
+    try:
+        up = tunnel.up(lab.site)
+        assert tunnel.problem() is None
+        victim = up.processes[-1][1]
+        assert program in victim.name
+        victim.kill()
+        victim.wait(10)
+        problem = tunnel.problem()
+    finally:
+        tunnel.down()
+    assert problem is not None
+    assert victim.name in problem
+    assert "ended with status -9" in problem
