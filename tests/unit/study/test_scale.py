@@ -122,3 +122,13 @@ def test_every_built_in_study_has_every_scale_it_names(name: str) -> None:
 
     for scale in names(tomllib.loads(load_study(name).text)):
         assert load_study(name, scale).scale == scale
+
+
+@pytest.mark.parametrize("name", list_studies())
+def test_a_smaller_scale_of_a_built_in_study_keeps_the_names_of_what_it_compares(name: str) -> None:
+    full = load_study(name)
+    for scale in names(tomllib.loads(full.text)):
+        smaller = load_study(name, scale)
+        for section in ("tunnels", "links", "devices"):
+            known = {spec.label for spec in getattr(full, section)}
+            assert {spec.label for spec in getattr(smaller, section)} <= known
