@@ -129,7 +129,7 @@ def floor(made: Pair, repeats: int) -> list[Line]:
 
 def endurance(made: Pair, packets: int) -> list[Line]:
     """Echo of many packets at full rate: memory, and whether every record is there."""
-    run = long_run(made, packets=packets, packet_s=100_000)
+    run = long_run(made, packets=packets, packet_s=200_000)
     complete = run.send_records == packets and run.reflect_records == run.received
     return [
         Line(
