@@ -13,6 +13,7 @@ from tunnelmark.model.hypothesis import Verdict
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.beside import Comparison, compare, of_a_claim
 from tunnelmark.report.charts import Chart
+from tunnelmark.report.compressed import compressed
 from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.families import Family
 from tunnelmark.report.sections import Section, across, sections
@@ -131,6 +132,7 @@ def _findings(parts: Sequence[Section], blocks: Sequence[BlockRecord]) -> list[s
         for tunnel, largest in section.fragmentation.items()
     ]
     for section in parts:
+        found += compressed(_points(section), section.title)
         for part in section.parts:
             family = part.family
             for tunnel in dict.fromkeys(p.tunnel for p in family.points if not p.is_baseline):
