@@ -99,7 +99,7 @@ def name_of(cell: Cell, *, without: Collection[str] = ()) -> str:
     shown = ("tunnel", "link", "device", "workload")
     parts = [cell.names[axis] for axis in shown if axis not in without]
     parts += ["emulated CPU"] if cell.emulated else []
-    return ", ".join(part for part in parts if part != "host")
+    return ", ".join(part for part in parts if part not in {"", "host"})
 
 
 def _agree(one: Cell, other: Cell, differing: Collection[str]) -> bool:

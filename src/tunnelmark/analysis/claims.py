@@ -23,6 +23,8 @@ def claim_of(
     has no valid trial cannot be confirmed by the others. ``fragmentation`` is the largest payload
     in one packet by (link, device, tunnel).
     """
+    if hypothesis.left_out is not None:
+        return Nothing(f"not at this scale of the study: {hypothesis.left_out}")
     if hypothesis.metric == FRAGMENTATION_POINT:
         cells = _fragmentation_cells(fragmentation)
     cells = chosen(cells, hypothesis.over)
@@ -37,6 +39,8 @@ def claim_of(
 
 def _lacking(hypothesis: Hypothesis, cells: Sequence[Cell]) -> Nothing | None:
     """Say what a claim speaks of and no valid trial measured."""
+    if hypothesis.metric == FRAGMENTATION_POINT and not cells:
+        return Nothing("the proof by wire found no fragmentation point where the claim is made")
     if not any(cell.figures for cell in cells):
         return Nothing(f"no valid trial gave {hypothesis.metric} where the claim is made")
     for selection in (hypothesis.over, *hypothesis.groups):

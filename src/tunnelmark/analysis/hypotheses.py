@@ -138,10 +138,16 @@ def back(value: float, test: OneSided) -> float:
     return math.exp(value) if test.quantity == "value" else math.expm1(value)
 
 
+_WORDS: Final[Mapping[tuple[int, bool], str]] = {
+    (1, True): "at least",
+    (-1, True): "at most",
+    (1, False): "above",
+    (-1, False): "below",
+}
 _VERB: Final[Mapping[Outcome, str]] = {
-    "confirmed": "lies",
-    "rejected": "does not lie",
-    "undecided": "may lie or not",
+    "confirmed": "is {} {}",
+    "rejected": "is not {} {}",
+    "undecided": "may be {} {} or not",
 }
 
 
@@ -149,10 +155,9 @@ def _reason(outcome: Outcome, test: OneSided, shown: Deciding) -> str:
     text = as_text if shown.quantity == "value" else change_as_text
     value, limit = (text(v, shown.metric, shown.quantity) for v in (shown.value, shown.limit))
     if shown.low is None or shown.high is None:
-        return (
-            f"{shown.what}: {value}, but {shown.repeats} repeats give no interval to hold against "
-            f"{limit}"
-        )
+        count = "1 repeat gives" if shown.repeats == 1 else f"{shown.repeats} repeats give"
+        return f"{shown.what}: {value}, but {count} no interval to hold against {limit}"
     low, high = (text(v, shown.metric, shown.quantity) for v in (shown.low, shown.high))
     within = "" if test.spread.error == 0 and low == high else f" [{low}, {high}]"
-    return f"{shown.what}: {value}{within} {_VERB[outcome]} {shown.side} {limit}"
+    said = _VERB[outcome].format(_WORDS[test.side, test.inclusive], limit)
+    return f"{shown.what}: {value}{within} {said}"

@@ -35,7 +35,9 @@ def change_as_text(value: float, metric: str, quantity: str) -> str:
 
 def _digits(value: float, *, sign: bool = False) -> str:
     """Return a number with four significant digits, not in powers of ten where that can be."""
-    if value == 0 or not math.isfinite(value):
+    if value == 0:
+        return "0"  # also for -0
+    if not math.isfinite(value):
         return f"{value:g}"
     magnitude = math.floor(math.log10(abs(value)))
     if not -5 < magnitude < 12:  # noqa: PLR2004 - beyond this nobody counts the zeros

@@ -85,6 +85,8 @@ class Hypothesis:
     """Of a threshold, in the metric's stored unit."""
     of: Literal["each", "highest", "lowest"] = "each"
     """Which of the points a threshold is about."""
+    left_out: str | None = None
+    """What it speaks of and a smaller scale of the study leaves out, in words."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The tables ``[[hypothesis]]`` of a study: what is claimed before the run, parsed strictly."""
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -110,16 +112,18 @@ def at_scale(
 ) -> tuple[Hypothesis, ...]:
     """Return the hypotheses of a smaller version of the study, ``found`` being those of the whole.
 
-    One that speaks of something the smaller version leaves out stays as it is: no trial will be
-    found of it, so it will be told as undecided, with that reason.
+    One that speaks of something the smaller version leaves out stays as it is and says so: it will
+    be told as undecided, with that reason.
     """
     points = Points(study)
     smaller = []
     for position, (table, whole) in enumerate(zip(tables, found, strict=True)):
         try:
             smaller.append(_One(position, table, points, lambda _, m: StudyError(m)).hypothesis())
-        except StudyError:
-            smaller.append(whole)
+        except StudyError as error:
+            # Without the hint: nobody has mistyped anything.
+            message = re.split(", did you mean |; known are ", str(error))[0]
+            smaller.append(replace(whole, left_out=message.removeprefix("hypothesis.")))
     return tuple(smaller)
 
 

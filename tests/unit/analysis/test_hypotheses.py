@@ -67,14 +67,14 @@ def test_a_clear_lead_is_confirmed_with_the_interval_that_says_so() -> None:
     assert found.deciding.method == "t, paired"
     assert found.deciding.low is not None
     assert 0 < found.deciding.low < 0.1 < found.deciding.value + 0.02
-    assert "lies above" in found.reason
+    assert "is above 0 %" in found.reason
 
 
 def test_the_opposite_claim_is_rejected_by_the_same_figures() -> None:
     trials = table({("wg", 64): around(11e6, 0.01), ("none", 64): around(10e6, 0.01, seed=2)})
     found = verdict(trials, compared("superiority", better="lower"))
     assert found.outcome == "rejected"
-    assert "does not lie below" in found.reason
+    assert "is not below 0 %" in found.reason
 
 
 def test_what_cannot_be_decided_says_how_many_repeats_would() -> None:
@@ -198,6 +198,11 @@ def test_thresholds_of_each_and_of_the_highest() -> None:
 
 def test_a_fragmentation_point_is_a_length_and_needs_no_repeats() -> None:
     trials = table({("openvpn", 64): [1e6]})
+    elsewhere = Selection({"tunnel": ("wg",)})
+    lacking = Hypothesis(
+        "h", "threshold", FRAGMENTATION_POINT, bound="at_least", limit=1.0, over=elsewhere
+    )
+    assert "found no fragmentation point" in verdict(trials, lacking).reason
     for limit, outcome in ((1420, "confirmed"), (1438, "rejected")):
         claim = Hypothesis("h", "threshold", FRAGMENTATION_POINT, bound="near", limit=limit)
         found = verdict(trials, claim)
