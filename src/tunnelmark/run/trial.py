@@ -16,6 +16,7 @@ from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.cpu import CpuProbe, CpuUsage
 from tunnelmark.probes.series import cpu_seconds, link_seconds
 from tunnelmark.run import evidence
+from tunnelmark.run.losses import LossWatch, sent_packets
 from tunnelmark.study.study import Limits
 from tunnelmark.workloads.background import Load, run_beside
 from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
@@ -75,6 +76,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     held = {name: limit.throttled() for name, limit in limits_of.items()}
     ran = {name: limit.run_ns() for name, limit in limits_of.items()}
     cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring), lab.place.cpu)
+    losses = LossWatch(lab, up)
     before = lab.counters()
     lab.restart_schedule()
     started = datetime.now(UTC)
@@ -85,11 +87,13 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     end_ns = time.monotonic_ns()
     usage = cpu.stop(end_ns)
     after = lab.counters()
+    lost = losses.stop(outcome.details, before, after)
     checks = [
         *outcome.checks,
         *evidence.cpu_checks(usage, limits, measuring_s=outcome.measuring_s),
         *evidence.link_checks(before, after, lab.problem(), limits),
         evidence.tunnel_check(tunnel_problem()),
+        *lost.checks(),
     ]
     if cancelled():
         checks.append(Check(INTERRUPTED, ok=False, message="the run was interrupted"))
@@ -107,6 +111,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         {name: _since(limit.run_ns(), ran[name]) for name, limit in limits_of.items()},
         measuring_s=outcome.measuring_s,
     )
+    common |= lost.metrics(sent_packets(outcome.details))
     return TrialResult(
         trial=trial,
         attempt=attempt,
@@ -120,6 +125,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
             "cpu_s": {name: vars(group) for name, group in usage.groups.items()},
             "cores": [vars(core) for core in usage.cores],
             "seconds": _seconds(lab, usage, start_ns),
+            "losses": lost.told(),
         },
         samples=outcome.samples,
     )
