@@ -15,6 +15,8 @@ from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed
 
 _ROOT: Final = PurePosixPath("/tunnelmark")
+_EMULATED_PATIENCE: Final = 4.0
+"""An emulated CPU is slow, and waits for a busy computer: ``ip`` once took more than 10 s."""
 _OUTPUT_MAX: Final = 256 << 20
 _NO_ENV: Final[Mapping[str, str]] = MappingProxyType({})
 _UNIQUE: Final = re.compile(r"tm[a-z0-9-]{1,60}")
@@ -178,6 +180,8 @@ class VmHost:
     def _call(
         self, argv: Sequence[str], timeout_s: float, stdin: bytes | None, env: Mapping[str, str]
     ) -> Completed:
+        if self.machine.facts.emulated:
+            timeout_s *= _EMULATED_PATIENCE
         number, _ = self.machine.start(self._inside(argv), env, stdin=stdin is not None)
         collector = _Collector()
         self.machine.listen(number, collector)
