@@ -1,6 +1,11 @@
 """Rules for all tests."""
 
 import pytest
+from hypothesis import settings
+
+# A busy machine takes as long as it likes for an example: how long it took says nothing.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
