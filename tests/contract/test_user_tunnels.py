@@ -19,6 +19,7 @@ from tunnelmark.tunnels.nebula import NebulaTunnel
 from tunnelmark.tunnels.ocserv import OcservTunnel, _pin
 from tunnelmark.tunnels.openvpn import OpenVpnTunnel
 from tunnelmark.tunnels.pki import RunAuthority
+from tunnelmark.tunnels.softether import SoftEtherTunnel
 from tunnelmark.tunnels.ssh_tun import SshTunTunnel, _private
 from tunnelmark.tunnels.tinc import TincTunnel
 
@@ -170,7 +171,37 @@ class OcservNoDtls(OcservTunnel):
             self._params = self._params.model_copy(update={"transport": "dtls"})
 
 
+class SoftEtherOtherPassword(SoftEtherTunnel):
+    """The client has another password."""
+
+    def _accounts(self, site: Site, passwords: Any) -> list[str]:
+        return super()._accounts(site, [password[::-1] + "0" for password in passwords])
+
+
+class SoftEtherNoSuchCommand(SoftEtherTunnel):
+    """The server is another version, that does not know a command."""
+
+    def _hubs(self, site: Site, passwords: Any) -> list[str]:
+        return [*super()._hubs(site, passwords), "ExtOptionSet NoSuchOption /VALUE:1"]
+
+
 REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
+    (
+        SoftEtherOtherPassword,
+        {},
+        (
+            r"softether client of tunnel 0 on client could not log in: User authentication failed. "
+            r"\(code 9\)"
+        ),
+    ),
+    (
+        SoftEtherNoSuchCommand,
+        {},
+        (
+            r"softether server on server refused a command: Object not found\. "
+            r"\(error code 29\)"
+        ),
+    ),
     (
         OcservOtherPassword,
         {},

@@ -1,0 +1,443 @@
+"""SoftEther VPN's own protocol: Ethernet in blocks in TLS over TCP, all in user space."""
+
+import json
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from secrets import token_hex
+from typing import Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
+from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.tunnels.addressing import (
+    check_inner_mtu,
+    inner_addresses,
+    outer_addresses,
+    outer_version,
+    with_port,
+)
+from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.daemon import Daemon, Side, configure, prove_path, traffic_path
+from tunnelmark.tunnels.softether_log import SUITE, Status, last_words, read_status, refusal
+from tunnelmark.tunnels.support import (
+    daemon_name,
+    first_problem,
+    inner_interface,
+    interfaces,
+    wait_until,
+)
+
+PORT: Final = 5555
+"""What SoftEther's own clients try first."""
+
+_CLIENT_PORT: Final = 9931
+_TCP: Final = 6
+_START_LIMIT_S: Final = 30.0
+_LOGIN_LIMIT_S: Final = 40.0
+_COMMAND_LIMIT_S: Final = 60.0
+_STOP_LIMIT_S: Final = 6.0
+_USER: Final = "tunnelmark"
+# Both wait for two seconds at most: ports and log files have to be asked, since nothing is written.
+_WAIT: Final = "n=0; until {}; do n=$((n+1)); [ $n -lt 20 ] || exit 1; sleep 0.1; done"
+_PORT: Final = _WAIT.format('ss -ltnH sport = ":$1" | grep -q .')
+_SAID: Final = _WAIT.format('grep -rqsF -e "$2" -e "$3" "$1"')
+_DETAILS: Final = (
+    "/MAXTCP:1 /INTERVAL:1 /TTL:0 /HALF:no /BRIDGE:no /MONITOR:no /NOTRACK:yes /NOQOS:yes "
+    "/DISABLEUDP:yes"
+)
+_LOG_LINES: Final = 60
+_BLOCK_BYTES: Final = 8
+_SERVER: Final = "/usr/libexec/softether/vpnserver/vpnserver"
+_CLIENT: Final = "/usr/libexec/softether/vpnclient/vpnclient"
+# Where all three keep state and logs is compiled in; they see folders of the run there instead, in
+# mount namespaces that only they are in.
+_IN_OWN_DIRECTORIES: Final = (
+    'mount --bind "$1/lib" /var/lib && mount --bind "$1/log" /var/log && shift && exec "$@"'
+)
+
+
+class SoftEtherParams(TunnelParams):
+    """What a study can set."""
+
+    cipher: Literal["AES-256-GCM"] = Field(
+        "AES-256-GCM",
+        description="cipher of TLS 1.3, which SoftEther 5.01 leaves to OpenSSL: what is set there "
+        "counts for earlier versions of TLS alone",
+    )
+    mtu_bytes: int = Field(
+        1500,
+        ge=576,
+        le=1500,
+        description="MTU of the inner interface; in a stream longer packets than the link's are no "
+        "fragments, they are cut into segments",
+    )
+
+
+class SoftEtherTunnel(Tunnel):
+    """One server with ``count`` hubs, one client with a connection to each."""
+
+    kind: ClassVar[str] = "softether"
+    title: ClassVar[str] = "SoftEther VPN"
+    params_type: ClassVar[type[TunnelParams]] = SoftEtherParams
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the parameters of the study."""
+        super().__init__(params)
+        if not isinstance(params, SoftEtherParams):
+            raise TypeError(f"{type(params).__name__} are not the parameters of softether")
+        self._params: SoftEtherParams = params
+        self._processes: list[Process] = []
+        # What an earlier one of this run wrote there would be read again.
+        self._name = f"softether-{token_hex(2)}"
+        self._daemons: list[Daemon] = []
+
+    def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
+        """Need server, client, the command that sets both up, and TUN."""
+        return Need(
+            programs={
+                "vpnserver": "softether-vpnserver",
+                "vpnclient": "softether-vpnclient",
+                "vpncmd": "softether-vpncmd",
+                "mount": "mount",
+                "unshare": "util-linux",
+                "ss": "iproute2",
+                "ip": "iproute2",
+                "ping": "iputils-ping",
+            },
+            kernel=("tun",),
+        )
+
+    def up(self, site: Site) -> TunnelUp:
+        """Start both, make hubs and accounts, connect, check what both ends say."""
+        params, numbers = self._params, range(self._params.count)
+        mtu_bytes = params.mtu_bytes
+        check_inner_mtu(self.kind, params.inner, mtu_bytes)
+        passwords = [token_hex(16) for _ in numbers]
+        server = self._start(site, "server")
+        client = self._start(site, "client")
+        self._await_port(server, PORT)
+        self._command(site.server.host, "server", self._hubs(site, passwords))
+        self._await_port(client, _CLIENT_PORT)
+        self._command(site.client.host, "client", self._accounts(site, passwords))
+        paths, negotiated = [], []
+        for number in numbers:
+            ends = [self._tunnel_end(site, end, number) for end in (client, server)]
+            self._await_login(ends[0], number)
+            for end in ends:
+                self._rename(site, end, number)
+            here, there = inner_addresses(site, number, params)
+            configure(ends[0], here=here, there=there, mtu_bytes=mtu_bytes)
+            configure(ends[1], here=there, there=here, mtu_bytes=mtu_bytes)
+            _introduce(ends[0], ends[1], there)
+            _introduce(ends[1], ends[0], here)
+            negotiated.append(self._agreed(ends[0], ends[1], number))
+            path = traffic_path(site, number, ends[0], ends[1], params=params, mtu_bytes=mtu_bytes)
+            prove_path(site, path, ends[0], ends[1])
+            paths.append(path)
+        return TunnelUp(
+            paths=tuple(paths),
+            negotiated=tuple(negotiated),
+            wire=WireRule(
+                encrypted=True,
+                describe=f"TCP to or from port {PORT}",
+                ip_protocols=(_TCP,),
+                tcp_ports=(PORT,),
+                ip_version=outer_version(params),
+            ),
+            processes=(
+                (site.client.host.name, client.process),
+                (site.server.host.name, server.process),
+            ),
+        )
+
+    def problem(self) -> str | None:
+        """Return which daemon died or which interface vanished."""
+        return first_problem([daemon.watched() for daemon in self._daemons])
+
+    def down(self) -> None:
+        """Stop the client, then the server; their interfaces go with them."""
+        self._daemons.clear()
+        while self._processes:
+            self._processes.pop().stop(grace_s=_STOP_LIMIT_S)
+
+    def encapsulation(self, agreed: Negotiated) -> Encapsulation:
+        """Return the layers of one packet that finds the stream idle.
+
+        Of packets that come together, SoftEther puts as many as there are into one TLS record: the
+        fragments of a long datagram are smaller on the wire than this says.
+        """
+        layers = (
+            ip_layer(outer_version(self._params)),
+            tcp_layer(),
+            Layer("TLS record header", 5, "RFC 8446 section 5.1"),
+            Layer("number and length of blocks", _BLOCK_BYTES, "SoftEther Cedar/Connection.c"),
+            Layer("inner Ethernet header", 14, "IEEE 802.3 section 3.1.1, without FCS"),
+            Layer("TLS content type and tag", 17, "RFC 8446 section 5.2"),
+        )
+        return Encapsulation(
+            lambda _inner_bytes: layers,
+            agreed.mtu_bytes,
+            outer_ip=outer_version(self._params),
+            stream=True,
+        )
+
+    def _start(self, site: Site, side: Side) -> Daemon:
+        endpoint = site.client if side == "client" else site.server
+        host, folder = endpoint.host, self._folder(endpoint.host, side)
+        host.put(folder / "log" / "softether" / "README", b"Made by Tunnelmark for one run.\n")
+        state = folder / "lib" / "softether"
+        host.put(state / "README", b"Made by Tunnelmark for one run.\n")
+        if side == "server":
+            host.put(state / "vpn_server.config", f"\ufeff{self._server_config()}".encode())
+        program = _SERVER if side == "server" else _CLIENT
+        process = host.spawn(
+            # It watches over a child that does the work, and that would outlive it otherwise.
+            [
+                *("unshare", "--pid", "--fork", "--kill-child"),
+                *_in_own_directories(folder, [program, "execsvc"]),
+            ],
+            name=daemon_name(f"softether-{side}"),
+            private_dirs=("/run", "/run/softether"),
+        )
+        self._processes.append(process)
+        return self._daemon(endpoint, side, "", process, f"softether {side}")
+
+    def _daemon(
+        self, endpoint: Endpoint, side: Side, interface: str, process: Process, place: str
+    ) -> Daemon:
+        # Both write nothing but their log files.
+        def words(log: str) -> str:
+            return last_words(f"{log}\n{self._read_logs(endpoint.host, side)}")
+
+        return Daemon(place, endpoint, interface, process, words)
+
+    def _tunnel_end(self, site: Site, daemon: Daemon, number: int) -> Daemon:
+        side: Side = "client" if daemon.endpoint is site.client else "server"
+        place = f"softether {side} of tunnel {number}"
+        interface = inner_interface(site, "u", number, side)
+        end = self._daemon(daemon.endpoint, side, interface, daemon.process, place)
+        self._daemons.append(end)
+        return end
+
+    def _server_config(self) -> str:
+        """Return what of the configuration is not SoftEther's default: nothing but one port."""
+        return f"""\
+declare root
+{{
+\tdeclare DDnsClient
+\t{{
+\t\tbool Disabled true
+\t}}
+\tdeclare ListenerList
+\t{{
+\t\tdeclare Listener0
+\t\t{{
+\t\t\tbool DisableDos true
+\t\t\tbool Enabled true
+\t\t\tuint Port {PORT}
+\t\t}}
+\t}}
+\tdeclare ServerConfiguration
+\t{{
+\t\tbool DisableJsonRpcWebApi true
+\t\tbool DisableNatTraversal true
+\t\tstring PortsUDP $
+\t\tuint ServerLogSwitchType 0
+\t\tbool Tls_Disable1_0 true
+\t\tbool Tls_Disable1_1 true
+\t\tbool Tls_Disable1_2 true
+\t\tbool UseKeepConnect false
+\t}}
+}}
+"""
+
+    def _hubs(self, site: Site, passwords: Sequence[str]) -> list[str]:
+        lines = []
+        for number, password in enumerate(passwords):
+            lines += [
+                f"HubCreate t{number} /PASSWORD:{token_hex(16)}",
+                f"BridgeCreate t{number} /DEVICE:{_nic(site, number)} /TAP:yes",
+                f"Hub t{number}",
+                f"UserCreate {_USER} /GROUP:none /REALNAME:none /NOTE:none",
+                f"UserPasswordSet {_USER} /PASSWORD:{password}",
+                # It would carry the packets outside the stream from some moment on.
+                "ExtOptionSet DisableUdpAcceleration /VALUE:1",
+                "LogDisable packet",
+            ]
+        return lines
+
+    def _accounts(self, site: Site, passwords: Sequence[str]) -> list[str]:
+        _, outer = outer_addresses(site, self._params)
+        lines = []
+        for number, password in enumerate(passwords):
+            names = f"/HUB:t{number} /USERNAME:{_USER} /NICNAME:{_nic(site, number)}"
+            lines += [
+                f"NicCreate {_nic(site, number)}",
+                f"AccountCreate t{number} /SERVER:{with_port(outer, PORT)} {names}",
+                f"AccountPasswordSet t{number} /PASSWORD:{password} /TYPE:standard",
+                f"AccountDetailSet t{number} {_DETAILS}",
+                f"AccountRetrySet t{number} /NUM:0 /INTERVAL:5",
+                f"AccountConnect t{number}",
+            ]
+        return lines
+
+    def _command(self, host: Host, side: Side, lines: Sequence[str]) -> str:
+        """Give commands to a daemon; raise ``TunnelError`` with its words if one is refused."""
+        # In a file, since they hold passwords; never shown, since vpncmd writes them out again.
+        file = self._folder(host, side) / "commands"
+        host.put(file, "\n".join([*lines, ""]).encode())
+        where = f"localhost:{PORT}" if side == "server" else "localhost"
+        done = host.run(
+            [
+                *("unshare", "--mount", "--propagation", "private"),
+                *_in_own_directories(
+                    self._folder(host, side),
+                    ["vpncmd", where, f"/{side.upper()}", "/CSV", f"/IN:{file}"],
+                ),
+            ],
+            stdin=b"",
+            timeout_s=_COMMAND_LIMIT_S,
+            check=False,
+        )
+        if refused := refusal(done.text()):
+            raise TunnelError(f"softether {side} on {host.name} refused a command: {refused}")
+        return done.text()
+
+    def _read_logs(self, host: Host, side: Side) -> str:
+        folder = self._folder(host, side) / "log"
+        tail = ["tail", "-q", "-n", str(_LOG_LINES), "{}", "+"]
+        return host.run(["find", str(folder), "-name", "*.log", "-exec", *tail], check=False).text()
+
+    def _folder(self, host: Host, side: Side) -> PurePosixPath:
+        return host.work_dir / self._name / side
+
+    def _await_port(self, daemon: Daemon, port: int) -> None:
+        host = daemon.endpoint.host
+
+        def listens() -> bool | None:
+            if (status := daemon.process.poll()) is not None:
+                raise TunnelError(
+                    f"{daemon.place} of tunnel 0 on {host.name} ended with status {status} before "
+                    f"it could listen: {daemon.last_words()}"
+                )
+            done = host.run(["sh", "-c", _PORT, "wait", str(port)], check=False)
+            return True if done.returncode == 0 else None
+
+        wait_until(
+            listens,
+            limit_s=_START_LIMIT_S,
+            late=lambda: (
+                f"{daemon.place} on {host.name} does not listen on port {port} after "
+                f"{_START_LIMIT_S:g} s: {daemon.last_words()}"
+            ),
+        )
+
+    def _await_login(self, client: Daemon, number: int) -> None:
+        host = client.endpoint.host
+        begin = f'VPN Connection Setting "t{number}": '
+
+        def connected() -> bool | None:
+            if (status := client.process.poll()) is not None:
+                raise TunnelError(
+                    f"{client.place} on {host.name} ended with status {status} before it could "
+                    f"log in: {client.last_words()}"
+                )
+            known = [f"{begin}{words}" for words in ("Now connected", "The connection has been")]
+            log = str(self._folder(host, "client") / "log")
+            host.run(["sh", "-c", _SAID, "wait", log, *known], check=False)
+            said = [line for line in self._read_logs(host, "client").splitlines() if begin in line]
+            for line in said:
+                if "Cause: " in line:
+                    raise TunnelError(
+                        f"{client.place} on {host.name} could not log in: "
+                        f"{line.partition('Cause: ')[2][:300]}"
+                    )
+            return True if any("Now connected" in line for line in said) else None
+
+        wait_until(
+            connected,
+            limit_s=_LOGIN_LIMIT_S,
+            late=lambda: (
+                f"{client.place} on {host.name} did not log in within {_LOGIN_LIMIT_S:g} s: "
+                f"{client.last_words()}"
+            ),
+        )
+
+    def _rename(self, site: Site, end: Daemon, number: int) -> None:
+        """Give the interface, whose name SoftEther begins as it likes, the name of the run."""
+        host = end.endpoint.host
+        made = f"{'vpn' if end.endpoint is site.client else 'tap'}_{_nic(site, number)}"
+        wait_until(
+            lambda: True if made in interfaces(host) else None,
+            limit_s=_START_LIMIT_S,
+            late=lambda: (
+                f"{end.place} on {host.name} did not make {made} within {_START_LIMIT_S:g} s: "
+                f"{end.last_words()}"
+            ),
+        )
+        host.run(["ip", "link", "set", "dev", made, "down"])
+        host.run(["ip", "link", "set", "dev", made, "name", end.interface])
+
+    def _agreed(self, client: Daemon, server: Daemon, number: int) -> Negotiated:
+        own = read_status(
+            self._command(client.endpoint.host, "client", [f"AccountStatusGet t{number}"])
+        )
+        other = read_status(
+            self._command(
+                server.endpoint.host, "server", [f"Hub t{number}", f"SessionGet {own.session}"]
+            )
+        )
+        for daemon, status in ((client, own), (server, other)):
+            _check(daemon, status)
+        return Negotiated(
+            cipher=self._params.cipher,
+            version=f"SoftEther VPN {own.version}",
+            implementation="vpnclient, vpnserver",
+            mtu_bytes=self._params.mtu_bytes,
+            details={
+                "data_path": "user space",
+                "transport": "TLS 1.3 over one TCP connection",
+                "suite": SUITE,
+                "auth": "in the AEAD cipher",
+                "compression": "none",
+                "udp_acceleration": "off",
+                "login": "password; the server's certificate is not checked, SoftEther's default",
+            },
+        )
+
+
+def _check(daemon: Daemon, status: Status) -> None:
+    for what, is_, must in (
+        ("suite", status.suite, SUITE),
+        ("compression", status.compressed, False),
+        ("UDP acceleration", status.udp, False),
+    ):
+        if is_ != must:
+            raise TunnelError(
+                f"{daemon.place} on {daemon.endpoint.host.name} runs with {what} {is_}, the study "
+                f"asks for {must}"
+            )
+
+
+def _introduce(end: Daemon, other: Daemon, address: str) -> None:
+    """Tell an end whose the peer's address is, so that nobody asks in mid-run."""
+    shown: Any = json.loads(
+        other.endpoint.host.run(["ip", "-j", "link", "show", "dev", other.interface]).stdout
+    )
+    end.endpoint.host.run(
+        [
+            *("ip", "neighbour", "replace", address, "lladdr", str(shown[0]["address"])),
+            *("dev", end.interface, "nud", "permanent"),
+        ]
+    )
+
+
+def _in_own_directories(folder: PurePosixPath, argv: Sequence[str]) -> list[str]:
+    return ["sh", "-c", _IN_OWN_DIRECTORIES, "softether", str(folder), *argv]
+
+
+def _nic(site: Site, number: int) -> str:
+    return f"{site.prefix}u{number}"

@@ -1,0 +1,55 @@
+"""What vpncmd and the log files say, and where they are read wrongly if at all."""
+
+import pytest
+
+from tunnelmark.tunnels.softether_log import SUITE, Status, last_words, read_status, refusal
+
+STATUS = """\
+Connected to VPN Client "localhost".
+
+VPN Client>AccountStatusGet t0
+Item,Value
+VPN Connection Setting Name,t0
+Server Version,5.01
+Server Build,Build 9674
+Encryption,Enabled (Algorithm: TLS_AES_256_GCM_SHA384)
+Use of Compression,No (No Compression)
+UDP Acceleration is Supported,No
+UDP Acceleration is Active,No
+Session Name,SID-U-2
+"""
+REFUSED = """\
+VPN Client>AccountPasswordSet t0 /PASSWORD:0123456789abcdef /TYPE:standard
+Error occurred. (Error code: 29)
+Object not found.
+"""
+
+
+def test_what_is_told_is_read() -> None:
+    assert read_status(STATUS) == Status("SID-U-2", SUITE, False, False, "5.01 Build 9674")
+
+
+@pytest.mark.parametrize("output", ["", "Encryption\nSession Name,../../etc", "x" * 100_000])
+def test_what_is_not_told_is_none(output: str) -> None:
+    assert read_status(output) == Status(None, None, None, None, "of unknown version")
+
+
+def test_compression_and_packets_outside_the_stream_are_seen() -> None:
+    other = STATUS.replace("Compression,No (No", "Compression,Yes (80").replace(
+        "Active,No", "Active,Yes"
+    )
+    status = read_status(other)
+    assert (status.compressed, status.udp) == (True, True)
+    assert read_status(STATUS.replace("Active,No", "Active,-")).udp is None
+    assert read_status(STATUS.replace("Enabled (Alg", "Disabled (Alg")).suite is None
+
+
+def test_an_error_is_told_without_the_command_and_its_password() -> None:
+    assert refusal(REFUSED) == "Object not found. (error code 29)"
+    assert refusal(STATUS) is None
+
+
+def test_the_last_words_have_no_time() -> None:
+    log = "2026-11-21 11:34:28.578 Cause: User authentication failed. (code 9)\n2026 bye\n"
+    assert last_words(log) == "Cause: User authentication failed. (code 9)"
+    assert last_words("") == "nothing in its log"
