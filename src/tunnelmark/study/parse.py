@@ -186,10 +186,11 @@ class _Parser:
                     f"precision.metrics.{name} is no workload of the study"
                     f"{nearest(name, sorted(kinds))}",
                 )
+        self._tunnels_fit(study)
         counts = {int(str(spec.columns.get("count", 1))) for spec in study.tunnels} | {1}
         for spec in study.workloads:
             kind = workload_kinds()[spec.kind]
-            place = self._workload_place(spec.kind)
+            place = self._place("workload", spec.kind)
             metric = study.precision.metric_of(spec.kind)
             if metric not in kind.metrics and metric not in RUN_METRICS:
                 own = spec.kind in study.precision.metrics
@@ -203,6 +204,20 @@ class _Parser:
             for one in spec.background:
                 beside = DriverSpec(one.kind, one.label, one.params)
                 self._serves(study, beside, ("background",), counts)
+
+    def _tunnels_fit(self, study: Study) -> None:
+        """Refuse a tunnel on a link that it cannot have."""
+        for spec in study.tunnels:
+            driver = tunnel_kinds()[spec.kind]
+            tunnel = driver(driver.params_type.model_validate(dict(spec.params)))
+            for link_spec in study.links:
+                link_kind = link_kinds()[link_spec.kind]
+                link = link_kind(link_kind.params_type.model_validate(dict(link_spec.params)))
+                if reason := tunnel.unfit(link.spec(study.seed), link.mtu_bytes):
+                    raise self._error(
+                        self._place("tunnel", spec.kind),
+                        f"tunnel {spec.label}: {reason} (link {link_spec.label})",
+                    )
 
     def _serves(self, study: Study, spec: DriverSpec, place: Path, counts: set[int]) -> None:
         """Refuse a load that a link or a number of tunnels cannot have."""
@@ -218,9 +233,9 @@ class _Parser:
             if reason := workload.conflict(count):
                 raise self._error(place, f"{name} {spec.label}: {reason}")
 
-    def _workload_place(self, kind: str) -> Path:
-        tables = self._document["workload"]
-        return ("workload", next(i for i, table in enumerate(tables) if table.get("kind") == kind))
+    def _place(self, section: str, kind: str) -> Path:
+        tables = self._document[section]
+        return (section, next(i for i, table in enumerate(tables) if table.get("kind") == kind))
 
     def _table(self, name: str, kind: type[_P]) -> _P:
         table = self._document.get(name, {})

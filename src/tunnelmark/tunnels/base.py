@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, IpName
@@ -51,6 +52,10 @@ class Tunnel(ABC):
     def unavailable(self, host: Host) -> str | None:
         """Return why this tunnel cannot run on the host, with the mend, or None."""
         return self.need(host).missing(host)
+
+    def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:  # noqa: ARG002
+        """Return why this tunnel cannot be on a link with such an MTU, or None; touches nothing."""
+        return None
 
     @abstractmethod
     def up(self, site: Site) -> TunnelUp:

@@ -12,6 +12,7 @@ from typing import ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.model.air import AIR_TYPES
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
@@ -126,6 +127,12 @@ class Wpa2Tunnel(Tunnel):
             kernel=(MODULE,),
         )
 
+    def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
+        """Return why real radios cannot be the link, or None."""
+        medium = link.medium if isinstance(link, SharedLinkSpec) else None
+        found = self._fitting(medium, mtu_bytes)
+        return found if isinstance(found, str) else None
+
     def up(self, site: Site) -> TunnelUp:
         """Make the radios, the access point, the stations; compare what both sides say."""
         radio, shared = self._radio(site)
@@ -216,25 +223,31 @@ class Wpa2Tunnel(Tunnel):
         """Return that IP packets go as they are; what is around them belongs to the air's frame."""
 
     def _radio(self, site: Site) -> tuple[Radio, SharedMedium]:
-        if site.shared is None or site.shared.config.get("type") != "wlan":
-            raise TunnelError(
+        shared = site.shared
+        found = self._fitting(None if shared is None else shared.config, site.client.mtu_bytes)
+        if shared is None or isinstance(found, str):
+            raise TunnelError(str(found))
+        return found, shared
+
+    def _fitting(self, medium: Mapping[str, object] | None, mtu_bytes: int) -> Radio | str:
+        """Return what the radios are set to, or why they cannot be the link."""
+        if medium is None or medium.get("type") != "wlan":
+            return (
                 "wpa2 is on air itself, so the study's link must be of kind wlan, such as the "
                 "preset wlan-80211g-54"
             )
-        radio = radio_of(site.shared.config)
+        radio = radio_of(medium)
         if isinstance(radio, str):
-            raise TunnelError(f"real radios cannot be the link of the study: {radio}")
+            return f"real radios cannot be the link of the study: {radio}"
         if radio.ht and self._params.security in {"wep", "wpa2-tkip"}:
             # 12.6.3; mac80211 then turns 802.11n off without a word
-            raise TunnelError(
-                f"security is {self._params.security}, which {radio.standard} excludes"
+            return f"security is {self._params.security}, which {radio.standard} excludes"
+        if mtu_bytes > MTU_MAX_BYTES:
+            return (
+                f"the link's mtu is {mtu_bytes}, the kernel's simulated radios carry at most "
+                f"{MTU_MAX_BYTES}"
             )
-        if site.client.mtu_bytes > MTU_MAX_BYTES:
-            raise TunnelError(
-                f"the link's mtu is {site.client.mtu_bytes}, the kernel's simulated radios carry "
-                f"at most {MTU_MAX_BYTES}"
-            )
-        return radio, site.shared
+        return radio
 
     def _plan(self, site: Site) -> list[_Link]:
         """Lay out the networks of the study, and the open one behind them."""

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tunnelmark.engine.link import SharedLinkSpec
 from tunnelmark.links.wlan import Wlan, WlanParams
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import StudyError, TunnelError
 from tunnelmark.model.tunnel import Endpoint, SharedMedium, Site
+from tunnelmark.study import parse_study
 from tunnelmark.tunnels import wpa2_says as says
 from tunnelmark.tunnels.wpa2 import Wpa2Params, Wpa2Tunnel
 from tunnelmark.tunnels.wpa2_agreed import disagreement, is_wanted
@@ -366,5 +368,50 @@ def test_a_link_that_cannot_be_is_refused_before_anything_is_touched(
     with pytest.raises(TunnelError) as caught:
         tunnel.up(site(given_link, mtu_bytes))
     assert str(caught.value).startswith(words)
+    link = None if shared is None else SharedLinkSpec(shared, 1)
+    assert tunnel.unfit(link, mtu_bytes) == str(caught.value)
     assert tunnel.problem() is None
     tunnel.down()
+
+
+STUDY = """
+format = 1
+name = "a"
+title = "A"
+
+[[tunnel]]
+kind = "wpa2"
+{tunnel}
+[[link]]
+{link}
+
+[[workload]]
+kind = "udp_echo"
+gap = "50 ms"
+packets = 9
+payload_bytes = 64
+"""
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "link", "words"),
+    [
+        ("", 'preset = "serial-8m-41ms"', "a.toml:6: tunnel wpa2: wpa2 is on air itself, so the"),
+        (
+            'security = "wpa2-tkip"',
+            'preset = "wlan-80211n-ht20"',
+            "a.toml:6: tunnel wpa2-wpa2-tkip: security is wpa2-tkip, which 802.11n excludes (li",
+        ),
+    ],
+)
+def test_a_study_with_such_a_link_is_refused_at_its_line(
+    tunnel: str, link: str, words: str
+) -> None:
+    with pytest.raises(StudyError) as caught:
+        parse_study(STUDY.format(tunnel=tunnel, link=link), source="a.toml")
+    assert str(caught.value).startswith(words)
+
+
+def test_a_study_over_a_wlan_is_taken() -> None:
+    text = STUDY.format(tunnel="", link='preset = "wlan-80211n-ht20"')
+    assert parse_study(text, source="a.toml").tunnels[0].kind == "wpa2"
