@@ -122,3 +122,19 @@ Ratio = Annotated[
     ),
 ]
 """A share from 0 to 1, written ``"2 %"`` or ``0.02``."""
+
+CoreShare = Annotated[
+    float,
+    BeforeValidator(_parser(_RATIO, "90 %", whole=False)),
+    Field(ge=0, le=64),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 64},
+                {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*%?\s*$", "examples": ["90 %"]},
+            ],
+            UNIT_KEY: "ratio",
+        }
+    ),
+]
+"""A share of one core, above 1 for several: ``"90 %"`` or ``0.9``."""

@@ -126,7 +126,8 @@ def _leaders(title: str, family: Family) -> list[str]:
     """Say which tunnel has the best figure where its interval is clear of all others."""
     if not family.metrics:
         return []
-    metric = family.compared[0] if family.compared else family.metrics[0]
+    telling = [name for name in family.compared if name != _OFFERED]
+    metric = next(iter((*telling, *family.compared, *family.metrics)))
     if METRICS[metric].better == "neither":
         return []
     sign = 1 if METRICS[metric].better == "higher" else -1

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from tunnelmark.model.hypothesis import Hypothesis
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
-from tunnelmark.model.quantity import DurationNs, Ratio
+from tunnelmark.model.quantity import CoreShare, DurationNs, Ratio
 from tunnelmark.model.trial import DriverSpec
 
 
@@ -77,12 +77,14 @@ class Limits(Params):
         "leaves order and load as they were asked for",
     )
     steal: Ratio = Field(0.05, description="share of time taken by the hypervisor")
-    starvation: Ratio = Field(
+    starvation: CoreShare = Field(
         0.1,
         description="share of the time in which the tunnel's programs waited for a core that "
         "programs of others held: what is measured then is their load",
     )
-    measuring_cpu: Ratio = Field(0.9, description="busy share of one core by a measuring program")
+    measuring_cpu: CoreShare = Field(
+        0.9, description="busy share of one core by a measuring program"
+    )
     link_lateness: DurationNs = Field(
         2_000_000, description="99th percentile of how late the link emulator handed packets on"
     )
