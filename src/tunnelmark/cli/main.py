@@ -45,6 +45,7 @@ exit status:
         "doctor": "tunnelmark.cli.doctor:doctor",
         "clean": "tunnelmark.cli.clean:clean",
         "overhead": "tunnelmark.cli.overhead:overhead",
+        "analyse": "tunnelmark.cli.analyse:analyse",
         "compare": "tunnelmark.cli.compare:compare",
         "audit": "tunnelmark.cli.audit:audit",
         "vm": "tunnelmark.cli.vm:vm",

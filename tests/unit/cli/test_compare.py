@@ -51,3 +51,26 @@ def test_a_metric_that_is_none_is_answered_with_the_nearest(
 ) -> None:
     assert main.call(["compare", str(tmp_path), str(tmp_path), "--metric", "goodput"]) == main.USAGE
     assert "did you mean goodput_bit_s?" in capsys.readouterr().err
+
+
+def test_analyse_tells_what_there_is_to_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [
+        trial_result("openvpn", size, repeat, {"goodput_bit_s": min(size, 700) * (1e4 + repeat)})
+        for size in (64, 256, 512, 768, 1024, 1280)
+        for repeat in range(1, 5)
+    ]
+    directory = str(write(tmp_path, results))
+    assert main.call(["analyse", directory, "--metric", "goodput_bit_s"]) == 0
+    out = capsys.readouterr().out
+    assert "Goodput over payload_bytes: bends at" in out
+    assert "payload_bytes explains" in out
+    assert "nothing to tell: too few points or repeats" in out
+    assert main.call(["analyse", directory, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {
+        "drift",
+        "curves",
+        "correlations",
+        "factorial",
+    }

@@ -17,6 +17,7 @@ from tunnelmark.model.metrics import METRICS
         "doctor",
         "clean",
         "overhead",
+        "analyse",
         "compare",
         "audit",
         "vm",

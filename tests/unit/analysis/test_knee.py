@@ -1,0 +1,95 @@
+"""Bends of curves and correlations, against known truth."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tunnelmark.analysis.knee import knee, rank_correlation
+
+LOADS = np.repeat(np.arange(1.0, 11.0), 3)
+
+
+def test_a_bend_is_found_where_it_is() -> None:
+    """Throughput follows the load up to 6.3 and stays there."""
+    noise = np.random.default_rng(1).normal(0, 0.05, len(LOADS))
+    found = knee(list(LOADS), list(np.minimum(LOADS, 6.3) + noise), confidence=0.95)
+    assert found is not None
+    assert found.low < 6.3 < found.high
+    assert found.high - found.low < 0.3
+    assert found.slope_before == pytest.approx(1, abs=0.05)
+    assert found.slope_after == pytest.approx(0, abs=0.05)
+    assert found.p == pytest.approx(1 / 500)
+
+
+def test_the_unit_of_the_load_does_not_matter() -> None:
+    noise = np.random.default_rng(1).normal(0, 0.05, len(LOADS))
+    figures = np.minimum(LOADS, 6.3) + noise
+    plain = knee(list(LOADS), list(figures), confidence=0.95)
+    bits = knee(list(LOADS * 1e6), list(figures * 1e6), confidence=0.95)
+    assert plain is not None
+    assert bits is not None
+    assert bits.at == pytest.approx(plain.at * 1e6)
+    assert bits.slope_before == pytest.approx(plain.slope_before)
+    assert bits.p == plain.p
+
+
+def test_intervals_of_a_bend_hold_the_truth() -> None:
+    dice = np.random.default_rng(2)
+    hits = []
+    for _ in range(300):
+        figures = np.minimum(LOADS, 5.7) + dice.normal(0, 0.2, len(LOADS))
+        found = knee(list(LOADS), list(figures), confidence=0.95)
+        assert found is not None
+        hits.append(found.low <= 5.7 <= found.high)
+    assert 0.91 <= sum(hits) / len(hits) <= 0.99
+
+
+def test_a_straight_line_is_called_bent_once_in_twenty() -> None:
+    dice = np.random.default_rng(3)
+    called = 0
+    for _ in range(300):
+        found = knee(list(LOADS), list(LOADS + dice.normal(0, 1, len(LOADS))), confidence=0.95)
+        assert found is not None
+        called += found.p <= 0.05
+    assert called / 300 <= 0.09
+
+
+def test_too_little_gives_no_bend() -> None:
+    assert knee([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 2.0, 2.0], confidence=0.95) is None
+    assert knee(list(LOADS), list(LOADS * 2 + 1), confidence=0.95) is None
+    assert knee(list(LOADS), [3.0] * len(LOADS), confidence=0.95) is None
+
+
+def test_rank_correlation_of_a_textbook() -> None:
+    """Ten pupils' marks in two subjects, Spearman's 1 - 6 * sum(d^2) / (n (n^2 - 1))."""
+    one = [56.0, 75, 45, 71, 62, 64, 58, 80, 76, 61]
+    other = [66.0, 70, 40, 60, 65, 56, 59, 77, 67, 63]
+    ranks = stats.rankdata(one) - stats.rankdata(other)
+    found = rank_correlation(one, other, confidence=0.95)
+    assert found is not None
+    assert found.rho == pytest.approx(1 - 6 * float(ranks @ ranks) / (10 * 99))
+    assert found.rho == pytest.approx(0.67, abs=0.005)
+    assert found.low == pytest.approx(-0.0046, abs=1e-4)
+    assert found.high == pytest.approx(0.9269, abs=1e-4)
+
+
+def test_a_perfect_order_and_a_constant() -> None:
+    found = rank_correlation([1.0, 2, 3, 4, 5], [2.0, 3, 5, 8, 9], confidence=0.95)
+    assert found is not None
+    assert found.rho == pytest.approx(1)
+    assert found.high <= 1
+    assert rank_correlation([1.0] * 6, [1.0, 2, 3, 4, 5, 6], confidence=0.95) is None
+
+
+def test_intervals_of_a_correlation_hold_the_truth() -> None:
+    """Normal pairs with r = 0.6: rho is 6 / pi * asin(r / 2)."""
+    dice = np.random.default_rng(4)
+    truth = 6 / np.pi * np.arcsin(0.3)
+    hits = []
+    for _ in range(1000):
+        one = dice.standard_normal(30)
+        other = 0.6 * one + 0.8 * dice.standard_normal(30)
+        found = rank_correlation(list(one), list(other), confidence=0.95)
+        assert found is not None
+        hits.append(found.low <= truth <= found.high)
+    assert 0.93 <= sum(hits) / len(hits) <= 0.98
