@@ -115,10 +115,14 @@ class _Changes:
                 raise self._fail(
                     place, f"{self._name}.only.{section} is no key{nearest(section, SECTIONS)}"
                 )
-            if not isinstance(wanted, list) or not wanted:
+            # No device at all is this machine as it is, as in a study without [[device]].
+            if not isinstance(wanted, list) or not (wanted or section == "device"):
                 raise self._fail(
                     place, f"{self._name}.only.{section} must be a list of labels or kinds"
                 )
+            if not wanted:
+                self._document.pop(section, None)
+                continue
             kept = sorted(
                 {
                     position

@@ -160,7 +160,10 @@ def _scales(
                 "type": "object",
                 "description": "what is kept of the study, by label, preset or kind",
                 "additionalProperties": False,
-                "properties": dict.fromkeys(SECTIONS, some),
+                "properties": {
+                    **dict.fromkeys(SECTIONS, some),
+                    "device": {**some, "minItems": 0, "description": "none: this machine as it is"},
+                },
             },
             "precision": precision,
             "validity": _model(Limits, definitions),

@@ -67,6 +67,14 @@ def test_a_scale_changes_what_it_names_and_nothing_else() -> None:
     assert smoke.text == full.text
 
 
+def test_a_scale_without_devices_is_this_machine_as_it_is() -> None:
+    device = '[[device]]\nkind = "pi-3"\n'
+    found = parse(STUDY + device + "[scale.smoke.only]\ndevice = []\n", "smoke")
+    assert [spec.label for spec in found.devices] == ["host"]
+    said = complaint(STUDY + device + "[scale.smoke.only]\nlink = []\n")
+    assert "scale.smoke.only.link must be a list of labels or kinds" in said
+
+
 def test_a_study_without_the_scale_says_which_it_has() -> None:
     assert complaint(STUDY + SMOKE, "short") == (
         "a.toml:1: the study has no [scale.short], only smoke, full"
@@ -130,5 +138,5 @@ def test_a_smaller_scale_of_a_built_in_study_keeps_the_names_of_what_it_compares
     for scale in names(tomllib.loads(full.text)):
         smaller = load_study(name, scale)
         for section in ("tunnels", "links", "devices"):
-            known = {spec.label for spec in getattr(full, section)}
+            known = {spec.label for spec in getattr(full, section)} | {"host"}
             assert {spec.label for spec in getattr(smaller, section)} <= known
