@@ -93,8 +93,13 @@ class EndpointMachinesPlace:
         inside = [MachineCpu(m, pid_base=_PID_BASES[role]) for role, m in self._machines.items()]
         return CpuOfAll(inside, unseen=[ProcCpu()])
 
-    def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
-        """Boot both machines at a time and join them."""
+    def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
+        """Boot both machines at a time and join them; ``LabError`` if a router is asked for."""
+        if router:
+            raise LabError(
+                "a router stands in network namespaces only, not between two machines (use "
+                "--place local or machine)"
+            )
         link = NetnsHost(self._ledger, "link", logs=self._logs)
         for side in _SIDES.values():
             link.run(["ip", "tuntap", "add", "dev", side, "mode", "tap"])

@@ -19,6 +19,7 @@ from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.engine.pump import EventPump
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.place import LabProcess, LocalPlace, Place
+from tunnelmark.lab.router import set_up
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Process
 from tunnelmark.model.topology import (
@@ -27,6 +28,12 @@ from tunnelmark.model.topology import (
     LINK_PREFIX_IPV4,
     LINK_PREFIX_IPV6,
     MACS,
+    OUTSIDE_ROUTER_IPV4,
+    OUTSIDE_ROUTER_IPV6,
+    OUTSIDE_SERVER_IPV4,
+    OUTSIDE_SERVER_IPV6,
+    ROUTER_IPV4,
+    ROUTER_IPV6,
     SERVER_IPV4,
     SERVER_IPV6,
     Topology,
@@ -100,20 +107,33 @@ class Lab:
         self._events = EventPump()
         self._reports: deque[tuple[int, LinkCounters]] = deque(maxlen=_MOST_REPORTS)
         emulate = emulate and link is not None
-        joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=emulate)
+        behind = topology.router != "none"
+        joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=emulate, router=behind)
         self.client_host, self.server_host = joined.client, joined.server
         self.link_host = joined.link
         self.run_id = ledger.run_id
-        self._hosts = (self.client_host, self.server_host, self.link_host)
+        made = (self.client_host, self.server_host, self.link_host, joined.router)
+        self._hosts = tuple(host for host in made if host is not None)
         self.client = Endpoint(
             self.client_host, CLIENT_IPV4, CLIENT_IPV6, "eth0", topology.mtu_bytes
         )
-        self.server = Endpoint(
-            self.server_host, SERVER_IPV4, SERVER_IPV6, "eth0", topology.mtu_bytes
+        server = (
+            (OUTSIDE_SERVER_IPV4, OUTSIDE_SERVER_IPV6) if behind else (SERVER_IPV4, SERVER_IPV6)
         )
+        self.server = Endpoint(self.server_host, *server, "eth0", topology.mtu_bytes)
         try:
-            self._address(self.client, self.server, "client")
-            self._address(self.server, self.client, "server")
+            if joined.router is None:
+                self._address(self.client, (self.server.ipv4, self.server.ipv6), "server")
+                self._address(self.server, (self.client.ipv4, self.client.ipv6), "client")
+            else:
+                self._address(self.client, (ROUTER_IPV4, ROUTER_IPV6), "router", self.server)
+                outside = (OUTSIDE_ROUTER_IPV4, OUTSIDE_ROUTER_IPV6)
+                self._address(self.server, outside, "outside", self.client)
+                neighbours = {
+                    "eth0": dict.fromkeys((CLIENT_IPV4, CLIENT_IPV6), MACS["client"]),
+                    "eth1": dict.fromkeys(server, MACS["server"]),
+                }
+                set_up(joined.router, neighbours=neighbours, nat=topology.router == "nat")
             if link is not None and emulate:
                 self._start_emulator(link)
         except BaseException:
@@ -140,6 +160,7 @@ class Lab:
             inner_ipv6,
             engine=self.place.engine,
             owner_pid=self.place.owner_pid,
+            nat_ipv4=OUTSIDE_ROUTER_IPV4 if self._topology.router == "nat" else None,
             shared=SharedMedium(link.medium, link.seed)
             if isinstance(link, SharedLinkSpec)
             else None,
@@ -203,9 +224,12 @@ class Lab:
         for host in self._hosts:
             host.remove()
 
-    def _address(self, own: Endpoint, peer: Endpoint, role: str) -> None:
-        other = "server" if role == "client" else "client"
+    def _address(
+        self, own: Endpoint, next_hop: tuple[str, str], at: str, beyond: Endpoint | None = None
+    ) -> None:
+        """Address an end whose neighbour on its wire is ``at``, with the other end ``beyond``."""
         host, interface = own.host, own.interface
+        role = "client" if own is self.client else "server"
         # A kernel without IPv6 has no IPv6 settings, and needs none (-e).
         host.run(["sysctl", "-eqw", *_SYSCTLS], check=False)
         host.run(["ip", "link", "set", interface, "address", MACS[role]])
@@ -216,14 +240,20 @@ class Lab:
             check=False,
         )
         host.run(["ip", "link", "set", interface, "up"])
-        for address in (peer.ipv4, peer.ipv6):
+        for address in next_hop:
             host.run(
                 [
-                    *("ip", "neighbour", "replace", address, "lladdr", MACS[other]),
+                    *("ip", "neighbour", "replace", address, "lladdr", MACS[at]),
                     *("dev", interface, "nud", "permanent"),
                 ],
-                check=address == peer.ipv4,
+                check=address == next_hop[0],
             )
+        if beyond is not None:
+            for family, address, via in zip(
+                ("-4", "-6"), (beyond.ipv4, beyond.ipv6), next_hop, strict=True
+            ):
+                words = ["ip", family, "route", "add", address, "via", via, "dev", interface]
+                host.run(words, check=family == "-4")
 
     def _start_emulator(self, link: AnyLinkSpec) -> None:
         files_dir = self.link_host.work_dir

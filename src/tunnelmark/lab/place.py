@@ -102,6 +102,8 @@ class Joined:
     client: LabHost
     server: LabHost
     link: LabHost
+    router: LabHost | None = None
+    """Where one was asked for: ``eth0`` towards the client, ``eth1`` towards the server."""
 
 
 class Place(Protocol):
@@ -143,7 +145,7 @@ class Place(Protocol):
     def cpu(self) -> CpuSource:
         """Where the CPU time of the hosts' processes is read."""
 
-    def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
+    def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
         """Make the hosts and join them; what was made is removed if it cannot be finished."""
 
 
@@ -174,22 +176,22 @@ class LocalPlace:
         self._ledger = ledger
         self._logs = logs
 
-    def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
-        """Make three namespaces; if it fails, the ledger removes them."""
+    def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
+        """Make three namespaces, or four; if it fails, the ledger removes them."""
         limits = self._make_limits()
         self.limits = limits
         try:
-            client, server, link = (
-                NetnsHost(self._ledger, name, logs=self._logs, limit=limits.get(name))
-                for name in ("client", "server", "link")
-            )
+            made = {
+                name: NetnsHost(self._ledger, name, logs=self._logs, limit=limits.get(name))
+                for name in _names(router=router)
+            }
         except BaseException:
             for limit in limits.values():
                 limit.remove()
             raise
-        namespaces = {"client": client.namespace, "server": server.namespace}
-        joined = Joined(client, server, link)
-        _join_by_veth(joined, namespaces, link.namespace, mtu_bytes, through_link=through_link)
+        joined = Joined(made["client"], made["server"], made["link"], made.get("router"))
+        namespaces = {name: host.namespace for name, host in made.items()}
+        _join_by_veth(joined, namespaces, mtu_bytes, through_link=through_link)
         return joined
 
 
@@ -210,21 +212,20 @@ class MachinePlace:
         self._run_id = run_id
         self._logs = logs
 
-    def make(self, *, mtu_bytes: int, through_link: bool) -> Joined:
-        """Make three namespaces inside."""
-        made: list[VmNetnsHost] = []
+    def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
+        """Make three namespaces inside, or four."""
+        made: dict[str, VmNetnsHost] = {}
         try:
-            for name in ("client", "server", "link"):
+            for name in _names(router=router):
                 unique = f"{self._run_id}-{name}"
-                made.append(
-                    VmNetnsHost(self._machine, name=name, unique=unique, log_dir=self._logs)
+                made[name] = VmNetnsHost(
+                    self._machine, name=name, unique=unique, log_dir=self._logs
                 )
-            client, server, link = made
-            namespaces = {"client": client.namespace, "server": server.namespace}
-            joined = Joined(client, server, link)
-            _join_by_veth(joined, namespaces, link.namespace, mtu_bytes, through_link=through_link)
+            joined = Joined(made["client"], made["server"], made["link"], made.get("router"))
+            namespaces = {name: host.namespace for name, host in made.items()}
+            _join_by_veth(joined, namespaces, mtu_bytes, through_link=through_link)
         except BaseException:
-            for host in made:
+            for host in made.values():
                 host.remove()
             raise
         return joined
@@ -246,22 +247,24 @@ def carry_only(link: Host, interface: str) -> None:
     link.run(["ip", "link", "set", "dev", interface, "up"])
 
 
+def _names(*, router: bool) -> tuple[str, ...]:
+    return ("client", "server", "link", "router") if router else ("client", "server", "link")
+
+
 def _join_by_veth(
-    joined: Joined,
-    namespaces: Mapping[str, str],
-    link_namespace: str,
-    mtu_bytes: int,
-    *,
-    through_link: bool,
+    joined: Joined, namespaces: Mapping[str, str], mtu_bytes: int, *, through_link: bool
 ) -> None:
     """Make pairs directly inside their namespaces: nothing appears outside."""
+    # What is at the far end of the client's link, and at its other side what the server is at.
+    far = joined.router or joined.server
     if through_link:
-        pairs = [(joined.client, joined.link, link_namespace, "a")]
-        pairs += [(joined.server, joined.link, link_namespace, "b")]
+        pairs = [(joined.client, joined.link, "a"), (far, joined.link, "b")]
     else:
-        pairs = [(joined.client, joined.server, namespaces["server"], "eth0")]
-    for own, other, namespace, interface in pairs:
-        mtu = str(mtu_bytes)
+        pairs = [(joined.client, far, "eth0")]
+    if joined.router is not None:
+        pairs.append((joined.server, joined.router, "eth1"))
+    for own, other, interface in pairs:
+        mtu, namespace = str(mtu_bytes), namespaces[other.name]
         own.run(
             [
                 *("ip", "link", "add", "name", "eth0", "mtu", mtu, "type", "veth", "peer"),

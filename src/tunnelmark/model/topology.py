@@ -1,15 +1,21 @@
 """What a lab is made of, before it exists."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+Router = Literal["none", "routed", "nat"]
+"""What stands between the link and the server: nothing, a router, or one with NAT of IPv4."""
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Clients and a server joined by a link."""
+    """A client and a server joined by a link, the server behind a router if there is one."""
 
     mtu_bytes: int = 1500
     """MTU of the interfaces at both ends of the link."""
+    router: Router = "none"
+    """The client is on the router's inner side: with ``nat`` the server sees the router's address
+    in place of the client's. IPv6 is routed as it is."""
 
 
 CLIENT_IPV4: Final = "198.18.0.1"
@@ -19,8 +25,23 @@ CLIENT_IPV6: Final = "fd00:7472::1"
 SERVER_IPV6: Final = "fd00:7472::2"
 LINK_PREFIX_IPV6: Final = 64
 
-MACS: Final = {"client": "02:00:00:00:00:01", "server": "02:00:00:00:00:02"}
-"""Addresses of the endpoints' interfaces on the link; locally administered."""
+ROUTER_IPV4: Final = "198.18.0.254"
+ROUTER_IPV6: Final = "fd00:7472::fe"
+"""The router's side towards the link."""
+OUTSIDE_ROUTER_IPV4: Final = "198.18.1.254"
+OUTSIDE_ROUTER_IPV6: Final = "fd00:7471::fe"
+"""Its side towards the server; what the server sees of a client behind NAT."""
+OUTSIDE_SERVER_IPV4: Final = "198.18.1.2"
+OUTSIDE_SERVER_IPV6: Final = "fd00:7471::2"
+"""The server's addresses where there is a router."""
+
+MACS: Final = {
+    "client": "02:00:00:00:00:01",
+    "server": "02:00:00:00:00:02",
+    "router": "02:00:00:00:00:03",
+    "outside": "02:00:00:00:00:04",
+}
+"""Addresses of the endpoints' interfaces, and of the router's two; locally administered."""
 
 
 def inner_ipv4(number: int) -> tuple[str, str]:

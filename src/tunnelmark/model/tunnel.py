@@ -36,6 +36,8 @@ class Site:
     """Path of ``tunnelmark-engine`` on both ends."""
     owner_pid: int = 1
     """Process, as the ends see it, with whose end everything there ends."""
+    nat_ipv4: str | None = None
+    """What the server sees in place of the client's IPv4 address, where NAT is between them."""
     shared: "SharedMedium | None" = None
     """What the study's link is, where both directions share it (a WLAN)."""
 

@@ -102,7 +102,7 @@ class BlockRunner:
         with self._timed("lab_up"), self.interrupts.abrupt():
             lab = Lab(
                 self.ledger,
-                Topology(mtu_bytes=link.mtu_bytes),
+                Topology(link.mtu_bytes, self.study.topology.router),
                 link.spec(stream(self.study.seed, f"link/{self.block.block_id}")),
                 engine=self.engine,
                 logs=logs,
@@ -321,6 +321,11 @@ def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], s
     skipped = {}
     for tunnel_spec in study.tunnels:
         label, tunnel = tunnel_spec.label, _tunnel(tunnel_spec)
+        if (router := study.topology.router) not in tunnel.routers:
+            skipped[label] = f"{tunnel.title} does not pass a router" + (
+                " with NAT" if router == "nat" and "routed" in tunnel.routers else ""
+            )
+            continue
         if reason := placement.choose(label, tunnel.unavailable):
             skipped[label] = reason
             continue

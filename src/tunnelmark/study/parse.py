@@ -17,7 +17,7 @@ from tunnelmark.study.hypotheses import RUN_METRICS, at_scale, hypotheses
 from tunnelmark.study.lines import Path, line_index, line_of
 from tunnelmark.study.messages import nearest, shown
 from tunnelmark.study.scale import FULL, Scaled, names, scaled
-from tunnelmark.study.study import Limits, Precision, Study
+from tunnelmark.study.study import Limits, Precision, Study, TopologyParams
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -28,7 +28,7 @@ MOST_TEXT_CHARACTERS: Final = 10_000
 """A page of text, for title and description."""
 MOST_DEPTH: Final = 8
 TOP_KEYS: Final = (
-    *("format", "name", "title", "description", "seed", "precision", "validity"),
+    *("format", "name", "title", "description", "seed", "precision", "validity", "topology"),
     *("tunnel", "link", "device", "background", "workload", "hypothesis", "scale"),
 )
 _P = TypeVar("_P", bound=Params)
@@ -104,6 +104,7 @@ class _Parser:
             seed=self._seed(),
             precision=self._table("precision", Precision),
             limits=self._table("validity", Limits),
+            topology=self._table("topology", TopologyParams),
             tunnels=self._compared(tunnels),
             links=links,
             devices=devices or (DriverSpec("host", "host", {}),),

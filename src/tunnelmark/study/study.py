@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -11,6 +11,7 @@ from tunnelmark.model.hypothesis import Hypothesis
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import CoreShare, DurationNs, Ratio
+from tunnelmark.model.topology import Router
 from tunnelmark.model.trial import DriverSpec
 
 
@@ -90,6 +91,16 @@ class Limits(Params):
     )
 
 
+class TopologyParams(Params):
+    """What is between client and server beside the link."""
+
+    router: Router = Field(
+        "none",
+        description="between the link and the server: a router, or one with NAT, behind which the "
+        "client is",
+    )
+
+
 @dataclass(frozen=True)
 class Study:
     """What is to be measured, and how well."""
@@ -112,5 +123,6 @@ class Study:
     """Where it came from, for messages."""
     scale: str = "full"
     """``smoke``, ``short`` or ``full``."""
+    topology: TopologyParams = field(default_factory=TopologyParams)
     hypotheses: tuple[Hypothesis, ...] = ()
     """What is claimed before the run."""

@@ -10,6 +10,7 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, IpName
 from tunnelmark.model.params import Params
+from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp
 
 
@@ -37,6 +38,8 @@ class Tunnel(ABC):
     kind: ClassVar[str]
     title: ClassVar[str]
     params_type: ClassVar[type[TunnelParams]]
+    routers: ClassVar[tuple[Router, ...]] = ("none", "routed", "nat")
+    """What may stand between the two ends; narrowed by what cannot pass one."""
     is_link: ClassVar[bool] = False
     """The tunnel is on a medium of its own, made by what the study's link says: the lab then starts
     no emulator, and ``TunnelUp.medium`` stands in for it."""

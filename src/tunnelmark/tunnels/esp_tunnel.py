@@ -330,7 +330,9 @@ class EspTunnel(Tunnel):
         return (client, server) if side == "client" else (server, client)
 
     def _outer(self, site: Site, side: Side) -> tuple[str, str]:
-        """Return (own, other) address on the link."""
+        """Return (own, other) address on the link, the client's as the server sees it."""
+        if side == "server" and self._esp.outer == "ipv4" and site.nat_ipv4 is not None:
+            return site.server.ipv4, site.nat_ipv4
         ends = (site.client, site.server)
         own, other = ends if side == "client" else ends[::-1]
         v4 = self._esp.outer == "ipv4"

@@ -6,6 +6,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
+from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, WireRule
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
@@ -49,6 +50,8 @@ class GreTunnel(KernelLinkTunnel):
     kind: ClassVar[str] = "gre"
     title: ClassVar[str] = "GRE (not encrypted)"
     params_type: ClassVar[type[TunnelParams]] = GreParams
+    # The far end is known by its address, which NAT replaces.
+    routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
     feature: ClassVar[str] = "gre"
     letter: ClassVar[str] = "g"
     ethernet: ClassVar[bool] = False

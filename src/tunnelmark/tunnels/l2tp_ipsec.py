@@ -18,6 +18,7 @@ from tunnelmark.model.overhead import (
     ip_layer,
     udp_layer,
 )
+from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
@@ -111,6 +112,8 @@ class L2tpIpsecTunnel(Tunnel):
     kind: ClassVar[str] = "l2tp_ipsec"
     title: ClassVar[str] = "L2TP/IPsec"
     params_type: ClassVar[type[TunnelParams]] = L2tpIpsecParams
+    # The server is set up for clients whose addresses it knows.
+    routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import Encapsulation, Layer
-from tunnelmark.model.topology import MACS
+from tunnelmark.model.topology import MACS, Router
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
@@ -52,6 +52,8 @@ class MacsecTunnel(KernelLinkTunnel):
     kind: ClassVar[str] = "macsec"
     title: ClassVar[str] = "MACsec"
     params_type: ClassVar[type[TunnelParams]] = MacsecParams
+    # It secures one wire: a router ends it.
+    routers: ClassVar[tuple[Router, ...]] = ("none",)
     feature: ClassVar[str] = "macsec"
     letter: ClassVar[str] = "m"
     ethernet: ClassVar[bool] = True

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
+from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
@@ -115,6 +116,8 @@ class PptpTunnel(Tunnel):
     kind: ClassVar[str] = "pptp"
     title: ClassVar[str] = "PPTP"
     params_type: ClassVar[type[TunnelParams]] = PptpParams
+    # Its GRE has no ports, and the router has no helper that tells calls apart.
+    routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""

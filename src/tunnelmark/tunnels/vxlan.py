@@ -6,6 +6,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
+from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, WireRule
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
@@ -44,6 +45,8 @@ class VxlanTunnel(KernelLinkTunnel):
     kind: ClassVar[str] = "vxlan"
     title: ClassVar[str] = "VXLAN (not encrypted)"
     params_type: ClassVar[type[TunnelParams]] = VxlanParams
+    # Likewise of GRE: the far end is known by its address.
+    routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
     feature: ClassVar[str] = "vxlan"
     letter: ClassVar[str] = "v"
     ethernet: ClassVar[bool] = True

@@ -17,6 +17,7 @@ from tunnelmark.model.air import AIR_TYPES
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation
+from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import (
     AirTap,
     Negotiated,
@@ -97,6 +98,8 @@ class Wpa2Tunnel(Tunnel):
     kind: ClassVar[str] = "wpa2"
     title: ClassVar[str] = "WLAN security"
     params_type: ClassVar[type[TunnelParams]] = Wpa2Params
+    # It is the link itself.
+    routers: ClassVar[tuple[Router, ...]] = ("none",)
     is_link: ClassVar[bool] = True
 
     def __init__(self, params: TunnelParams) -> None:

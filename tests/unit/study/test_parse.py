@@ -86,6 +86,16 @@ def test_a_device_is_chosen_by_kind_and_varied_like_everything() -> None:
     assert study.devices[0].columns == {"endpoint": "client", "calibrate": "BF-CBC"}
 
 
+def test_a_router_is_part_of_the_study() -> None:
+    assert parse(GOOD).topology.router == "none"
+    assert parse(GOOD + '\n[topology]\nrouter = "nat"\n').topology.router == "nat"
+    line = GOOD.count("\n") + 3
+    assert complaint(GOOD + '\n[topology]\nrouter = "natt"\n') == (
+        f'a.toml:{line}: topology.router is "natt", must be one of none, routed, nat, did you '
+        "mean nat?"
+    )
+
+
 def test_an_unknown_device_is_refused_with_its_place() -> None:
     line = GOOD.count("\n") + 3
     assert complaint(GOOD + '\n[[device]]\nkind = "pi-33"\n') == (

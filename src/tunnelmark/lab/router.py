@@ -1,0 +1,68 @@
+"""The router between link and server: forwards, and translates addresses if it is to."""
+
+from typing import Final
+
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host
+from tunnelmark.model.topology import (
+    LINK_PREFIX_IPV4,
+    LINK_PREFIX_IPV6,
+    MACS,
+    OUTSIDE_ROUTER_IPV4,
+    OUTSIDE_ROUTER_IPV6,
+    ROUTER_IPV4,
+    ROUTER_IPV6,
+)
+
+_SIDES: Final = (
+    ("eth0", "router", ROUTER_IPV4, ROUTER_IPV6),
+    ("eth1", "outside", OUTSIDE_ROUTER_IPV4, OUTSIDE_ROUTER_IPV6),
+)
+_SYSCTLS: Final = (
+    "net.ipv4.ip_forward=1",
+    "net.ipv4.conf.all.rp_filter=0",
+    "net.ipv4.conf.all.send_redirects=0",
+    "net.ipv6.conf.all.forwarding=1",
+    "net.ipv6.conf.all.accept_dad=0",
+)
+# As a home router does it: what goes out has its address, from a port of its own; what comes back
+# is told apart by that. PPTP's GRE has no port: one client at a time gets it back.
+_NAT: Final = b"""\
+table ip tm {
+  chain out {
+    type nat hook postrouting priority srcnat
+    oifname "eth1" masquerade
+  }
+}
+"""
+
+
+def set_up(router: Host, *, neighbours: dict[str, dict[str, str]], nat: bool) -> None:
+    """Address the router's two sides and let it forward.
+
+    ``neighbours`` are addresses at each interface with their MAC. Raises ``LabError`` where the
+    kernel or a program for NAT is missing.
+    """
+    router.run(["sysctl", "-eqw", *_SYSCTLS], check=False)
+    for interface, mac, ipv4, ipv6 in _SIDES:
+        router.run(["ip", "link", "set", interface, "address", MACS[mac]])
+        router.run(["ip", "link", "set", interface, "arp", "on", "multicast", "off"])
+        router.run(["ip", "address", "add", f"{ipv4}/{LINK_PREFIX_IPV4}", "dev", interface])
+        address = f"{ipv6}/{LINK_PREFIX_IPV6}"
+        router.run(["ip", "address", "add", address, "dev", interface, "nodad"], check=False)
+        router.run(["ip", "link", "set", interface, "up"])
+        for number, lladdr in neighbours[interface].items():
+            words = ["ip", "neighbour", "replace", number, "lladdr", lladdr]
+            router.run([*words, "dev", interface, "nud", "permanent"], check=":" not in number)
+    if nat:
+        _translate(router)
+
+
+def _translate(router: Host) -> None:
+    if router.has("nft") is None:
+        raise LabError("the router with NAT needs nft (apt-get install nftables)")
+    rules = router.work_dir / "nat.nft"
+    router.put(rules, _NAT)
+    done = router.run(["nft", "-f", str(rules)], check=False)
+    if done.returncode != 0:
+        raise LabError(f"the router cannot do NAT, the kernel refuses it: {done.last_words()}")
