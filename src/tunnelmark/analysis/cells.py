@@ -133,15 +133,17 @@ def _cell(
     figures: dict[Slot, float] = {}
     baseline: dict[Slot, float] = {}
     ids: set[str] = set()
-    counted: Packets | None = Packets()
+    # Only losses are judged by their packets, and the details of a trial are long.
+    counted: Packets | None = Packets() if metric.startswith("loss_") else None
     for row in group.iter_rows(named=True):
         slot = (row["block_id"], row["repeat"])
         figures[slot] = float(row[metric])
         if not row["is_baseline"] and (found := beside.get((row["pair_id"], *slot))):
             ids.add(found[0])
             baseline[slot] = found[1]
-        own = packets(row["details"] or "{}", path)
-        counted = None if counted is None or own is None else counted + own
+        if counted is not None:
+            own = packets(row["details"] or "{}", path)
+            counted = None if own is None else counted + own
     return Cell(
         point_id=first["point_id"],
         names={

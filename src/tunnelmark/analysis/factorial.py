@@ -1,6 +1,7 @@
 """What share of the scatter each factor of a study explains: factorial analysis of variance."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -96,7 +97,10 @@ def _fitted(
     levels = [math.prod(table[part[2:-1]].nunique() for part in t.split(":")) for t in terms]
     if sum(levels) > _MOST_TERMS:
         return None
-    fit = ols(f"y ~ {' + '.join(terms)}", data=table).fit()
+    with warnings.catch_warnings():
+        # Told by a warning that differs between versions; the rank is looked at below.
+        warnings.simplefilter("ignore")
+        fit = ols(f"y ~ {' + '.join(terms)}", data=table).fit()
     full = np.linalg.matrix_rank(fit.model.exog) == fit.model.exog.shape[1]
     if not full or fit.df_resid < 1 or fit.mse_resid <= 1e-24 * float(table["y"].var()):
         return None

@@ -49,6 +49,7 @@ def knee(
     if len(levels) < _FEWEST_LEVELS or freedom < 2:  # noqa: PLR2004 - scatter about the fit
         return None
     places = np.linspace(levels[1], levels[-2], _CANDIDATES)
+    step = float(places[1] - places[0])
     bases = [_basis(x, place) for place in places]
     left = _left(bases, y[:, np.newaxis])[:, 0]
     best = int(np.argmin(left))
@@ -62,8 +63,9 @@ def knee(
     slopes = np.linalg.lstsq(_columns(x, places[best]), y, rcond=None)[0]
     return Knee(
         at=float(places[best]),
-        low=float(good.min()),
-        high=float(good.max()),
+        # Between two places that were tried nothing is known: one step further on either side.
+        low=max(float(levels[0]), float(good.min() - step)),
+        high=min(float(levels[-1]), float(good.max() + step)),
         slope_before=float(slopes[1]),
         slope_after=float(slopes[1] + slopes[2]),
         p=_p_of_bend(x, bases, straight / least, seed),

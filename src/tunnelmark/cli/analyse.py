@@ -54,7 +54,9 @@ def analyse(*, directory: Path, metrics: tuple[str, ...], as_json: bool) -> None
             for m in wanted
             for curve in curves(trials, m, confidence=confidence, moments=moments)
         ],
-        "correlations": list(together(trials, wanted, confidence=confidence)),
+        "correlations": list(
+            together(trials, [m for m in wanted if _is_result(m)], confidence=confidence)
+        ),
         "factorial": [one for m in wanted for one in factorial(cells_of(trials, m), m)],
     }
     if as_json:
@@ -71,6 +73,11 @@ def analyse(*, directory: Path, metrics: tuple[str, ...], as_json: bool) -> None
         click.echo(title)
         for line in shown or ["nothing to tell: too few points or repeats"]:
             click.echo(f"  {line}")
+
+
+def _is_result(metric: str) -> bool:
+    """Say whether a metric may follow from the CPU: rates, losses, delays."""
+    return not metric.startswith(("cpu_", "overhead_", "outer_", "compression_"))
 
 
 def _drifts(found: list[Any]) -> Iterator[str]:

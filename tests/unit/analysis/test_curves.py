@@ -95,6 +95,14 @@ def test_points_measured_once_give_no_analysis_of_variance() -> None:
     assert factorial(cells_of(once, "goodput_bit_s"), "goodput_bit_s") == ()
 
 
+def test_factors_that_cannot_be_told_apart_give_no_analysis_of_variance() -> None:
+    """Each tunnel was measured at a size of its own: either may be the reason."""
+    both = ((pl.col("tunnel") == "wg") & (pl.col("param_payload_bytes") == 64)) | (
+        (pl.col("tunnel") == "none") & (pl.col("param_payload_bytes") == 256)
+    )
+    assert factorial(cells_of(table().filter(both), "goodput_bit_s"), "goodput_bit_s") == ()
+
+
 def test_drift_of_the_baseline_is_told_from_none() -> None:
     steady = baseline_drift(table(), "goodput_bit_s", confidence=0.99)
     assert steady is not None
