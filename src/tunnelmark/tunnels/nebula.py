@@ -11,6 +11,7 @@ from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.tunnels.addressing import outer_addresses, outer_version, with_port
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
@@ -52,8 +53,9 @@ _MESSAGE: Final = re.compile(
 class NebulaParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
+    inner: Literal["ipv4"] = Field(
+        "ipv4", description="IP version inside; Nebula 1.6 has IPv4 alone"
+    )
     cipher: Literal["AES-256-GCM", "CHACHA20-POLY1305"] = Field(
         "AES-256-GCM", description="packet cipher; both ends must have the same"
     )
@@ -127,6 +129,7 @@ class NebulaTunnel(Tunnel):
                 describe=f"UDP to or from port {shown_ports(ports)}",
                 ip_protocols=(_UDP,),
                 udp_ports=ports,
+                ip_version=outer_version(self._params),
             ),
             processes=tuple((d.endpoint.host.name, d.process) for d in self._daemons),
         )
@@ -145,13 +148,13 @@ class NebulaTunnel(Tunnel):
 
         def layers(_inner_bytes: int) -> tuple[Layer, ...]:
             return (
-                ip_layer(4),
+                ip_layer(outer_version(self._params)),
                 udp_layer(),
                 Layer("Nebula header", 16, "nebula header/header.go, Len"),
                 Layer("authentication tag", 16, "RFC 5116 section 5.1, RFC 8439 section 2.8"),
             )
 
-        return Encapsulation(layers, agreed.mtu_bytes)
+        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self._params))
 
     def _folder(self, host: Host) -> PurePosixPath:
         return host.work_dir / self._folder_name
@@ -201,6 +204,7 @@ class NebulaTunnel(Tunnel):
         endpoint = site.client if side == "client" else site.server
         folder, name = self._folder(endpoint.host), f"{side}-{number}"
         _, server_ipv4 = site.inner_ipv4(number)
+        own, outer = outer_addresses(site, self._params)
         port = FIRST_PORT + number
         anyone = [{"port": "any", "proto": "any", "host": "any"}]
         lighthouse = side == "server"
@@ -210,13 +214,13 @@ class NebulaTunnel(Tunnel):
                 "cert": str(folder / f"{name}.crt"),
                 "key": str(folder / f"{name}.key"),
             },
-            "static_host_map": {} if lighthouse else {server_ipv4: [f"{site.server.ipv4}:{port}"]},
+            "static_host_map": {} if lighthouse else {server_ipv4: [with_port(outer, port)]},
             "lighthouse": {
                 "am_lighthouse": lighthouse,
                 "interval": _REPORT_INTERVAL_S,
                 "hosts": [] if lighthouse else [server_ipv4],
             },
-            "listen": {"host": endpoint.ipv4, "port": port if lighthouse else 0},
+            "listen": {"host": outer if lighthouse else own, "port": port if lighthouse else 0},
             "punchy": {"punch": False},
             "cipher": _CIPHER[self._cipher(side)],
             "tun": {

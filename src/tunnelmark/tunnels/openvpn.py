@@ -21,6 +21,12 @@ from tunnelmark.model.tunnel import (
     WireRule,
 )
 from tunnelmark.tunnels import pki
+from tunnelmark.tunnels.addressing import (
+    check_inner_mtu,
+    inner_addresses,
+    outer_addresses,
+    outer_version,
+)
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.openvpn_log import OpenVpnReport, last_words, read_log
 from tunnelmark.tunnels.openvpn_wire import AEAD, data_channel
@@ -65,8 +71,6 @@ _DIRECTION: Final = {"server": "0", "client": "1"}
 class OpenVpnParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     cipher: Cipher = Field("AES-256-GCM", description="data channel cipher")
     auth: Literal["SHA1", "SHA256", "SHA512"] = Field(
         "SHA256", description="packet authentication of the CBC ciphers; AEAD ciphers ignore it"
@@ -163,6 +167,7 @@ class OpenVpnTunnel(Tunnel):
         """Start all servers, then all clients; check what both ends of each say was agreed."""
         count = self._params.count
         limit_s = _START_LIMIT_S + _START_LIMIT_PER_TUNNEL_S * count
+        check_inner_mtu(self.kind, self._params.inner, self._params.mtu_bytes)
         self._put_identities(site)
         # A client whose first packet finds no server waits for seconds: servers first, and bound.
         servers = [self._start(site, "server", number) for number in range(count)]
@@ -199,6 +204,7 @@ class OpenVpnTunnel(Tunnel):
                 ip_protocols=(_TCP if tcp else _UDP,),
                 udp_ports=() if tcp else ports,
                 tcp_ports=ports if tcp else (),
+                ip_version=outer_version(self._params),
             ),
             processes=tuple((end.endpoint.host.name, end.process) for end in self._ends),
         )
@@ -228,7 +234,7 @@ class OpenVpnTunnel(Tunnel):
 
         def layers(inner_bytes: int) -> tuple[Layer, ...]:
             return (
-                ip_layer(4),
+                ip_layer(outer_version(params)),
                 tcp_layer() if tcp else udp_layer(),
                 *data_channel(
                     inner_bytes,
@@ -240,7 +246,7 @@ class OpenVpnTunnel(Tunnel):
                 ),
             )
 
-        return Encapsulation(layers, agreed.mtu_bytes, stream=tcp)
+        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(params), stream=tcp)
 
     def _arguments(self, side: Side) -> list[str]:
         """Return the options that both ends must agree on."""
@@ -280,18 +286,24 @@ class OpenVpnTunnel(Tunnel):
     def _start(self, site: Site, side: Side, number: int) -> _End:
         endpoint = site.client if side == "client" else site.server
         interface = inner_interface(site, "o", number, side)
-        client_ipv4, server_ipv4 = site.inner_ipv4(number)
+        addresses = inner_addresses(site, number, self._params)
         port = str(FIRST_PORT + number)
-        here, there = (client_ipv4, server_ipv4) if side == "client" else (server_ipv4, client_ipv4)
+        here, there = addresses if side == "client" else addresses[::-1]
+        _, outer = outer_addresses(site, self._params)
         socket = (
-            ["--nobind", "--remote", site.server.ipv4, port]
+            ["--nobind", "--remote", outer, port]
             if side == "client"
-            else ["--local", endpoint.ipv4, "--lport", port]
+            else ["--local", outer, "--lport", port]
+        )
+        inner = (
+            ["--ifconfig", here, there]
+            if self._params.inner == "ipv4"
+            else ["--ifconfig-ipv6", f"{here}/64", there]
         )
         process = endpoint.host.spawn(
             [
                 *("openvpn", "--dev-type", "tun", "--dev", interface),
-                *(*self._transport(side), *socket, "--ifconfig", here, there),
+                *(*self._transport(side), *socket, *inner),
                 *("--persist-tun", "--persist-key", "--script-security", "1"),
                 *("--txqueuelen", str(_TX_QUEUE_PACKETS)),
                 # A failure ends the process with its reason instead of a quiet restart.
@@ -308,12 +320,13 @@ class OpenVpnTunnel(Tunnel):
         return end
 
     def _transport(self, side: Side) -> list[str]:
+        version = outer_version(self._params)
         if self._params.transport == "udp":
             size = str(_SOCKET_BUFFER_BYTES)
-            return ["--proto", "udp4", "--sndbuf", size, "--rcvbuf", size]
+            return ["--proto", f"udp{version}", "--sndbuf", size, "--rcvbuf", size]
         # Nagle's algorithm would hold a packet back until the one before it is acknowledged, a
         # round trip later. The buffers are left to the kernel, which sizes those of TCP itself.
-        return ["--proto", f"tcp4-{side}", "--socket-flags", "TCP_NODELAY"]
+        return ["--proto", f"tcp{version}-{side}", "--socket-flags", "TCP_NODELAY"]
 
     def _keys(self, side: Side, folder: PurePosixPath) -> list[str]:
         secret = str(folder / "secret.key")
@@ -427,11 +440,11 @@ class OpenVpnTunnel(Tunnel):
         return wanted
 
     def _path(self, site: Site, client: _End, server: _End, agreed: Negotiated) -> TrafficPath:
-        client_ipv4, server_ipv4 = site.inner_ipv4(client.number)
+        client_address, server_address = inner_addresses(site, client.number, self._params)
         return TrafficPath(
             name=str(client.number),
-            client_address=client_ipv4,
-            server_address=server_ipv4,
+            client_address=client_address,
+            server_address=server_address,
             client_interface=client.interface,
             server_interface=server.interface,
             mtu_bytes=agreed.mtu_bytes,

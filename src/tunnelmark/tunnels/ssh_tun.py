@@ -12,6 +12,13 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.tunnels.addressing import (
+    check_inner_mtu,
+    inner_addresses,
+    outer_addresses,
+    outer_version,
+    with_port,
+)
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
@@ -115,6 +122,7 @@ class SshTunTunnel(Tunnel):
     def up(self, site: Site) -> TunnelUp:
         """Start servers with a configuration of their own, log in, address the devices."""
         numbers = range(self._params.count)
+        check_inner_mtu(self.kind, self._params.inner, self._params.mtu_bytes)
         self._put(site)
         servers = [self._start_server(site, number) for number in numbers]
         wait_for(
@@ -130,7 +138,7 @@ class SshTunTunnel(Tunnel):
         for number, client, server in zip(numbers, clients, servers, strict=True):
             for daemon in (client, server):
                 self._rename(daemon, f"tun{number}")
-            here, there = site.inner_ipv4(number)
+            here, there = inner_addresses(site, number, self._params)
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
             negotiated.append(self._agreed(client, server))
@@ -148,6 +156,7 @@ class SshTunTunnel(Tunnel):
                 describe=f"TCP to or from port {shown_ports(ports)}",
                 ip_protocols=(_TCP,),
                 tcp_ports=ports,
+                ip_version=outer_version(self._params),
             ),
             processes=tuple((d.endpoint.host.name, d.process) for d in self._daemons),
         )
@@ -176,7 +185,7 @@ class SshTunTunnel(Tunnel):
             filled = block - encrypted % block
             filled += block if filled < _LEAST_PADDING_BYTES else 0
             return (
-                ip_layer(4),
+                ip_layer(outer_version(self._params)),
                 tcp_layer(),
                 length,
                 padding_length,
@@ -188,7 +197,9 @@ class SshTunTunnel(Tunnel):
                 else Layer("authentication tag", _TAG_BYTES, "RFC 5647 section 5, RFC 8439"),
             )
 
-        return Encapsulation(layers, agreed.mtu_bytes, stream=True)
+        return Encapsulation(
+            layers, agreed.mtu_bytes, outer_ip=outer_version(self._params), stream=True
+        )
 
     def _put(self, site: Site) -> None:
         client, server = site.client.host, site.server.host
@@ -196,8 +207,9 @@ class SshTunTunnel(Tunnel):
         server.put(_folder(server) / "host_key", _private(machine))
         server.put(_folder(server) / "authorized_keys", _public(user) + b"\n")
         client.put(_folder(client) / "id", _private(user))
+        _, outer = outer_addresses(site, self._params)
         known = b"".join(
-            b"[%s]:%d %s\n" % (site.server.ipv4.encode(), port, _public(machine))
+            b"[%s]:%d %s\n" % (outer.encode(), port, _public(machine))
             for port in range(FIRST_PORT, FIRST_PORT + self._params.count)
         )
         client.put(_folder(client) / "known_hosts", known)
@@ -211,8 +223,9 @@ class SshTunTunnel(Tunnel):
     def _start_server(self, site: Site, number: int) -> Daemon:
         host = site.server.host
         folder = _folder(host)
+        _, outer = outer_addresses(site, self._params)
         lines = [
-            f"ListenAddress {site.server.ipv4}:{FIRST_PORT + number}",
+            f"ListenAddress {with_port(outer, FIRST_PORT + number)}",
             f"HostKey {folder / 'host_key'}",
             f"AuthorizedKeysFile {folder / 'authorized_keys'}",
             f"AllowUsers {_USER}",
@@ -247,8 +260,9 @@ class SshTunTunnel(Tunnel):
     def _start_client(self, site: Site, number: int) -> Daemon:
         host = site.client.host
         folder = _folder(host)
+        _, outer = outer_addresses(site, self._params)
         lines = [
-            f"HostName {site.server.ipv4}",
+            f"HostName {outer}",
             f"Port {FIRST_PORT + number}",
             f"User {_USER}",
             f"IdentityFile {folder / 'id'}",

@@ -13,6 +13,13 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.tunnels.addressing import (
+    alone,
+    check_inner_mtu,
+    inner_addresses,
+    outer_addresses,
+    outer_version,
+)
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
@@ -59,8 +66,6 @@ _NOISE: Final = re.compile(r"^(?:Can't write to Linux tun/tap device|total bytes
 class TincParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     cipher: Literal["AES-128-CBC", "AES-256-CBC"] = Field(
         "AES-256-CBC", description="packet cipher; tinc's own default is AES-256-CBC"
     )
@@ -114,6 +119,7 @@ class TincTunnel(Tunnel):
     def up(self, site: Site) -> TunnelUp:
         """Start servers, then clients; send a packet, then ask both ends what they agreed on."""
         numbers = range(self._params.count)
+        check_inner_mtu(self.kind, self._params.inner, self._params.mtu_bytes)
         for number in numbers:
             self._put(site, number)
         servers = [self._start(site, "server", number) for number in numbers]
@@ -129,7 +135,7 @@ class TincTunnel(Tunnel):
         paths, negotiated = [], []
         mtu_bytes = self._params.mtu_bytes
         for number, client, server in zip(numbers, clients, servers, strict=True):
-            here, there = site.inner_ipv4(number)
+            here, there = inner_addresses(site, number, self._params)
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
             path = traffic_path(
@@ -151,6 +157,7 @@ class TincTunnel(Tunnel):
                 ip_protocols=(_UDP, _TCP),
                 udp_ports=ports,
                 tcp_ports=ports,
+                ip_version=outer_version(self._params),
             ),
             processes=tuple((d.endpoint.host.name, d.process) for d in self._daemons),
         )
@@ -173,7 +180,7 @@ class TincTunnel(Tunnel):
             ethernet = Layer("inner Ethernet header", 14, "tinc net.h, vpn_packet_t")
             encrypted = number.bytes + ethernet.bytes + inner_bytes
             return (
-                ip_layer(4),
+                ip_layer(outer_version(self._params)),
                 udp_layer(),
                 number,
                 ethernet,
@@ -182,17 +189,19 @@ class TincTunnel(Tunnel):
                 Layer("HMAC", _MAC_BYTES, "tinc.conf(5), MACLength"),
             )
 
-        return Encapsulation(layers, agreed.mtu_bytes)
+        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self._params))
 
     def _put(self, site: Site, number: int) -> None:
         keys: dict[Side, _Keys] = {"client": self._keys("client"), "server": self._keys("server")}
-        addresses = dict(zip(("client", "server"), site.inner_ipv4(number), strict=True))
+        sides = ("client", "server")
+        addresses = dict(zip(sides, inner_addresses(site, number, self._params), strict=True))
+        outer = dict(zip(sides, outer_addresses(site, self._params), strict=True))
         hosts: dict[Side, str] = {}
         for side, pair in keys.items():
-            lines = [f"Address = {site.server.ipv4}"] if side == "server" else []
+            lines = [f"Address = {outer[side]}"] if side == "server" else []
             lines += [
                 f"Port = {FIRST_PORT + number}",
-                f"Subnet = {addresses[side]}/32",
+                f"Subnet = {alone(addresses[side])}",
                 f"Cipher = {self._cipher(side).lower()}",
                 f"Digest = {self._params.digest.lower()}",
                 f"MACLength = {_MAC_BYTES}",
@@ -208,8 +217,8 @@ class TincTunnel(Tunnel):
                 "Mode = router",
                 "DeviceType = tun",
                 f"Interface = {inner_interface(site, 't', number, side)}",
-                "AddressFamily = ipv4",
-                f"BindToAddress = {endpoint.ipv4}",
+                f"AddressFamily = {self._params.outer}",
+                f"BindToAddress = {outer[side]}",
                 f"KeyExpire = {_KEY_LIFE_S}",
                 *(["ConnectTo = server"] if side == "client" else []),
             ]

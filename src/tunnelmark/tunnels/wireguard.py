@@ -20,6 +20,15 @@ from tunnelmark.model.tunnel import (
     TunnelUp,
     WireRule,
 )
+from tunnelmark.tunnels.addressing import (
+    alone,
+    check_inner_mtu,
+    inner_addresses,
+    no_dad,
+    outer_addresses,
+    outer_version,
+    with_port,
+)
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import (
     Watched,
@@ -62,8 +71,6 @@ _LOG_LINES: Final = 200
 class WireGuardParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     implementation: Literal["auto", "kernel", "wireguard-go", "boringtun"] = Field(
         "auto", description="auto: the kernel's where it has one, else wireguard-go, else boringtun"
     )
@@ -149,6 +156,7 @@ class WireGuardTunnel(Tunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Make the interfaces, exchange keys by standard input, verify a handshake on both ends."""
+        check_inner_mtu(self.kind, self._params.inner, self._mtu_bytes(site))
         paths, negotiated = [], []
         # All daemons first: they start at the same time, however many there are.
         pairs = [
@@ -182,6 +190,7 @@ class WireGuardTunnel(Tunnel):
                 describe=f"UDP to or from port {shown}",
                 ip_protocols=(_UDP,),
                 udp_ports=ports,
+                ip_version=outer_version(self._params),
             ),
             processes=tuple(
                 (end.endpoint.host.name, end.process)
@@ -228,14 +237,14 @@ class WireGuardTunnel(Tunnel):
             padded = min(inner_bytes + padding(inner_bytes, 16), agreed.mtu_bytes)
             pad = Layer("padding", padded - inner_bytes, "whitepaper section 5.4.6")
             return (
-                ip_layer(4),
+                ip_layer(outer_version(self._params)),
                 udp_layer(),
                 Layer("type, receiver and counter", 16, "whitepaper section 5.4.6"),
                 *((pad,) if pads else ()),
                 Layer("authentication tag", 16, "RFC 8439 section 2.8"),
             )
 
-        return Encapsulation(layers, agreed.mtu_bytes)
+        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self._params))
 
     def _choose(self, host: Host) -> Implementation:
         if self._params.implementation != "auto":
@@ -294,15 +303,14 @@ class WireGuardTunnel(Tunnel):
         )
 
     def _configure(self, site: Site, end: _End, peer: _End) -> None:
-        client_ipv4, server_ipv4 = site.inner_ipv4(end.number)
+        addresses = inner_addresses(site, end.number, self._params)
         port = FIRST_PORT + end.number
-        here, there = (
-            (client_ipv4, server_ipv4) if end.side == "client" else (server_ipv4, client_ipv4)
-        )
+        here, there = addresses if end.side == "client" else addresses[::-1]
+        _, outer = outer_addresses(site, self._params)
         lines = ["[Interface]", f"PrivateKey = {end.keys.private}"]
         lines += [f"ListenPort = {port}"] if end.side == "server" else []
-        lines += ["[Peer]", f"PublicKey = {peer.keys.public}", f"AllowedIPs = {there}/32"]
-        lines += [f"Endpoint = {site.server.ipv4}:{port}"] if end.side == "client" else []
+        lines += ["[Peer]", f"PublicKey = {peer.keys.public}", f"AllowedIPs = {alone(there)}"]
+        lines += [f"Endpoint = {with_port(outer, port)}"] if end.side == "client" else []
         # By standard input: a private key on a command line is readable by everyone.
         said = end.wg(
             "setconf", end.interface, "/dev/stdin", stdin="\n".join([*lines, ""]).encode()
@@ -311,9 +319,11 @@ class WireGuardTunnel(Tunnel):
             raise TunnelError(f"{end.place}: wg refused the configuration: {said}")
         host = end.endpoint.host
         mtu_bytes = self._mtu_bytes(site)
-        host.run(["ip", "address", "add", here, "peer", f"{there}/32", "dev", end.interface])
         quieten(host, end.interface)
         host.run(["ip", "link", "set", "dev", end.interface, "mtu", str(mtu_bytes), "up"])
+        # Not before: of an interface that is down, IPv6 forgets the route to the peer.
+        address = ["ip", "address", "add", here, "peer", alone(there), "dev", end.interface]
+        host.run([*address, *no_dad(here)])
         state = interfaces(host).get(end.interface)
         if state is None or state.mtu_bytes != mtu_bytes or not state.up:
             raise TunnelError(
@@ -355,11 +365,11 @@ class WireGuardTunnel(Tunnel):
         return self.default_mtu_bytes(min(site.client.mtu_bytes, site.server.mtu_bytes))
 
     def _path(self, site: Site, client: _End, server: _End) -> TrafficPath:
-        client_ipv4, server_ipv4 = site.inner_ipv4(client.number)
+        client_address, server_address = inner_addresses(site, client.number, self._params)
         return TrafficPath(
             name=str(client.number),
-            client_address=client_ipv4,
-            server_address=server_ipv4,
+            client_address=client_address,
+            server_address=server_address,
             client_interface=client.interface,
             server_interface=server.interface,
             mtu_bytes=self._mtu_bytes(site),
