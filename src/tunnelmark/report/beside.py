@@ -248,7 +248,8 @@ def _change(measured: Estimate, printed: float) -> str:
     low, high = share(measured.low), share(measured.high)
     places = digits(value, max((high - low) / 2, abs(value) / 20))
     words = f"{value:+.{places}f} % [{low:+.{places}f}, {high:+.{places}f}]"
-    return f"{words}, agrees" if low <= 0 <= high else words
+    # An interval that has the printed value in it does not show that it is the same.
+    return f"{words}, not told apart" if low <= 0 <= high else words
 
 
 def _claims(study: str, classic: Classic, verdicts: Sequence[Verdict]) -> tuple[Judged, ...]:

@@ -1,8 +1,7 @@
 "use strict";
-// Unpacks plotly.js, which the page carries packed, and draws the figures. All of it at once where
-// there are few; else each when it comes into view.
+// Unpacks plotly.js, which the page carries packed, and draws the figures: the first ones at once.
 (function () {
-  const MOST_AT_ONCE = 24;
+  const MOST_AT_ONCE = 12, MOST_DRAWN = 200;
 
   // RFC 1951. Synchronous on purpose: a page that is printed or photographed has its figures.
   function inflate(packed) {
@@ -114,9 +113,15 @@
   }
   const all = Array.from(document.querySelectorAll("script.plot-data"));
   function open(data) { return !data.closest("details:not([open])"); }
-  if (all.length <= MOST_AT_ONCE || !window.IntersectionObserver) {
-    all.filter(open).forEach(draw);
-  } else {
+  const shown = all.filter(open);
+  shown.slice(0, MOST_AT_ONCE).forEach(draw);
+  // The next ones one by one, so that the page can be scrolled meanwhile.
+  const later = shown.slice(MOST_AT_ONCE, MOST_DRAWN);
+  (function next() {
+    if (later.length) { draw(later.shift()); setTimeout(next, 0); }
+  })();
+  // So many that drawing all would fill the memory: each when it comes into view.
+  if (window.IntersectionObserver) {
     const seen = new IntersectionObserver(function (entries) {
       for (const entry of entries) {
         if (!entry.isIntersecting) continue;
@@ -124,7 +129,9 @@
         draw(document.querySelector('script[data-for="' + entry.target.id + '"]'));
       }
     }, {rootMargin: "600px"});
-    all.forEach(data => seen.observe(document.getElementById(data.dataset.for)));
+    shown.slice(MOST_DRAWN).forEach(data => seen.observe(document.getElementById(data.dataset.for)));
+  } else {
+    shown.slice(MOST_DRAWN).forEach(draw);
   }
   // A figure that is drawn while it is folded away would have no width.
   document.querySelectorAll("details").forEach(part => part.addEventListener("toggle", function () {
