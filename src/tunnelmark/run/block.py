@@ -171,6 +171,7 @@ class BlockRunner:
                     tunnel_up=up,
                     outside=base,
                     background=_background(trial.point.workload),
+                    probes=self.study.probes,
                     tunnel_problem=tunnel.problem,
                     proofs=proofs if own else base_proofs,
                     samples_dir=self.directory / "samples" if self.keep_samples else None,

@@ -17,7 +17,8 @@ from tunnelmark.probes.cpu import CpuProbe, CpuUsage
 from tunnelmark.probes.series import cpu_seconds, link_seconds
 from tunnelmark.run import evidence
 from tunnelmark.run.losses import LossWatch, sent_packets
-from tunnelmark.study.study import Limits
+from tunnelmark.run.passing import findings, watching
+from tunnelmark.study.study import Limits, Probes
 from tunnelmark.workloads.background import Load, run_beside
 from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
 
@@ -40,6 +41,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     tunnel_up: TunnelUp,
     outside: TunnelUp,
     background: Sequence[Load],
+    probes: Probes,
     tunnel_problem: Callable[[], str | None],
     proofs: tuple[WireProof, ...],
     samples_dir: Path | None,
@@ -79,14 +81,23 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     losses = LossWatch(lab, up)
     before = lab.counters()
     lab.restart_schedule()
-    started = datetime.now(UTC)
-    start_ns = time.monotonic_ns()
-    cpu.start(start_ns)
-    with _Sampling(cpu):
-        outcome = _outcome(workload, background, context)
-    end_ns = time.monotonic_ns()
-    usage = cpu.stop(end_ns)
+    with watching(lab, probes, context.sample_stem) as passed:
+        started = datetime.now(UTC)
+        start_ns = time.monotonic_ns()
+        cpu.start(start_ns)
+        with _Sampling(cpu):
+            outcome = _outcome(workload, background, context)
+        end_ns = time.monotonic_ns()
+        usage = cpu.stop(end_ns)
     after = lab.counters()
+    found = findings(
+        passed,
+        lab,
+        outcome,
+        proofs=proofs,
+        payload_sizes=workload.payload_sizes,
+        samples_dir=samples_dir,
+    )
     lost = losses.stop(outcome.details, before, after)
     checks = [
         *outcome.checks,
@@ -94,6 +105,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         *evidence.link_checks(before, after, lab.problem(), limits),
         evidence.tunnel_check(tunnel_problem()),
         *lost.checks(),
+        *found.checks,
     ]
     if cancelled():
         checks.append(Check(INTERRUPTED, ok=False, message="the run was interrupted"))
@@ -111,7 +123,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         {name: _since(limit.run_ns(), ran[name]) for name, limit in limits_of.items()},
         measuring_s=outcome.measuring_s,
     )
-    common |= lost.metrics(sent_packets(outcome.details))
+    common |= lost.metrics(sent_packets(outcome.details)) | found.metrics
     return TrialResult(
         trial=trial,
         attempt=attempt,
@@ -126,6 +138,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
             "cores": [vars(core) for core in usage.cores],
             "seconds": _seconds(lab, usage, start_ns),
             "losses": lost.told(),
+            **found.details,
         },
         samples=outcome.samples,
     )

@@ -64,6 +64,18 @@ class Precision(Params):
         return self
 
 
+class Probes(Params):
+    """What is looked at beside a trial only where a study asks for it; see docs/probes.md."""
+
+    capture_packets: int = Field(
+        0,
+        ge=0,
+        le=50_000,
+        description="packets that are captured at each end of the link in every trial, for the "
+        "delay by place and the sizes of packets; 0: no capture, which takes CPU",
+    )
+
+
 class Limits(Params):
     """Limits of validity that a study may set; docs/validity.md gives the reasons."""
 
@@ -124,5 +136,6 @@ class Study:
     scale: str = "full"
     """``smoke``, ``short`` or ``full``."""
     topology: TopologyParams = field(default_factory=TopologyParams)
+    probes: Probes = field(default_factory=Probes)
     hypotheses: tuple[Hypothesis, ...] = ()
     """What is claimed before the run."""
