@@ -18,8 +18,9 @@ from tunnelmark.engine.records import MISSING_NS, read_send
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.charts import Chart, Dot, Line, Surface
+from tunnelmark.report.families import families
 from tunnelmark.report.figures import to_json
-from tunnelmark.report.sections import Section, tunnels
+from tunnelmark.report.sections import Section, place_name, tunnels, workload_title
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary
 from tunnelmark.report.tables import SMOKE
@@ -60,6 +61,11 @@ def to_html(summary: Summary, result: Result) -> str:
         shown=[_shown(section, summary, result) for section in summary.sections],
         classic=[_picture(c) for c in summary.comparison.charts] if summary.comparison else [],
         across=[_picture(chart) for chart in summary.across],
+        paths=[
+            (workload_title(family.kind), family)
+            for family in families([p for p in summary.paths if not p.is_baseline])
+        ],
+        place_name=place_name,
         metrics=METRICS,
         unit=unit,
         figure=figure,

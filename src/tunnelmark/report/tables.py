@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,7 +13,7 @@ from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary
 
 _FIELDS = (
-    *("link", "device", "tunnel", "workload", "payload_bytes", "path", "kind", "metric", "unit"),
+    *("link", "device", "tunnel", "workload", "params", "path", "kind", "metric", "unit"),
     *("estimate", "low", "high", "confidence", "method", "n", "valid_trials", "invalid_trials"),
 )
 
@@ -165,7 +166,7 @@ def _place(point: PointEstimates) -> dict[str, object]:
         "device": point.device,
         "tunnel": point.tunnel,
         "workload": point.workload,
-        "payload_bytes": point.payload_bytes,
+        "params": json.dumps(dict(point.params), sort_keys=True),
         "path": point.path,
         "valid_trials": point.valid,
         "invalid_trials": point.invalid,

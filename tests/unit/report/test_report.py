@@ -3,8 +3,10 @@
 import base64
 import csv
 import io
+import json
 import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from rich.console import Console
 
 from made_results import trial_result, write
 from tunnelmark.analysis.estimates import Estimate
+from tunnelmark.model.trial import Measurement
 from tunnelmark.report.html import to_html
 from tunnelmark.report.latex import escape as latex_escape
 from tunnelmark.report.latex import to_latex
@@ -82,6 +85,7 @@ def test_csv_has_estimates_and_differences_in_stored_units(result: Result) -> No
     )
     assert float(rtt["estimate"]) == pytest.approx(2e6, rel=1e-5)
     assert (rtt["unit"], rtt["n"], rtt["invalid_trials"]) == ("ns", "3", "1")
+    assert json.loads(rtt["params"])["payload_bytes"] == 1000
     ratio = next(r for r in rows if r["kind"] == "ratio - 1" and r["metric"] == "rtt_p50_ns")
     assert float(ratio["estimate"]) == pytest.approx(1.0, rel=1e-4)
 
@@ -110,6 +114,24 @@ def test_digits_follow_the_interval(estimate: Estimate | None, shown: str) -> No
 def test_a_difference_has_its_sign_and_interval() -> None:
     found = Estimate("rtt_p50_ns", 3, 0.0123, 0.0111, 0.0135, 0.95, "t on logarithms")
     assert change(found) == "+1.23 % [+1.11, +1.35]"
+
+
+def test_each_of_several_tunnels_has_its_row(tmp_path: Path) -> None:
+    both = [
+        replace(
+            made,
+            measurements=tuple(
+                Measurement(path, {"goodput_bit_s": rate})
+                for path, rate in (("total", 3e6), ("0", 1e6), ("1", 2e6))
+            ),
+        )
+        for made in (trial_result("openvpn", 1000, repeat, {}) for repeat in (1, 2))
+    ]
+    result = open_result(write(tmp_path, both))
+    page = to_html(summarise(result), result)
+    table = page[page.index("Each of several simultaneous tunnels: UDP echo") :]
+    rows = re.findall(r"<tr><td>openvpn</td><td>(\d)</td>.*?<td>([\d.]+) ±", table, re.DOTALL)
+    assert [(path, float(rate)) for path, rate in rows] == [("0", 1.0), ("1", 2.0)]
 
 
 def test_latex_shows_what_is_there(result: Result) -> None:
