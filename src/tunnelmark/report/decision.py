@@ -19,6 +19,7 @@ _SATURATED: Final = 0.95
 """Share of one core from which a process waits for its CPU."""
 _OFFERED: Final = "goodput_bit_s"
 _LOSS: Final = ("loss_forward_ratio", "loss_reverse_ratio")
+_COST: Final = "cpu_cost_s_per_gib"
 _CPU: Final = ("cpu_client_ratio", "cpu_server_ratio")
 
 
@@ -84,7 +85,7 @@ def _choice(
         _span(own, "overhead_bytes"),
         NOTHING if rate is None else _changes(own, rate),
         NOTHING if delay is None else _changes(own, delay),
-        _span(own, "cpu_cost_s_per_gib"),
+        _cpu(own),
         _breaks(name, section),
     )
 
@@ -184,6 +185,14 @@ def _span(points: Sequence[PointEstimates], metric: str) -> str:
     places = digits(found[-1].value * factor, found[-1].value * factor / 2)
     low, high = (f"{e.value * factor:.{places}f}" for e in (found[0], found[-1]))
     return f"{low} {unit(metric).name}" if low == high else f"{low} to {high} {unit(metric).name}"
+
+
+def _cpu(points: Sequence[PointEstimates]) -> str:
+    """Return the CPU cost; of a tunnel without a process it is the kernel's and not its own."""
+    found = [p.estimates[_COST] for p in points if _COST in p.estimates]
+    if found and all(estimate.value == 0 for estimate in found):
+        return "in the kernel, see CPU of the machine"
+    return _span(points, _COST)
 
 
 def _changes(points: Sequence[PointEstimates], metric: str) -> str:

@@ -175,6 +175,15 @@ def test_who_leads_is_said_only_where_intervals_are_clear() -> None:
     assert said(1e6) == "TCP bulk transfer, TCP goodput: nobody leads at any of 1 point."
 
 
+@pytest.mark.parametrize(
+    ("cost", "said"), [(0.0, "in the kernel, see CPU of the machine"), (12.0, "12.00 ±0.10 s/GiB")]
+)
+def test_a_tunnel_without_a_process_does_not_cost_nothing(cost: float, said: str) -> None:
+    points = [point("a", {}, {"cpu_cost_s_per_gib": (cost, 0.1 if cost else 0.0)})]
+    (decision,) = decide(sections(points, ()), ())
+    assert decision.choices[0].cpu == said
+
+
 def test_what_breaks_first_names_the_first_point_that_loses() -> None:
     points = [
         point(
