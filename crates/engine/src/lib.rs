@@ -7,14 +7,18 @@ mod link;
 mod link_wlan;
 mod medium;
 mod reflect;
+mod rr;
 mod send;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: tunnelmark-engine send|reflect|link|wlan-medium CONFIG | version
+const USAGE: &str =
+    "usage: tunnelmark-engine send|reflect|ask|answer|link|wlan-medium CONFIG | version
 
   send CONFIG      send test packets and measure what comes back
   reflect CONFIG   answer test packets whose tag verifies
+  ask CONFIG       send requests over UDP or TCP and time the answers
+  answer CONFIG    answer them
   link CONFIG      emulate a link between two interfaces
   wlan-medium CONFIG
                    make two simulated radios (mac80211_hwsim) and be the medium between them
@@ -46,6 +50,8 @@ pub fn check(command: &str, text: &[u8]) -> Result<(), String> {
     let found = match command {
         "send" => send::check(text),
         "reflect" => reflect::check(text),
+        "ask" => rr::check_ask(text),
+        "answer" => rr::check_answer(text),
         "link" => link::check(text),
         _ => Err(Failure::Config(format!("{command:?} is no subcommand"))),
     };
@@ -61,6 +67,8 @@ pub fn main(words: &[String]) -> ExitCode {
     let result = match words[..] {
         ["send", path] => send::main(path),
         ["reflect", path] => reflect::main(path),
+        ["ask", path] => rr::ask_main(path),
+        ["answer", path] => rr::answer_main(path),
         ["link", path] => link::main(path),
         ["wlan-medium", path] => medium::main(path),
         ["version"] => {

@@ -13,6 +13,8 @@ pub mod radios;
 pub mod records;
 pub mod reflect;
 pub mod relay;
+pub mod rr;
+pub mod rr_answer;
 pub mod send;
 pub mod udp;
 pub mod wireless;

@@ -111,7 +111,7 @@ class LinkDirection:
 
 def parse_send_summary(event: Event) -> SendSummary:
     """Parse the sender's ``summary``; ``LabError`` names the key that is wrong."""
-    read = _Reader(event, "summary of send")
+    read = Reader(event, "summary of send")
     return SendSummary(
         start_ns=read.whole("start_ns"),
         end_ns=read.whole("end_ns"),
@@ -123,7 +123,7 @@ def parse_send_summary(event: Event) -> SendSummary:
 
 def parse_reflect_summary(event: Event) -> ReflectSummary:
     """Parse the reflector's ``summary``; ``LabError`` names the key that is wrong."""
-    read = _Reader(event, "summary of reflect")
+    read = Reader(event, "summary of reflect")
     return ReflectSummary(
         realtime=read.truth("realtime"),
         timestamps=read.text("timestamps"),
@@ -142,7 +142,7 @@ def parse_link_direction(raw: Mapping[str, Any], place: str) -> LinkDirection:
 
     Keys that a special link adds (WLAN: retries, collisions) are no error here.
     """
-    read = _Reader(raw, place)
+    read = Reader(raw, place)
     return LinkDirection(
         **{name: read.whole(name) for name in _LINK_COUNTERS},
         lateness_ns=read.histogram("lateness_ns"),
@@ -196,7 +196,7 @@ _LINK_COUNTERS: Final = (
 )
 
 
-def _send_flow(read: "_Reader") -> SendFlow:
+def _send_flow(read: "Reader") -> SendFlow:
     counters = {name: read.whole(name) for name in _SEND_COUNTERS}
     times = {name: read.whole_or_none(name) for name in _SEND_MAYBE}
     histograms = {name: read.histogram(name) for name in _SEND_HISTOGRAMS}
@@ -206,40 +206,46 @@ def _send_flow(read: "_Reader") -> SendFlow:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
     """Reads typed values out of an untrusted object."""
 
     raw: Mapping[str, Any]
     place: str
 
     def whole(self, key: str) -> int:
+        """Return a whole number that is not negative."""
         value = self._value(key)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
             raise self._wrong(key, value, f"a whole number from 0 to {_LARGEST}")
         return value
 
     def whole_or_none(self, key: str) -> int | None:
+        """Return the same, or None where there is null."""
         return None if self._value(key) is None else self.whole(key)
 
     def truth(self, key: str) -> bool:
+        """Return true or false."""
         value = self._value(key)
         if not isinstance(value, bool):
             raise self._wrong(key, value, "true or false")
         return value
 
     def text(self, key: str) -> str:
+        """Return a text."""
         value = self._value(key)
         if not isinstance(value, str):
             raise self._wrong(key, value, "a text")
         return value
 
-    def objects(self, key: str) -> tuple["_Reader", ...]:
+    def objects(self, key: str) -> tuple["Reader", ...]:
+        """Return readers of the objects of a list."""
         value = self._value(key)
         if not isinstance(value, list) or len(value) > _MAX_FLOWS:
             raise self._wrong(key, value, f"a list of at most {_MAX_FLOWS} objects")
         return tuple(self._object(f"{key}.{at}", part) for at, part in enumerate(value))
 
     def histogram(self, key: str) -> Histogram | None:
+        """Return a histogram, or None where there is null."""
         value = self._value(key)
         if value is None:
             return None
@@ -251,6 +257,7 @@ class _Reader:
         )
 
     def signed(self, key: str) -> int:
+        """Return a whole number that may be negative."""
         # An arrival may be stamped before the time the sender noted: a delay may be negative.
         value = self._value(key)
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
@@ -258,15 +265,16 @@ class _Reader:
         return value
 
     def number(self, key: str) -> float:
+        """Return a number."""
         value = self._value(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(key, value, "a number")
         return float(value)
 
-    def _object(self, key: str, value: object) -> "_Reader":
+    def _object(self, key: str, value: object) -> "Reader":
         if not isinstance(value, Mapping):
             raise self._wrong(key, value, "an object")
-        return _Reader(value, f"{self.place}.{key}")
+        return Reader(value, f"{self.place}.{key}")
 
     def _value(self, key: str) -> Any:
         if key not in self.raw:

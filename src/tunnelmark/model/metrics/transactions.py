@@ -1,0 +1,46 @@
+"""Figures of transactions."""
+
+from typing import Final
+
+from tunnelmark.model.metrics.metric import Metric
+
+_SOURCE: Final = "docs/workloads-programs.md"
+
+METRICS: Final = (
+    Metric(
+        "rr_transactions_per_s",
+        "Transactions",
+        "1/s",
+        "requests that were answered per second, all sockets and paths together",
+        _SOURCE,
+        "higher",
+        "log",
+    ),
+    *(
+        Metric(
+            f"rr_latency_{column}_ns",
+            f"Transaction, {title}",
+            "ns",
+            "from the request (with a connection for each, from its beginning to its end) until "
+            f"the answer is read by the program: {title}",
+            _SOURCE,
+            "lower",
+            "log",
+        )
+        for column, title in (
+            ("min", "shortest"),
+            ("p50", "median"),
+            ("p90", "90th percentile"),
+            ("p99", "99th percentile"),
+            ("max", "longest"),
+        )
+    ),
+    Metric(
+        "rr_lost_ratio",
+        "Transactions lost",
+        "ratio",
+        "requests over UDP without an answer within the timeout, as a share of all",
+        _SOURCE,
+        "lower",
+    ),
+)
