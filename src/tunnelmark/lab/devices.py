@@ -27,6 +27,7 @@ _ENTER: Final = 'echo $$ > "$1" || exit 126; shift; exec "$@"'
 _NEED: Final = Need(programs={"openssl": "openssl", "dd": "coreutils", "taskset": "util-linux"})
 # QEMU names them so with debug-threads=on.
 _CPU_THREAD: Final = re.compile(r"^CPU (\d{1,3})/(?:TCG|KVM)$")
+_OWED_PERIODS: Final = 4
 _MACHINE_MIB: Final = 768
 """A device's memory is no limit: the machine needs this much for its own system."""
 _ENDPOINTS: Final = {"client": ("client",), "server": ("server",), "both": ("client", "server")}
@@ -86,6 +87,9 @@ class GroupLimit:
     def environment(self) -> Mapping[str, str]:
         """What programs are told of their CPU."""
         return self.calibration.environment
+
+    engine_wait_ns = 0
+    """The engine is not on the device."""
 
     def describe(self) -> str:
         """Return how it was calibrated, for the report."""
@@ -170,6 +174,15 @@ class MachineLimit:
     def capacity(self) -> float:
         """Cores of this computer that the whole device is worth."""
         return self.calibration.quota.share * len(self._cores)
+
+    @property
+    def engine_wait_ns(self) -> int:
+        """How long the engine may wait for the machine's CPU.
+
+        A timer tick of 4 ms may run over the shortest quota, 1 ms: the three that are owed are
+        three periods without CPU, after what is left of the first.
+        """
+        return _OWED_PERIODS * self.calibration.quota.period_us * 1000
 
     def describe(self) -> str:
         """Return how it was calibrated, for the report."""

@@ -70,6 +70,10 @@ class DeviceLimit(Protocol):
     def capacity(self) -> float:
         """Cores of this computer that the whole device is worth."""
 
+    @property
+    def engine_wait_ns(self) -> int:
+        """How long the engine may wait for the device's CPU; 0 where it is not on the device."""
+
     def describe(self) -> str:
         """Return how it was calibrated, for the report."""
 

@@ -22,6 +22,7 @@ from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
 from tunnelmark.probes.wire import prove
 from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.interrupt import Interrupted, Interrupts
+from tunnelmark.run.limits import limits_at
 from tunnelmark.run.listen import listening
 from tunnelmark.run.progress import BlockProgress
 from tunnelmark.run.trial import run_trial
@@ -167,7 +168,7 @@ class BlockRunner:
                     workload,
                     up if own else base,
                     lab,
-                    self.study.limits,
+                    limits_at(self.study.limits, lab.place),
                     tunnel_up=up,
                     outside=base,
                     background=_background(trial.point.workload),

@@ -89,6 +89,11 @@ class Limits(Params):
         description="the same as a share of the gap, for slow streams: a tenth of the gap "
         "leaves order and load as they were asked for",
     )
+    emulated_lateness: Annotated[DurationNs, Field(ge=0)] = Field(
+        5_000_000,
+        description="the same for sender and link where a machine's CPU is emulated: its timers "
+        "are late by 1 to 4 ms, and its delays stand only beside those of its kind",
+    )
     steal: Ratio = Field(0.05, description="share of time taken by the hypervisor")
     starvation: CoreShare = Field(
         0.1,
