@@ -176,10 +176,10 @@ def test_who_leads_is_said_only_where_intervals_are_clear() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cost", "said"), [(0.0, "in the kernel, see CPU of the machine"), (12.0, "12.00 ±0.10 s/GiB")]
+    ("cost", "said"), [(0.0, "in the kernel, see CPU of the machine"), (12.0, "12.00 ±0.50 s/GiB")]
 )
 def test_a_tunnel_without_a_process_does_not_cost_nothing(cost: float, said: str) -> None:
-    points = [point("a", {}, {"cpu_cost_s_per_gib": (cost, 0.1 if cost else 0.0)})]
+    points = [point("a", {}, {"cpu_cost_s_per_gib": (cost, 0.5 if cost else 0.0)})]
     (decision,) = decide(sections(points, ()), ())
     assert decision.choices[0].cpu == said
 
