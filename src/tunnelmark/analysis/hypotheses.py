@@ -1,6 +1,7 @@
 """Hypotheses to verdicts: confirmed, rejected or undecided, with the interval that decides."""
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -134,7 +135,8 @@ def back(value: float, test: OneSided) -> float:
     if not test.logarithmic:
         return value
     if value > _MOST_EXPONENT:
-        return math.inf
+        # JSON has no infinity.
+        return sys.float_info.max
     return math.exp(value) if test.quantity == "value" else math.expm1(value)
 
 

@@ -1,6 +1,8 @@
 """Hypotheses of a study: what they freeze to, and the line that answers each mistake."""
 
+import re
 import tomllib
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -290,3 +292,12 @@ def test_a_smaller_scale_keeps_the_claims_of_the_whole_study() -> None:
     assert smoke[1].over == whole[1].over
     assert smoke[1].left_out == ("where.payload_bytes is 512, which no workload of the study has")
     assert len(smoke[2].over.labels["workload"]) < len(whole[2].over.labels["workload"])
+
+
+def test_the_example_of_the_documentation_is_one() -> None:
+    page = Path(__file__).parents[3] / "docs" / "statistics.md"
+    found = re.search(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    text = STUDY.replace('[[hypothesis]]\nname = "h"\n', "").replace('label = "wg"\n', "")
+    text = text.replace('delay = "20.5 ms"', 'delay = "20.5 ms"\nlabel = "8 Mbit/s 41 ms"')
+    assert parse_study(text + found[1], "a.toml").hypotheses[0].kind == "non_inferiority"
