@@ -38,7 +38,7 @@ METRICS: Final = (
         "TCP goodput, slowest second",
         "bit/s",
         "payload read in the whole second in which least was read",
-        "docs/workloads.md",
+        "docs/workloads-programs.md",
         "higher",
         "log",
     ),
