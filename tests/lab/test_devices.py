@@ -41,7 +41,7 @@ def group_of(pid: int) -> str:
 
 def wait_for_group(pid: int, name: str) -> None:
     """Wait until a process has entered: it does so itself, before it becomes its program."""
-    for _ in range(500):
+    for _ in range(3000):
         if name in group_of(pid):
             return
         time.sleep(0.02)

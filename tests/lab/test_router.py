@@ -35,7 +35,7 @@ own.sendto(peer[0].encode(), peer)
 _ASK = """
 import socket, sys
 own = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
-own.settimeout(20)
+own.settimeout(60)
 own.sendto(b"who am I", (sys.argv[1], 9000))
 print(own.recv(100).decode())
 """
@@ -45,8 +45,8 @@ def seen_at(server: Host, client: Host, address: str) -> str:
     mirror = server.spawn(
         [sys.executable, "-c", _MIRROR, address], name=f"mirror{len(address)}", lines=True
     )
-    assert mirror.read_line(30) == "ready"
-    return client.run([sys.executable, "-c", _ASK, address], timeout_s=30).text().strip()
+    assert mirror.read_line(90) == "ready"
+    return client.run([sys.executable, "-c", _ASK, address], timeout_s=90).text().strip()
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_the_server_sees_the_client_as_the_router_lets_it(
         counters = lab.counters()
         assert counters is not None
         assert counters.forward["offered"] > 0
-        ping = ["ping", "-c", "1", "-W", "20", "-M", "do", "-s", "1472", lab.server.ipv4]
-        assert "ttl=63" in lab.client_host.run(ping, timeout_s=30).text()
+        ping = ["ping", "-c", "1", "-W", "60", "-M", "do", "-s", "1472", lab.server.ipv4]
+        assert "ttl=63" in lab.client_host.run(ping, timeout_s=90).text()
         assert lab.problem() is None
 
 
 def test_without_a_router_both_are_on_one_wire(ledger: Ledger, engine: str) -> None:
     with Lab(ledger, Topology(), LINK, engine=engine) as lab:
         assert lab.site.nat_ipv4 is None
-        ping = ["ping", "-c", "1", "-W", "20", lab.server.ipv4]
-        assert "ttl=64" in lab.client_host.run(ping, timeout_s=30).text()
+        ping = ["ping", "-c", "1", "-W", "60", lab.server.ipv4]
+        assert "ttl=64" in lab.client_host.run(ping, timeout_s=90).text()
 
 
 def test_the_router_goes_with_the_lab(ledger: Ledger, engine: str) -> None:

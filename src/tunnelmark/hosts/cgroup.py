@@ -26,7 +26,7 @@ LEAST_SHARE: Final = _LEAST_QUOTA_US / _LONGEST_PERIOD_US
 """Of a core: the smallest limit that the kernel takes."""
 _WEIGHT: Final = {1: ("cpu.shares", "20480"), 2: ("cpu.weight", "2000")}
 """Twenty times that of other work: what the quota grants is had on a busy machine too."""
-_REMOVE_LIMIT_S: Final = 5.0
+_REMOVE_LIMIT_S: Final = 30.0
 
 
 @dataclass(frozen=True)
