@@ -96,7 +96,10 @@ def fragmentation_points(blocks: Sequence[BlockRecord], link: str, device: str) 
         if (block.link, block.device) != (link, device):
             continue
         for tunnel, proofs in (("none", block.baseline_proofs), (block.tunnel, block.proofs)):
-            if proofs and (point := proofs[0].fragmentation_point_bytes) is not None:
+            # What a proof that failed saw is no finding.
+            if not proofs or not proofs[0].ok:
+                continue
+            if (point := proofs[0].fragmentation_point_bytes) is not None:
                 found[shown_name(tunnel, block)] = point
     return found
 

@@ -8,6 +8,7 @@ import pytest
 from made_results import block_record, manifest, trial_result
 from tunnelmark.analysis.emulated import is_marked
 from tunnelmark.report.html import to_html
+from tunnelmark.report.sections import fragmentation_points
 from tunnelmark.report.summary import Summary, summarise
 from tunnelmark.store import Result, Writer, open_result
 from tunnelmark.study.plan import pair_id
@@ -63,3 +64,10 @@ def test_an_emulated_tunnel_is_no_rival_of_a_native_one(tmp_path: Path) -> None:
     (mixed,) = summarise(made(tmp_path / "mixed", EMULATED)).decisions
     assert any("fast" in said for said in native.leaders)
     assert mixed.leaders == ()
+
+
+def test_a_proof_that_failed_is_no_finding() -> None:
+    (proof,) = block_record().proofs
+    failed = replace(block_record(), proofs=(replace(proof, ok=False),))
+    for block, expected in ((block_record(), {"openvpn": 1420}), (failed, {})):
+        assert fragmentation_points([block], block.link, block.device) == expected
