@@ -50,6 +50,7 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("ssh_tun", {"inner": "ipv6", "outer": "ipv6"}),
     ("tinc", {"inner": "ipv6", "outer": "ipv6"}),
     ("nebula", {"outer": "ipv6"}),
+    ("vxlan", {"inner": "ipv6", "outer": "ipv6"}),
     ("softether", {"inner": "ipv6", "outer": "ipv6"}),
     ("ocserv", {"transport": "tls", "cipher": "CHACHA20-POLY1305"}),
     ("ocserv", {"inner": "ipv6", "outer": "ipv6"}),

@@ -78,6 +78,7 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("gre", {}, 1052, 1448),
     ("gre", {"keyed": True}, 1056, 1444),
     ("vxlan", {}, 1078, 1422),
+    ("vxlan", {"inner": "ipv6", "outer": "ipv6"}, 1118, 1382),
     ("macsec", {}, 1060, 1440),
     ("macsec", {"encrypt": False, "cipher": "GCM-AES-256"}, 1060, 1440),
 ]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Literal
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.tunnels.addressing import alone, check_inner_mtu, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.support import (
     Watched,
@@ -147,18 +148,20 @@ class KernelLinkTunnel(Tunnel):
                 f"{self.kind}: mtu_bytes is {mtu}, a link of {link} byte leaves {room}, and the "
                 "kernel does not fragment outside"
             )
+        check_inner_mtu(self.kind, self.params.inner, mtu)
         return LinkEnd(
             side, number, own, peer, inner_interface(site, self.letter, number, side), mtu
         )
 
     def _configure(self, site: Site, end: LinkEnd, other: LinkEnd) -> None:
         host, device = end.own.host, end.interface
-        client, server = site.inner_ipv4(end.number)
-        own, peer = (client, server) if end.side == "client" else (server, client)
+        addresses = inner_addresses(site, end.number, self.params)
+        own, peer = addresses if end.side == "client" else addresses[::-1]
         quieten(host, device)
-        host.run(["ip", "link", "set", "dev", device, "mtu", str(end.mtu_bytes)])
-        host.run(["ip", "address", "add", own, "peer", peer, "dev", device])
-        host.run(["ip", "link", "set", "dev", device, "up"])
+        host.run(["ip", "link", "set", "dev", device, "mtu", str(end.mtu_bytes), "up"])
+        # Not before: of an interface that is down, IPv6 forgets the route to the peer.
+        inner = ["ip", "address", "add", own, "peer", alone(peer), "dev", device]
+        host.run([*inner, *no_dad(own)])
         if self.ethernet:
             # Nothing but the workload is to go over the link: no ARP.
             address = self._shown(other).get("address")
@@ -196,12 +199,12 @@ class KernelLinkTunnel(Tunnel):
         return f"{self.kind} {end.side} of tunnel {end.number} on {end.own.host.name}"
 
     def _path(self, site: Site, client: LinkEnd, server: LinkEnd) -> TrafficPath:
-        client_ipv4, server_ipv4 = site.inner_ipv4(client.number)
+        client_address, server_address = inner_addresses(site, client.number, self.params)
         state = interfaces(client.own.host).get(client.interface)
         return TrafficPath(
             name=str(client.number),
-            client_address=client_ipv4,
-            server_address=server_ipv4,
+            client_address=client_address,
+            server_address=server_address,
             client_interface=client.interface,
             server_interface=server.interface,
             mtu_bytes=state.mtu_bytes if state else client.mtu_bytes,

@@ -1,13 +1,14 @@
 """VXLAN: Ethernet in UDP, nothing encrypted; a reference point for tunnels of layer 2."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 from pydantic import Field
 
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, WireRule
+from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
 
@@ -17,7 +18,6 @@ PORT: Final = 4789
 _UDP: Final = 17
 _FIRST_VNI: Final = 1
 _LAYERS: Final = (
-    ip_layer(4),
     udp_layer(),
     Layer("VXLAN header", 8, "RFC 7348 section 5"),
     Layer(
@@ -29,8 +29,6 @@ _LAYERS: Final = (
 class VxlanParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     mtu_bytes: int | None = Field(
         None,
         ge=68,
@@ -58,8 +56,8 @@ class VxlanTunnel(KernelLinkTunnel):
 
     @property
     def overhead_bytes(self) -> int:
-        """IPv4, UDP, VXLAN and the inner Ethernet header."""
-        return sum(layer.bytes for layer in _LAYERS)
+        """IP, UDP, VXLAN and the inner Ethernet header."""
+        return sum(layer.bytes for layer in self._layers())
 
     @property
     def mtu_bytes(self) -> int | None:
@@ -68,20 +66,23 @@ class VxlanTunnel(KernelLinkTunnel):
 
     def make(self, end: LinkEnd) -> None:
         """Make the interface; it learns no addresses, since there is one peer."""
+        own, peer = self._outer(end)
         end.own.host.run(
             [
                 *("ip", "link", "add", "name", end.interface, "type", "vxlan"),
                 *("id", str(_FIRST_VNI + end.number), "dstport", str(PORT), "nolearning"),
-                *("local", end.own.ipv4, "remote", end.peer.ipv4, "dev", end.own.interface),
+                *("local", own, "remote", peer, "dev", end.own.interface),
             ]
         )
 
     def wanted(self, end: LinkEnd) -> Mapping[str, object]:
         """Return addresses, port and network identifier."""
+        own, peer = self._outer(end)
+        six = "6" if self._params.outer == "ipv6" else ""
         return {
             "id": _FIRST_VNI + end.number,
-            "local": end.own.ipv4,
-            "remote": end.peer.ipv4,
+            f"local{six}": own,
+            f"remote{six}": peer,
             "port": PORT,
         }
 
@@ -92,6 +93,7 @@ class VxlanTunnel(KernelLinkTunnel):
             describe=f"UDP to or from port {PORT}, readable",
             ip_protocols=(_UDP,),
             udp_ports=(PORT,),
+            ip_version=outer_version(self._params),
         )
 
     def agreed(self, kernel: str, mtu_bytes: int) -> Negotiated:
@@ -106,4 +108,15 @@ class VxlanTunnel(KernelLinkTunnel):
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of RFC 7348."""
-        return Encapsulation(lambda _inner_bytes: _LAYERS, agreed.mtu_bytes)
+        layers = self._layers()
+        version = outer_version(self._params)
+        return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes, outer_ip=version)
+
+    def _layers(self) -> tuple[Layer, ...]:
+        return (ip_layer(outer_version(self._params)), *_LAYERS)
+
+    def _outer(self, end: LinkEnd) -> tuple[str, str]:
+        """Return (own, peer) address on the link."""
+        if self._params.outer == "ipv4":
+            return end.own.ipv4, end.peer.ipv4
+        return end.own.ipv6, end.peer.ipv6
