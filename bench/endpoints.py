@@ -27,17 +27,34 @@ def one_way(made: Pair, repeats: int, seconds: float) -> list[Line]:
         run = iperf3_udp(made, packet_s=rate, duration_s=seconds)
         return run.loss_ratio, run.received_packet_s
 
-    ours, theirs, own_cost, other_cost = [], [], [], []
+    single_cost: list[float] = []
+    own_cost: list[float] = []
+    ours, theirs, other_cost = [], [], []
     for _ in range(repeats):
         ours.append(best_rate(engine, 100e3, 1e6))
         theirs.append(best_rate(iperf3, 20e3, 400e3))
         common = theirs[-1] or 20e3
-        run = echo(made, gap_ns=int(1e9 / common), duration_s=seconds, one_way=True, realtime=False)
-        own_cost.append(run.cpu_s / run.sent * 1e6)
+        for cost, coalesce_ns in ((single_cost, 0), (own_cost, IPERF3_TIMER_NS)):
+            run = echo(
+                made,
+                gap_ns=int(1e9 / common),
+                duration_s=seconds,
+                one_way=True,
+                realtime=False,
+                coalesce_ns=coalesce_ns,
+            )
+            cost.append(run.cpu_s / run.sent * 1e6)
         peer = iperf3_udp(made, packet_s=common, duration_s=seconds)
         other_cost.append(peer.cpu_s / max(peer.sent, 1) * 1e6)
     return [
         ratio("one way, 64 byte, loss-free", ours, theirs, "iperf3", 4.0, "packet/s"),
+        Line(
+            "CPU per packet one way at iperf3's rate, each in its time, both ends",
+            f"{statistics.median(single_cost):.2f} µs",
+            "iperf3 sends in groups of 100 µs",
+            "-",
+            None,
+        ),
         below(
             "CPU per packet one way at iperf3's rate, in groups of 100 µs as iperf3, both ends",
             own_cost,
