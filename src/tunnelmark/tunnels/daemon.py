@@ -9,10 +9,11 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Process
 from tunnelmark.model.tunnel import Endpoint, Site, TrafficPath
 from tunnelmark.tunnels.addressing import alone, inner_addresses, no_dad
-from tunnelmark.tunnels.base import TunnelParams
+from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import (
     Watched,
     first_packet,
+    first_problem,
     interfaces,
     quieten,
     wait_until,
@@ -53,6 +54,27 @@ class Daemon:
             self.process,
             lambda process: self.words(process.log_tail(LOG_LINES)),
         )
+
+
+class DaemonTunnel(Tunnel):
+    """A tunnel that daemons at both ends carry; a driver enters them as it starts them."""
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the parameters of the study."""
+        super().__init__(params)
+        self._daemons: list[Daemon] = []
+
+    def problem(self) -> str | None:
+        """Return which daemon died or which interface vanished."""
+        return first_problem([daemon.watched() for daemon in self._daemons])
+
+    def down(self) -> None:
+        """Stop clients, then servers; their interfaces go with them."""
+        while self._daemons:
+            self._daemons.pop().process.stop()
+
+    def _processes(self) -> tuple[tuple[str, Process], ...]:
+        return tuple((daemon.endpoint.host.name, daemon.process) for daemon in self._daemons)
 
 
 def wait_for(

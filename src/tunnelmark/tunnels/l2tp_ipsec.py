@@ -1,7 +1,6 @@
 """L2TP over IPsec: xl2tpd and pppd with MS-CHAPv2 inside ESP in transport mode, keyed by IKEv1."""
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import ClassVar, Final, Literal
@@ -19,23 +18,21 @@ from tunnelmark.model.overhead import (
     udp_layer,
 )
 from tunnelmark.model.topology import Router
-from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, UDP, Agreement, Suite, check_pair, esp_rule
 from tunnelmark.tunnels.l2tp_files import client_config, server_config
 from tunnelmark.tunnels.ppp import PppAccount, PppEnd, PppFraming, PppSetup
-from tunnelmark.tunnels.ppp_check import check, negotiated
+from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
+from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import last_words
 from tunnelmark.tunnels.strongswan import PROGRAMS, Charon, Side, last_words_of, settled_sas
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
 from tunnelmark.tunnels.support import (
     Watched,
     daemon_name,
-    first_packet,
-    first_problem,
     inner_interface,
-    quieten,
     wait_until,
 )
 
@@ -44,10 +41,6 @@ PORT: Final = 1701
 
 _START_LIMIT_S: Final = 20.0
 _INITIATE_LIMIT_S: Final = 30
-# A control packet of L2TP is sent again after 1, 2, 4 s, one of PPP after 1 s.
-_CALL_LIMIT_S: Final = 45.0
-_FIRST_PACKET_LIMIT_S: Final = 15.0
-_LOG_LINES: Final = 200
 # Further clients need addresses of their own on the link: from so far up that no tunnel has them.
 _FIRST_LINK_ADDRESS: Final = 1 << 13
 _KERNEL_WORDS: Final = "Using l2tp kernel support"
@@ -82,27 +75,13 @@ class _End:
     undo: list[list[str]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Call:
-    """One end of one tunnel."""
+class _Call(Call):
+    """One end of one tunnel; the process is xl2tpd, that of the server is there for all."""
 
-    side: Side
-    number: int
-    endpoint: Endpoint
-    ppp: PppEnd
-    process: Process
-    """xl2tpd; that of the server is there for all tunnels."""
-
-    @property
-    def place(self) -> str:
-        return f"l2tp_ipsec {self.side} of tunnel {self.number} on {self.endpoint.host.name}"
-
-    def last_words(self) -> str:
-        """Return what pppd says itself, or xl2tpd before there is a pppd."""
-        return last_words(self.ppp.log() or self.process.log_tail(_LOG_LINES))
+    kind: ClassVar[str] = "l2tp_ipsec"
 
 
-class L2tpIpsecTunnel(Tunnel):
+class L2tpIpsecTunnel(PppTunnel):
     """One server and ``count`` clients; each client has an address of its own on the link.
 
     The kernel tells the tunnels between two hosts apart by their sockets, so two clients on one
@@ -122,8 +101,6 @@ class L2tpIpsecTunnel(Tunnel):
             raise TypeError(f"{type(params).__name__} are not the parameters of l2tp_ipsec")
         self._params: L2tpIpsecParams = params
         self._ends: list[_End] = []
-        self._server: Process | None = None
-        self._calls: list[_Call] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need xl2tpd, pppd, the kernel's L2TP, and strongSwan with the kernel's ESP."""
@@ -147,21 +124,8 @@ class L2tpIpsecTunnel(Tunnel):
         pairs = [self._call(site, number, accounts[number], daemon) for number in numbers]
         paths, agreed = [], []
         for own, peer in pairs:
-            both = [own, peer]
-            self._wait(both)
-            inner = site.inner_ipv4(own.number)
-            for end in both:
-                addresses = inner if end.side == "client" else inner[::-1]
-                check(end.ppp, place=end.place, addresses=addresses)
-                quieten(end.endpoint.host, end.ppp.setup.interface)
-            path = self._path(site, own.number)
-            if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
-                raise TunnelError(
-                    f"no echo through l2tp_ipsec tunnel {own.number} within "
-                    f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last words: "
-                    f"{own.last_words()}"
-                )
-            paths.append(path)
+            link_address = _link_address(site, own.number)
+            paths.append(self._settle(site, own, peer, link_address=link_address))
             agreed.append(self._negotiated(own, agreed_esp))
         return TunnelUp(
             paths=tuple(paths),
@@ -174,40 +138,9 @@ class L2tpIpsecTunnel(Tunnel):
             ),
         )
 
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        # The causes first: pppd ends because xl2tpd did, a client because its server did.
-        ike = [
-            Watched(end.endpoint.host, end.endpoint.interface, end.charon.process, last_words_of)
-            for end in self._ends
-            if end.charon is not None
-        ]
-        calls = sorted(self._calls, key=lambda call: call.side, reverse=True)
-        return first_problem(
-            [
-                *ike,
-                *(
-                    Watched(
-                        call.endpoint.host,
-                        call.ppp.setup.interface,
-                        call.process,
-                        lambda _process, call=call: call.last_words(),  # type: ignore[misc]
-                    )
-                    for call in calls
-                ),
-            ]
-        )
-
     def down(self) -> None:
         """Hang up, end the server, then ESP; the interfaces go with their pppd."""
-        served = [call.ppp for call in self._calls if call.side == "server"]
-        while self._calls:
-            call = self._calls.pop()
-            if call.side == "client":
-                ppp.hang_up(call.process, [call.ppp])
-        if self._server is not None:
-            ppp.hang_up(self._server, served)
-            self._server = None
+        super().down()
         while self._ends:
             end = self._ends.pop()
             if end.charon is not None:
@@ -351,7 +284,11 @@ class L2tpIpsecTunnel(Tunnel):
         self._server = daemon
 
         def ready() -> bool | None:
-            self._require(daemon, f"xl2tpd on {host.name}", "listen")
+            if (status := daemon.poll()) is not None:
+                raise TunnelError(
+                    f"xl2tpd on {host.name} ended with status {status} before it could listen: "
+                    f"{last_words(daemon.log_tail(LOG_LINES))}"
+                )
             listening = host.run(["ss", "-Hlun", "sport", "=", f":{PORT}"]).text()
             return True if listening.strip() else None
 
@@ -361,7 +298,7 @@ class L2tpIpsecTunnel(Tunnel):
             poll_s=0.1,
             late=lambda: (
                 f"xl2tpd on {host.name} does not listen on port {PORT} after {_START_LIMIT_S:g} s: "
-                f"{last_words(daemon.log_tail(_LOG_LINES))}"
+                f"{last_words(daemon.log_tail(LOG_LINES))}"
             ),
         )
         return daemon
@@ -412,54 +349,28 @@ class L2tpIpsecTunnel(Tunnel):
             ),
         )
 
-    def _wait(self, calls: list[_Call]) -> None:
-        """Wait until all ends have agreed on addresses, or one has given up."""
-        what = "agree on addresses"
+    def _watched(self) -> list[Watched]:
+        # The causes first: pppd ends because xl2tpd did, a client because its server did.
+        ike = [
+            Watched(end.endpoint.host, end.endpoint.interface, end.charon.process, last_words_of)
+            for end in self._ends
+            if end.charon is not None
+        ]
+        return [*ike, *super()._watched()]
 
-        def ready() -> bool | None:
-            for end in self._ends:
-                if end.charon is not None:
-                    end.charon.require_alive(what)
-            for call in calls:
-                self._require(call.process, call.place, what, call.last_words)
-                if "Connection terminated" in call.ppp.log():
-                    raise TunnelError(f"{call.place} did not {what}: {call.last_words()}")
-            return True if all(call.ppp.report().up for call in calls) else None
+    def _require_others(self, what: str) -> None:
+        for end in self._ends:
+            if end.charon is not None:
+                end.charon.require_alive(what)
 
-        def late() -> str:
-            call = next((call for call in calls if not call.ppp.report().up), calls[0])
-            return f"{call.place} did not {what} within {_CALL_LIMIT_S:g} s: {call.last_words()}"
-
-        wait_until(ready, limit_s=_CALL_LIMIT_S, late=late, poll_s=0.1)
-
-    def _require(
-        self,
-        process: Process,
-        place: str,
-        what: str,
-        words: Callable[[], str] | None = None,
-    ) -> None:
-        if (status := process.poll()) is not None:
-            said = words() if words else last_words(process.log_tail(_LOG_LINES))
-            raise TunnelError(f"{place} ended with status {status} before it could {what}: {said}")
-
-    def _path(self, site: Site, number: int) -> TrafficPath:
-        client_ipv4, server_ipv4 = site.inner_ipv4(number)
-        return TrafficPath(
-            name=str(number),
-            client_address=client_ipv4,
-            server_address=server_ipv4,
-            client_interface=inner_interface(site, "l", number, "client"),
-            server_interface=inner_interface(site, "l", number, "server"),
-            mtu_bytes=self._params.mtu_bytes,
-            link_address=_link_address(site, number),
-        )
+    def _gave_up(self, call: Call) -> bool:
+        return "Connection terminated" in call.ppp.log()
 
     def _negotiated(self, own: _Call, agreed_esp: tuple[Settings, ...] | None) -> Negotiated:
-        if _KERNEL_WORDS not in own.process.log_tail(_LOG_LINES):
+        if _KERNEL_WORDS not in own.process.log_tail(LOG_LINES):
             raise TunnelError(
                 f"{own.place}: xl2tpd does not use the kernel's L2TP: "
-                f"{last_words(own.process.log_tail(_LOG_LINES))}"
+                f"{last_words(own.process.log_tail(LOG_LINES))}"
             )
         done = own.endpoint.host.run(["xl2tpd", "-v"], check=False)
         words = (done.text() + done.stderr.decode("utf-8", "replace")).split()

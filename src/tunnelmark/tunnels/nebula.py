@@ -12,9 +12,10 @@ from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import outer_addresses, outer_version, with_port
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
+    DaemonTunnel,
     Side,
     check_interface,
     last_complaint,
@@ -25,7 +26,6 @@ from tunnelmark.tunnels.daemon import (
 )
 from tunnelmark.tunnels.support import (
     daemon_name,
-    first_problem,
     inner_interface,
     quieten,
     wait_until,
@@ -68,7 +68,7 @@ class NebulaParams(TunnelParams):
     )
 
 
-class NebulaTunnel(Tunnel):
+class NebulaTunnel(DaemonTunnel):
     """``count`` pairs of Nebula processes under one authority, each pair a network of its own."""
 
     kind: ClassVar[str] = "nebula"
@@ -81,7 +81,6 @@ class NebulaTunnel(Tunnel):
         if not isinstance(params, NebulaParams):
             raise TypeError(f"{type(params).__name__} are not the parameters of nebula")
         self._params: NebulaParams = params
-        self._daemons: list[Daemon] = []
         # nebula-cert writes over no file, not even of a tunnel that was here before.
         self._folder_name = daemon_name("nebula")
 
@@ -131,17 +130,8 @@ class NebulaTunnel(Tunnel):
                 udp_ports=ports,
                 ip_version=outer_version(self._params),
             ),
-            processes=tuple((d.endpoint.host.name, d.process) for d in self._daemons),
+            processes=self._processes(),
         )
-
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        return first_problem([daemon.watched() for daemon in self._daemons])
-
-    def down(self) -> None:
-        """Stop clients, then lighthouses; their interfaces go with them."""
-        while self._daemons:
-            self._daemons.pop().process.stop()
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a message packet (header.go of Nebula)."""

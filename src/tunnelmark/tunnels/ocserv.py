@@ -25,9 +25,10 @@ from tunnelmark.tunnels.addressing import (
     outer_version,
     with_port,
 )
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
+    DaemonTunnel,
     Side,
     configure,
     prove_path,
@@ -45,7 +46,7 @@ from tunnelmark.tunnels.ocserv_log import (
     read_session,
 )
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.support import daemon_name, first_problem, inner_interface
+from tunnelmark.tunnels.support import daemon_name, inner_interface
 
 FIRST_PORT: Final = 443
 """Tunnel i has a server of its own on this plus i, TCP and, with DTLS, UDP."""
@@ -82,7 +83,7 @@ class OcservParams(TunnelParams):
     )
 
 
-class OcservTunnel(Tunnel):
+class OcservTunnel(DaemonTunnel):
     """``count`` pairs of ocserv and openconnect, each with an account and keys of its own run."""
 
     kind: ClassVar[str] = "ocserv"
@@ -95,7 +96,6 @@ class OcservTunnel(Tunnel):
         if not isinstance(params, OcservParams):
             raise TypeError(f"{type(params).__name__} are not the parameters of ocserv")
         self._params: OcservParams = params
-        self._daemons: list[Daemon] = []
         self._password = ""
         self._pin = ""
 
@@ -152,17 +152,8 @@ class OcservTunnel(Tunnel):
                 tcp_ports=ports,
                 ip_version=outer_version(params),
             ),
-            processes=tuple((d.endpoint.host.name, d.process) for d in self._daemons),
+            processes=self._processes(),
         )
-
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        return first_problem([daemon.watched() for daemon in self._daemons])
-
-    def down(self) -> None:
-        """Stop clients, then servers; their interfaces go with them."""
-        while self._daemons:
-            self._daemons.pop().process.stop()
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of one packet; in TLS those of one that finds the stream idle."""

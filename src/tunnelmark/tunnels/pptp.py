@@ -1,7 +1,5 @@
 """PPTP: pptpd and pptp-linux, MS-CHAPv2, MPPE or none; GRE in user space, PPP in the kernel."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import ClassVar, Final, Literal
 
@@ -11,19 +9,16 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
 from tunnelmark.model.topology import Router
-from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.ppp import Compression, Mppe, PppAccount, PppEnd, PppFraming, PppSetup, Side
-from tunnelmark.tunnels.ppp_check import check, negotiated
+from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
+from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import last_words
 from tunnelmark.tunnels.support import (
-    Watched,
     daemon_name,
-    first_packet,
-    first_problem,
     inner_interface,
-    quieten,
     wait_until,
 )
 
@@ -33,10 +28,6 @@ PORT: Final = 1723
 _TCP: Final = 6
 _GRE: Final = 47
 _START_LIMIT_S: Final = 20.0
-# A lost packet of the negotiation is sent again after 1 s, of CCP after 3 s; ten times at most.
-_CALL_LIMIT_S: Final = 45.0
-_FIRST_PACKET_LIMIT_S: Final = 15.0
-_LOG_LINES: Final = 50
 # pptpd starts this as its pppd, with "server:client" of the call among its arguments, and takes the
 # addresses in the order of its configuration: so each call finds its own options.
 _PPPD_OF_A_CALL: Final = b"""\
@@ -85,27 +76,13 @@ class PptpParams(TunnelParams):
         return self
 
 
-@dataclass(frozen=True)
-class _Call:
-    """One end of one tunnel."""
+class _Call(Call):
+    """One end of one tunnel; the client's process is its pppd, the server's pptpd."""
 
-    side: Side
-    number: int
-    endpoint: Endpoint
-    ppp: PppEnd
-    process: Process
-    """The client's pppd; on the server pptpd, which is that of all calls."""
-
-    @property
-    def place(self) -> str:
-        return f"pptp {self.side} of tunnel {self.number} on {self.endpoint.host.name}"
-
-    def last_words(self) -> str:
-        """Return what pppd says itself, or what it said before it had a log."""
-        return last_words(self.ppp.log() or self.process.log_tail(_LOG_LINES))
+    kind: ClassVar[str] = "pptp"
 
 
-class PptpTunnel(Tunnel):
+class PptpTunnel(PppTunnel):
     """One pptpd with ``count`` calls; each call has a control connection and a client of its own.
 
     RFC 2637 section 2 wants one control connection for each pair of hosts with many calls inside;
@@ -125,8 +102,6 @@ class PptpTunnel(Tunnel):
         if not isinstance(params, PptpParams):
             raise TypeError(f"{type(params).__name__} are not the parameters of pptp")
         self._params: PptpParams = params
-        self._server: Process | None = None
-        self._calls: list[_Call] = []
         self._framing = PppFraming(0, 1, params.mppe != "none")
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
@@ -159,19 +134,7 @@ class PptpTunnel(Tunnel):
             ends.append((client, call))
         paths, agreed = [], []
         for client, call in ends:
-            both = [client, call]
-            self._wait(both, "agree on addresses", lambda end: end.ppp.report().up)
-            for end in both:
-                self._check(site, end)
-                quieten(end.endpoint.host, end.ppp.setup.interface)
-            path = self._path(site, client)
-            if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
-                raise TunnelError(
-                    f"no echo through pptp tunnel {client.number} within "
-                    f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last words: "
-                    f"{client.last_words()}"
-                )
-            paths.append(path)
+            paths.append(self._settle(site, client, call))
             agreed.append(self._negotiated(client))
         return TunnelUp(
             paths=tuple(paths),
@@ -188,33 +151,6 @@ class PptpTunnel(Tunnel):
                 (site.server.host.name, server),
             ),
         )
-
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        # The server first: a client ends because its server did.
-        calls = sorted(self._calls, key=lambda call: call.side, reverse=True)
-        return first_problem(
-            [
-                Watched(
-                    call.endpoint.host,
-                    call.ppp.setup.interface,
-                    call.process,
-                    lambda _process, call=call: call.last_words(),  # type: ignore[misc]
-                )
-                for call in calls
-            ]
-        )
-
-    def down(self) -> None:
-        """Hang up, then end the server; the interfaces go with their pppd."""
-        served = [call.ppp for call in self._calls if call.side == "server"]
-        while self._calls:
-            call = self._calls.pop()
-            if call.side == "client":
-                ppp.hang_up(call.process, [call.ppp])
-        if self._server is not None:
-            ppp.hang_up(self._server, served)
-            self._server = None
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a data packet that no acknowledgement rides on.
@@ -257,7 +193,7 @@ class PptpTunnel(Tunnel):
 
         def ready() -> bool | None:
             if (status := daemon.poll()) is not None:
-                words = last_words(daemon.log_tail(_LOG_LINES))
+                words = last_words(daemon.log_tail(LOG_LINES))
                 raise TunnelError(
                     f"pptpd on {host.name} ended with status {status} at its start: {words}"
                 )
@@ -270,7 +206,7 @@ class PptpTunnel(Tunnel):
             poll_s=0.05,
             late=lambda: (
                 f"pptpd on {host.name} does not listen on port {PORT} after {_START_LIMIT_S:g} s: "
-                f"{last_words(daemon.log_tail(_LOG_LINES))}"
+                f"{last_words(daemon.log_tail(LOG_LINES))}"
             ),
         )
         return daemon
@@ -302,43 +238,6 @@ class PptpTunnel(Tunnel):
             mppe=self._params.mppe,
             compression=self._params.compression,
             more=("nodetach", f"{client}:{server}", f'pty "{pptp}"') if side == "client" else (),
-        )
-
-    def _wait(self, calls: list[_Call], what: str, reached: Callable[[_Call], bool]) -> None:
-        """Wait until all ends say so; the first of them that ends tells why it could not."""
-
-        def ready() -> bool | None:
-            for call in calls:
-                if (status := call.process.poll()) is not None:
-                    raise TunnelError(
-                        f"{call.place} ended with status {status} before it could {what}: "
-                        f"{call.last_words()}"
-                    )
-            return True if all(reached(call) for call in calls) else None
-
-        def late() -> str:
-            call = next((call for call in calls if not reached(call)), calls[0])
-            return f"{call.place} did not {what} within {_CALL_LIMIT_S:g} s: {call.last_words()}"
-
-        wait_until(ready, limit_s=_CALL_LIMIT_S, late=late, poll_s=0.1)
-
-    def _check(self, site: Site, call: _Call) -> None:
-        client, server = site.inner_ipv4(call.number)
-        check(
-            call.ppp,
-            place=call.place,
-            addresses=(client, server) if call.side == "client" else (server, client),
-        )
-
-    def _path(self, site: Site, client: _Call) -> TrafficPath:
-        client_ipv4, server_ipv4 = site.inner_ipv4(client.number)
-        return TrafficPath(
-            name=str(client.number),
-            client_address=client_ipv4,
-            server_address=server_ipv4,
-            client_interface=client.ppp.setup.interface,
-            server_interface=inner_interface(site, "p", client.number, "server"),
-            mtu_bytes=self._params.mtu_bytes,
         )
 
     def _negotiated(self, client: _Call) -> Negotiated:

@@ -19,12 +19,18 @@ from tunnelmark.tunnels.addressing import (
     outer_version,
     with_port,
 )
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
-from tunnelmark.tunnels.daemon import Daemon, Side, configure, prove_path, traffic_path
+from tunnelmark.tunnels.base import TunnelParams
+from tunnelmark.tunnels.daemon import (
+    Daemon,
+    DaemonTunnel,
+    Side,
+    configure,
+    prove_path,
+    traffic_path,
+)
 from tunnelmark.tunnels.softether_log import SUITE, Status, last_words, read_status, refusal
 from tunnelmark.tunnels.support import (
     daemon_name,
-    first_problem,
     inner_interface,
     interfaces,
     wait_until,
@@ -76,7 +82,7 @@ class SoftEtherParams(TunnelParams):
     )
 
 
-class SoftEtherTunnel(Tunnel):
+class SoftEtherTunnel(DaemonTunnel):
     """One server with ``count`` hubs, one client with a connection to each."""
 
     kind: ClassVar[str] = "softether"
@@ -89,10 +95,9 @@ class SoftEtherTunnel(Tunnel):
         if not isinstance(params, SoftEtherParams):
             raise TypeError(f"{type(params).__name__} are not the parameters of softether")
         self._params: SoftEtherParams = params
-        self._processes: list[Process] = []
+        self._started: list[Process] = []
         # What an earlier one of this run wrote there would be read again.
         self._name = f"softether-{token_hex(2)}"
-        self._daemons: list[Daemon] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need server, client, the command that sets both up, and TUN."""
@@ -153,15 +158,11 @@ class SoftEtherTunnel(Tunnel):
             ),
         )
 
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        return first_problem([daemon.watched() for daemon in self._daemons])
-
     def down(self) -> None:
         """Stop the client, then the server; their interfaces go with them."""
         self._daemons.clear()
-        while self._processes:
-            self._processes.pop().stop(grace_s=_STOP_LIMIT_S)
+        while self._started:
+            self._started.pop().stop(grace_s=_STOP_LIMIT_S)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of one packet that finds the stream idle.
@@ -202,7 +203,7 @@ class SoftEtherTunnel(Tunnel):
             name=daemon_name(f"softether-{side}"),
             private_dirs=("/run", "/run/softether"),
         )
-        self._processes.append(process)
+        self._started.append(process)
         return self._daemon(endpoint, side, "", process, f"softether {side}")
 
     def _daemon(

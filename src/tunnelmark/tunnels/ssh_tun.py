@@ -19,9 +19,10 @@ from tunnelmark.tunnels.addressing import (
     outer_version,
     with_port,
 )
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
+    DaemonTunnel,
     Side,
     configure,
     last_complaint,
@@ -32,7 +33,6 @@ from tunnelmark.tunnels.daemon import (
 )
 from tunnelmark.tunnels.support import (
     daemon_name,
-    first_problem,
     inner_interface,
     interfaces,
     wait_until,
@@ -92,7 +92,7 @@ class SshTunParams(TunnelParams):
     )
 
 
-class SshTunTunnel(Tunnel):
+class SshTunTunnel(DaemonTunnel):
     """``count`` pairs of sshd and ssh, each with a TUN device at both ends."""
 
     kind: ClassVar[str] = "ssh_tun"
@@ -105,7 +105,6 @@ class SshTunTunnel(Tunnel):
         if not isinstance(params, SshTunParams):
             raise TypeError(f"{type(params).__name__} are not the parameters of ssh_tun")
         self._params: SshTunParams = params
-        self._daemons: list[Daemon] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need OpenSSH, both ends of it, and a TUN device."""
@@ -158,17 +157,8 @@ class SshTunTunnel(Tunnel):
                 tcp_ports=ports,
                 ip_version=outer_version(self._params),
             ),
-            processes=tuple((d.endpoint.host.name, d.process) for d in self._daemons),
+            processes=self._processes(),
         )
-
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        return first_problem([daemon.watched() for daemon in self._daemons])
-
-    def down(self) -> None:
-        """Stop clients, then servers; their devices go with them."""
-        while self._daemons:
-            self._daemons.pop().process.stop()
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a binary packet with one packet of the tunnel in it."""

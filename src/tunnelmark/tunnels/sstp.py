@@ -1,8 +1,6 @@
 """SSTP: sstp-client against a server of our own (sstp_server.py); PPP in TLS in TCP."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import PurePosixPath
@@ -13,19 +11,16 @@ from pydantic import Field
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
-from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp, sstp_log
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.ppp import Compression, PppAccount, PppEnd, PppFraming, PppSetup, Side
-from tunnelmark.tunnels.ppp_check import check, negotiated
+from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
+from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.support import (
-    Watched,
     daemon_name,
-    first_packet,
-    first_problem,
     inner_interface,
-    quieten,
     wait_until,
 )
 
@@ -34,9 +29,6 @@ PORT: Final = 443
 
 _TCP: Final = 6
 _START_LIMIT_S: Final = 30.0
-_CALL_LIMIT_S: Final = 45.0
-_FIRST_PACKET_LIMIT_S: Final = 15.0
-_LOG_LINES: Final = 100
 _PLUGIN: Final = "sstp-pppd-plugin.so"
 # sstpc gives up root and makes its socket in a directory that must be its user's own; /run is a
 # private copy of the client's.
@@ -70,28 +62,18 @@ class SstpParams(TunnelParams):
     )
 
 
-@dataclass(frozen=True)
-class _Call:
-    """One end of one tunnel."""
+class _Call(Call):
+    """One end of one tunnel; the client's process is its pppd, which starts sstpc."""
 
-    side: Side
-    number: int
-    endpoint: Endpoint
-    ppp: PppEnd
-    process: Process
-    """The client's pppd, which starts sstpc; on the server that of all calls."""
-
-    @property
-    def place(self) -> str:
-        return f"sstp {self.side} of tunnel {self.number} on {self.endpoint.host.name}"
+    kind: ClassVar[str] = "sstp"
 
     def last_words(self) -> str:
         """Return what says best what went wrong: TLS and SSTP before PPP, which only hangs up."""
-        own = self.process.log_tail(_LOG_LINES)
+        own = self.process.log_tail(LOG_LINES)
         return sstp_log.last_words(self.ppp.log(), own, self.number)
 
 
-class SstpTunnel(Tunnel):
+class SstpTunnel(PppTunnel):
     """One server process with ``count`` calls; each call has a connection of its own."""
 
     kind: ClassVar[str] = "sstp"
@@ -104,8 +86,6 @@ class SstpTunnel(Tunnel):
         if not isinstance(params, SstpParams):
             raise TypeError(f"{type(params).__name__} are not the parameters of sstp")
         self._params: SstpParams = params
-        self._server: Process | None = None
-        self._calls: list[_Call] = []
         self._framing = PppFraming(0, 1, mppe=False)
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
@@ -137,20 +117,7 @@ class SstpTunnel(Tunnel):
             ends.append((client, call))
         paths, agreed = [], []
         for client, call in ends:
-            self._wait([client, call], "agree on addresses", lambda end: end.ppp.report().up)
-            for end in (client, call):
-                addresses = site.inner_ipv4(end.number)
-                own_first = addresses if end.side == "client" else addresses[::-1]
-                check(end.ppp, place=end.place, addresses=(own_first[0], own_first[1]))
-                quieten(end.endpoint.host, end.ppp.setup.interface)
-            path = self._path(site, client)
-            if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
-                raise TunnelError(
-                    f"no echo through sstp tunnel {client.number} within "
-                    f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last words: "
-                    f"{client.last_words()}"
-                )
-            paths.append(path)
+            paths.append(self._settle(site, client, call))
             agreed.append(self._negotiated(client, call))
         return TunnelUp(
             paths=tuple(paths),
@@ -167,33 +134,6 @@ class SstpTunnel(Tunnel):
                 (site.server.host.name, server),
             ),
         )
-
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        # The server first: a client ends because its server did.
-        calls = sorted(self._calls, key=lambda call: call.side, reverse=True)
-        return first_problem(
-            [
-                Watched(
-                    call.endpoint.host,
-                    call.ppp.setup.interface,
-                    call.process,
-                    lambda _process, call=call: call.last_words(),  # type: ignore[misc]
-                )
-                for call in calls
-            ]
-        )
-
-    def down(self) -> None:
-        """Hang up, then end the server; the interfaces go with their pppd."""
-        served = [call.ppp for call in self._calls if call.side == "server"]
-        while self._calls:
-            call = self._calls.pop()
-            if call.side == "client":
-                ppp.hang_up(call.process, [call.ppp])
-        if self._server is not None:
-            ppp.hang_up(self._server, served)
-            self._server = None
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a packet that finds the connection idle.
@@ -241,7 +181,7 @@ class SstpTunnel(Tunnel):
         self._server = daemon
 
         def words() -> str:
-            return sstp_log.last_words("", daemon.log_tail(_LOG_LINES), None)
+            return sstp_log.last_words("", daemon.log_tail(LOG_LINES), None)
 
         def ready() -> bool | None:
             if (status := daemon.poll()) is not None:
@@ -249,7 +189,7 @@ class SstpTunnel(Tunnel):
                     f"the sstp server on {host.name} ended with status {status} at its start: "
                     f"{words()}"
                 )
-            return True if "listening on " in daemon.log_tail(_LOG_LINES) else None
+            return True if "listening on " in daemon.log_tail(LOG_LINES) else None
 
         wait_until(
             ready,
@@ -302,37 +242,8 @@ class SstpTunnel(Tunnel):
             more=more,
         )
 
-    def _wait(self, calls: list[_Call], what: str, reached: Callable[[_Call], bool]) -> None:
-        """Wait until all ends say so; the first of them that ends tells why it could not."""
-
-        def ready() -> bool | None:
-            for call in calls:
-                if (status := call.process.poll()) is not None:
-                    raise TunnelError(
-                        f"{call.place} ended with status {status} before it could {what}: "
-                        f"{call.last_words()}"
-                    )
-            return True if all(reached(call) for call in calls) else None
-
-        def late() -> str:
-            call = next((call for call in calls if not reached(call)), calls[0])
-            return f"{call.place} did not {what} within {_CALL_LIMIT_S:g} s: {call.last_words()}"
-
-        wait_until(ready, limit_s=_CALL_LIMIT_S, late=late, poll_s=0.1)
-
-    def _path(self, site: Site, client: _Call) -> TrafficPath:
-        client_ipv4, server_ipv4 = site.inner_ipv4(client.number)
-        return TrafficPath(
-            name=str(client.number),
-            client_address=client_ipv4,
-            server_address=server_ipv4,
-            client_interface=client.ppp.setup.interface,
-            server_interface=inner_interface(site, "s", client.number, "server"),
-            mtu_bytes=self._params.mtu_bytes,
-        )
-
     def _negotiated(self, client: _Call, server: _Call) -> Negotiated:
-        tls = sstp_log.read_server_log(server.process.log_tail(_LOG_LINES), server.number)
+        tls = sstp_log.read_server_log(server.process.log_tail(LOG_LINES), server.number)
         wanted = f"TLSv{self._params.tls}"
         if tls.version != wanted or not tls.bound:
             raise TunnelError(

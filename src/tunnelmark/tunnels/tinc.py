@@ -20,9 +20,10 @@ from tunnelmark.tunnels.addressing import (
     outer_addresses,
     outer_version,
 )
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
+    DaemonTunnel,
     Side,
     configure,
     last_complaint,
@@ -31,7 +32,7 @@ from tunnelmark.tunnels.daemon import (
     traffic_path,
     wait_for,
 )
-from tunnelmark.tunnels.support import daemon_name, first_problem, inner_interface, wait_until
+from tunnelmark.tunnels.support import daemon_name, inner_interface, wait_until
 
 FIRST_PORT: Final = 655
 """Tunnel i listens on this plus i, with UDP and TCP (IANA: tinc)."""
@@ -89,7 +90,7 @@ class _Keys:
     public: bytes
 
 
-class TincTunnel(Tunnel):
+class TincTunnel(DaemonTunnel):
     """``count`` pairs of tinc daemons, each pair a network of its own."""
 
     kind: ClassVar[str] = "tinc"
@@ -102,7 +103,6 @@ class TincTunnel(Tunnel):
         if not isinstance(params, TincParams):
             raise TypeError(f"{type(params).__name__} are not the parameters of tinc")
         self._params: TincParams = params
-        self._daemons: list[Daemon] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need tinc 1.0, a TUN device, and kill(1) to ask the daemon what it agreed on."""
@@ -159,17 +159,8 @@ class TincTunnel(Tunnel):
                 tcp_ports=ports,
                 ip_version=outer_version(self._params),
             ),
-            processes=tuple((d.endpoint.host.name, d.process) for d in self._daemons),
+            processes=self._processes(),
         )
-
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        return first_problem([daemon.watched() for daemon in self._daemons])
-
-    def down(self) -> None:
-        """Stop clients, then servers; their interfaces go with them."""
-        while self._daemons:
-            self._daemons.pop().process.stop()
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a packet of protocol 17, as net_packet.c of tinc 1.0 makes them."""

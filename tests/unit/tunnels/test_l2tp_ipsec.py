@@ -9,7 +9,7 @@ from tunnelmark.model.overhead import datagram
 from tunnelmark.model.tunnel import Negotiated, Site
 from tunnelmark.tunnels.ipsec import IpsecParams
 from tunnelmark.tunnels.l2tp_files import client_config, server_config
-from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecParams, L2tpIpsecTunnel
+from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecParams, L2tpIpsecTunnel, _link_address
 from tunnelmark.tunnels.strongswan_config import render
 
 
@@ -127,8 +127,8 @@ def test_further_clients_have_addresses_of_their_own_and_they_are_removed(
     for host in hosts:
         host.started = lambda process: setattr(process, "log", "[JOB] spawning 24 worker threads")
     driver = tunnel(count=2)
-    assert driver._path(site, 0).link_address == "198.18.0.1"
-    second = driver._path(site, 1).link_address
+    assert _link_address(site, 0) == "198.18.0.1"
+    second = _link_address(site, 1)
     with pytest.raises(TunnelError):
         driver.up(site)
     driver.down()
