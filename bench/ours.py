@@ -53,10 +53,12 @@ def echo(
     records: bool = False,
     one_way: bool = False,
     coalesce_ns: int = 0,
+    segment: bool = False,
 ) -> EchoRun:
     """Send at a fixed gap and return what arrived; ``one_way`` asks for no answers.
 
-    ``coalesce_ns`` sends, and takes, what has come together in so long a time at once.
+    ``coalesce_ns`` sends, and takes, what has come together in so long a time at once; with
+    ``segment`` the kernel cuts what leaves together.
     """
     path = pair.directory / "send.rec"
     path.unlink(missing_ok=True)
@@ -69,6 +71,7 @@ def echo(
         realtime=realtime,
         records=path if records else None,
         coalesce_ns=coalesce_ns,
+        segment=segment,
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     sent = pair.summary(sender, stop=False)
@@ -227,6 +230,7 @@ def _sender(
     realtime: bool,
     records: Path | None,
     coalesce_ns: int = 0,
+    segment: bool = False,
 ) -> subprocess.Popen[str]:
     flow = {
         **_SESSION,
@@ -248,6 +252,7 @@ def _sender(
         "late_ns": _SECOND,
         "missed": "send",
         "coalesce_ns": coalesce_ns,
+        "segment": segment,
         "dont_fragment": False,
         "records": str(records) if records else None,
         "realtime_priority": 10 if realtime else None,

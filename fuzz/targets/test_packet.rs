@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tm_wire::{emit, parse, unpack_answer_time, Direction, Key, Nanos};
+use tm_wire::{emit, parse, unpack_answer_time, Direction, Key, Named, Nanos};
 
 const KEY: Key = Key(*b"0123456789abcdef");
 
 fuzz_target!(|data: &[u8]| {
     for direction in [Direction::Question, Direction::Answer] {
-        if let Ok(header) = parse(data, direction, |_| Some(KEY)) {
+        if let Ok(header) = parse(data, direction, |named| Some((whole(named), KEY))) {
             let mut again = data.to_vec();
             emit(&mut again, &header, direction, &KEY);
             assert_eq!(again, data);
@@ -16,3 +16,10 @@ fuzz_target!(|data: &[u8]| {
         }
     }
 });
+
+fn whole(named: Named) -> u32 {
+    match named {
+        Named::Whole(number) => number,
+        Named::Short(number) => u32::from(number),
+    }
+}

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
-use tm_wire::{Key, Nanos, HEADER_BYTES, LARGEST_PAYLOAD_BYTES};
+use tm_wire::{Key, Nanos, LARGEST_PAYLOAD_BYTES, SHORT_HEADER_BYTES};
 
 use crate::Failure;
 
@@ -156,7 +156,7 @@ pub fn duration(place: &str, ns: i64) -> Result<Nanos, Failure> {
 
 /// Checks a payload size.
 pub fn payload(place: &str, bytes: usize) -> Result<usize, Failure> {
-    within(place, bytes, HEADER_BYTES, LARGEST_PAYLOAD_BYTES)
+    within(place, bytes, SHORT_HEADER_BYTES, LARGEST_PAYLOAD_BYTES)
 }
 
 /// Checks a real-time priority.

@@ -361,10 +361,10 @@ mod tests {
             error,
             "flows[3].schedule.on_max_ns is 4, must be at least on_min_ns, 5"
         );
-        let uniform = serde_json::json!({"type": "uniform", "min_bytes": 23, "max_bytes": 90});
+        let uniform = serde_json::json!({"type": "uniform", "min_bytes": 17, "max_bytes": 90});
         let error = plan(&[("size", uniform)]).err().unwrap();
         assert!(
-            error.starts_with("flows[3].size.min_bytes is 23, must be 24 to"),
+            error.starts_with("flows[3].size.min_bytes is 17, must be 18 to"),
             "{error}"
         );
         let traced = serde_json::json!({"type": "trace"});
@@ -391,7 +391,7 @@ mod tests {
     fn a_trace_is_read_with_its_errors() {
         let directory = std::env::temp_dir();
         let path = directory.join(format!("tm-trace-{}", std::process::id()));
-        std::fs::write(&path, "0 64\n5 23\n").unwrap();
+        std::fs::write(&path, "0 64\n5 17\n").unwrap();
         let schedule = serde_json::json!({"type": "trace", "path": path, "period_ns": null});
         let size = serde_json::json!({"type": "trace"});
         let error = plan(&[("schedule", schedule.clone()), ("size", size)]);
@@ -402,7 +402,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(
             error.err().unwrap(),
-            "flows[3].size: payloads are 23 to 64 byte, must be 24 to 65507"
+            "flows[3].size: payloads are 17 to 64 byte, must be 18 to 65507"
         );
         assert!(later
             .err()

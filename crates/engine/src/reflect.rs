@@ -112,13 +112,17 @@ fn plan(config: &ReflectConfig) -> Result<ReflectPlan, Failure> {
     config::within("stamp: number of sessions", config.stamp.len(), 0, 256)?;
     let mut sessions: Vec<SessionPlan> = Vec::new();
     for (index, session) in config.sessions.iter().enumerate() {
-        if sessions
+        // The short header names a session by these.
+        let lower = |number: u32| number & 0xffff;
+        if let Some(other) = sessions
             .iter()
-            .any(|other| other.session == session.session)
+            .position(|other| lower(other.session) == lower(session.session))
         {
             return config::wrong(format!(
-                "sessions[{index}].session is {}, which is there already",
-                session.session
+                "sessions[{index}].session is {}: its lower 16 bits are {}, as those of \
+                 sessions[{other}]; they must differ",
+                session.session,
+                lower(session.session)
             ));
         }
         sessions.push(SessionPlan {

@@ -25,6 +25,8 @@ struct SendConfig {
     missed: MissedConfig,
     #[serde(default)]
     coalesce_ns: i64,
+    #[serde(default)]
+    segment: bool,
     dont_fragment: bool,
     records: Option<PathBuf>,
     realtime_priority: Option<u8>,
@@ -142,6 +144,7 @@ fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
             MissedConfig::Skip => Missed::Skip,
         },
         coalesce: config::coalesce(config.coalesce_ns)?,
+        segment: config.segment,
         dont_fragment: config.dont_fragment,
         records: config.records.clone(),
         realtime_priority: config::priority(config.realtime_priority)?,

@@ -2,7 +2,10 @@
 
 use tm_probe::Answered;
 use tm_wire::stamp::{self, Question, Timestamp};
-use tm_wire::{emit, parse, unpack_answer_time, Direction, Header, Key, Nanos, HEADER_BYTES};
+use tm_wire::{
+    emit, header_bytes, parse, unpack_answer_time, Direction, Header, Key, Named, Nanos,
+    SHORT_HEADER_BYTES,
+};
 
 /// The format of a flow with what it needs.
 #[derive(Clone)]
@@ -26,8 +29,17 @@ impl Format {
     #[must_use]
     pub fn least_bytes(&self) -> usize {
         match self {
-            Self::Own { .. } => HEADER_BYTES,
+            Self::Own { .. } => SHORT_HEADER_BYTES,
             Self::Stamp { key } => stamp::least_bytes(key.is_some()),
+        }
+    }
+
+    /// Bytes in front of the filling of a payload.
+    #[must_use]
+    pub fn header_bytes(&self, payload_bytes: usize) -> usize {
+        match self {
+            Self::Own { .. } => header_bytes(payload_bytes),
+            Self::Stamp { .. } => self.least_bytes(),
         }
     }
 
@@ -65,7 +77,7 @@ impl Format {
     ) -> Option<Answered> {
         match self {
             Self::Own { session, key } => {
-                let key_of = |seen| (seen == *session).then_some(*key);
+                let key_of = |named: Named| named.means(*session).then_some((*session, *key));
                 let header = parse(packet, Direction::Answer, key_of).ok()?;
                 let near = sent_at(header.seq).unwrap_or(arrival);
                 let (remote_rx, turnround) = unpack_answer_time(header.time, near);

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod format;
 pub mod genl;
 mod outgoing;
+pub mod overruns;
 pub mod packet;
 pub mod process;
 pub mod radios;

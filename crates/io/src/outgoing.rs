@@ -33,7 +33,7 @@ pub(crate) enum Note {
 /// Sends all flows to their end; returns whether the thread kept `SCHED_FIFO` all the time.
 pub(crate) fn sending(
     plan: &SendPlan,
-    sockets: &[Socket],
+    sockets: &mut [Socket],
     mut notes: Producer<Note>,
     start: Nanos,
     stop: &Stop,
@@ -81,7 +81,8 @@ const SLICE: Nanos = Nanos(100_000_000);
 struct Outgoing<'a> {
     number: u16,
     plan: &'a FlowPlan,
-    socket: &'a Socket,
+    socket: &'a mut Socket,
+    segment: bool,
     pacer: Pacer,
     filler: Filler,
     batch: Batch,
@@ -92,7 +93,7 @@ impl<'a> Outgoing<'a> {
     fn new(
         number: u16,
         flow: &'a FlowPlan,
-        socket: &'a Socket,
+        socket: &'a mut Socket,
         plan: &SendPlan,
         start: Nanos,
     ) -> Self {
@@ -100,6 +101,7 @@ impl<'a> Outgoing<'a> {
             number,
             plan: flow,
             socket,
+            segment: plan.segment,
             pacer: Pacer::new(
                 start + flow.start_offset,
                 flow.schedule.clone(),
@@ -118,7 +120,6 @@ impl<'a> Outgoing<'a> {
     fn send_due(&mut self, notes: &mut Producer<Note>) {
         let offset = clock::realtime_offset();
         let now = clock::now();
-        let head = self.plan.format.least_bytes();
         let mut count = 0;
         while count < BATCH {
             let Some(slot) = self.pacer.poll(now) else {
@@ -129,6 +130,7 @@ impl<'a> Outgoing<'a> {
             if slot.send {
                 self.batch.set_length(count, slot.size as usize);
                 let packet = self.batch.packet(count);
+                let head = self.plan.format.header_bytes(packet.len());
                 self.filler.fill(slot.seq, &mut packet[head..]);
                 let time = clock::now();
                 self.plan.format.ask(packet, slot.seq, time, offset);
@@ -147,7 +149,11 @@ impl<'a> Outgoing<'a> {
         }
         let mut from = 0;
         while from < count {
-            let (sent, refused) = self.batch.send(self.socket, from, count, false);
+            let (sent, refused) = if self.segment {
+                self.batch.send_runs(self.socket, from, count)
+            } else {
+                self.batch.send(self.socket, from, count, false)
+            };
             from += sent;
             if refused {
                 if let Some(slot) = self.slots[from] {

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use tm_probe::{Answer, Delays, ReflectRecord, ReflectorFlow};
 use tm_wire::stamp::{self, Question, Timestamp};
 use tm_wire::{
-    emit, pack_answer_time, parse, Direction, Header, Key, Nanos, LARGEST_PAYLOAD_BYTES,
+    emit, pack_answer_time, parse, Direction, Header, Key, Named, Nanos, LARGEST_PAYLOAD_BYTES,
 };
 
+use crate::overruns::Overruns;
 use crate::process::{self, Priority, Stop};
 use crate::records::{Kind, Records};
 use crate::udp::{wait_readable, Batch, Options, Socket, BATCH};
@@ -117,6 +118,7 @@ pub fn run(
         .iter()
         .map(Socket::local)
         .collect::<Result<Vec<_>, _>>()?;
+    let overruns = Overruns::begin();
     let start = clock::now();
     let mut records = Records::create(
         plan.records.as_deref(),
@@ -170,7 +172,7 @@ pub fn run(
         rejected: reflector.rejected,
         overrun: sockets
             .iter()
-            .map(|socket| u64::from(socket.overrun()))
+            .map(|socket| u64::from(overruns.among(socket.overrun())))
             .sum(),
         turnround: reflector.turnround,
         flows: reflector.flows,
@@ -179,11 +181,43 @@ pub fn run(
 
 struct Reflector<'a> {
     plan: &'a ReflectPlan,
-    known: HashMap<u32, (usize, Key)>,
+    known: Known,
     flows: Vec<ReflectorFlow>,
     rejected: u64,
     kernel_timestamps: bool,
     turnround: Delays,
+}
+
+/// Places of the sessions in the plan.
+struct Known {
+    whole: HashMap<u32, usize>,
+    /// By the lower half, as the short header names them.
+    short: HashMap<u16, usize>,
+}
+
+impl Known {
+    fn new(sessions: &[SessionPlan]) -> Self {
+        let numbers = || sessions.iter().map(|session| session.session).enumerate();
+        Self {
+            whole: numbers().map(|(index, number)| (number, index)).collect(),
+            short: numbers()
+                .map(|(index, number)| (lower_half(number), index))
+                .collect(),
+        }
+    }
+
+    fn get(&self, named: Named) -> Option<usize> {
+        match named {
+            Named::Whole(number) => self.whole.get(&number),
+            Named::Short(number) => self.short.get(&number),
+        }
+        .copied()
+    }
+}
+
+fn lower_half(session: u32) -> u16 {
+    let [.., high, low] = session.to_be_bytes();
+    u16::from_be_bytes([high, low])
 }
 
 /// A question of the batch that was accepted.
@@ -228,12 +262,7 @@ impl<'a> Reflector<'a> {
         let stamp = plan.stamp.iter().map(|stamp| stamp.flow);
         Self {
             plan,
-            known: plan
-                .sessions
-                .iter()
-                .enumerate()
-                .map(|(index, session)| (session.session, (index, session.key)))
-                .collect(),
+            known: Known::new(&plan.sessions),
             flows: own.chain(stamp).map(ReflectorFlow::new).collect(),
             rejected: 0,
             kernel_timestamps: true,
@@ -299,13 +328,16 @@ impl<'a> Reflector<'a> {
             };
             (self.plan.sessions.len() + stamp, asked)
         } else {
-            let mut session = None;
-            let header = parse(packet, Direction::Question, |number| {
-                session = self.known.get(&number).copied();
-                session.map(|(_, key)| key)
+            let mut found = None;
+            let header = parse(packet, Direction::Question, |named| {
+                found = self.known.get(named).map(|index| {
+                    let session = &self.plan.sessions[index];
+                    (index, session.session, session.key)
+                });
+                found.map(|(_, session, key)| (session, key))
             })
             .ok()?;
-            let (index, key) = session?;
+            let (index, _, key) = found?;
             let asked = Asked::Own {
                 session: header.session,
                 seq: header.seq,

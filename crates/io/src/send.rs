@@ -11,6 +11,7 @@ use tm_wire::Nanos;
 
 use crate::format::Format;
 use crate::outgoing::{sending, Note};
+use crate::overruns::Overruns;
 use crate::process::{self, Priority, Stop};
 use crate::records::{Kind, Records};
 use crate::udp::{wait_readable, Batch, Options, Socket, BATCH};
@@ -71,6 +72,8 @@ pub struct SendPlan {
     /// How long after a packet was due it leaves with those due since, in one system call; 0: each
     /// in its time.
     pub coalesce: Nanos,
+    /// Packets of one length that leave together leave as one, which the kernel cuts.
+    pub segment: bool,
     /// Refuse to fragment.
     pub dont_fragment: bool,
     /// Record file.
@@ -140,6 +143,7 @@ pub fn run(
         .collect::<Result<Vec<_>, _>>()?;
     tell(SendEvent::Ready(&locals));
     process::steady();
+    let overruns = Overruns::begin();
     let start = clock::now() + LEAD;
     let mut records = Records::create(
         plan.records.as_deref(),
@@ -152,11 +156,11 @@ pub fn run(
         sending_done: AtomicBool::new(false),
         sent_until: AtomicI64::new(0),
     });
-    let outcome = std::thread::scope(|scope| {
+    let mut outcome = std::thread::scope(|scope| {
         let sender = {
             let (shared, stop) = (Arc::clone(&shared), stop.clone());
             scope.spawn(move || {
-                let result = sending(plan, &sockets, notes, start, &stop);
+                let result = sending(plan, &mut sockets, notes, start, &stop);
                 shared.sent_until.store(clock::now().0, Ordering::Relaxed);
                 shared.sending_done.store(true, Ordering::Release);
                 result
@@ -185,6 +189,9 @@ pub fn run(
         }
     })?;
     records.finish()?;
+    for (_, dropped) in &mut outcome.flows {
+        *dropped = overruns.among(*dropped);
+    }
     Ok(outcome)
 }
 

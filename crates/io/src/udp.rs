@@ -29,6 +29,8 @@ pub struct Options {
 pub struct Socket {
     inner: UdpSocket,
     overrun: u32,
+    /// The kernel has not refused to cut runs yet.
+    cuts: bool,
 }
 
 impl Socket {
@@ -98,7 +100,11 @@ impl Socket {
         inner
             .set_nonblocking(true)
             .map_err(|error| IoError::new("non-blocking socket", error))?;
-        Ok(Self { inner, overrun: 0 })
+        Ok(Self {
+            inner,
+            overrun: 0,
+            cuts: true,
+        })
     }
 
     /// Where it is bound.
@@ -114,7 +120,11 @@ impl Socket {
             .inner
             .try_clone()
             .map_err(|error| IoError::new("socket", error))?;
-        Ok(Self { inner, overrun: 0 })
+        Ok(Self {
+            inner,
+            overrun: 0,
+            cuts: true,
+        })
     }
 
     /// Packets that the kernel dropped at the full receive buffer so far.
@@ -222,9 +232,7 @@ impl Batch {
         let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
         for (place, index) in (from..to).enumerate() {
-            let start = index * self.slot_bytes;
-            vectors[place].iov_base = self.bytes[start..].as_mut_ptr().cast();
-            vectors[place].iov_len = self.lengths[index];
+            vectors[place] = self.vector(index);
             let header = &mut headers[place].msg_hdr;
             header.msg_iov = &raw mut vectors[place];
             header.msg_iovlen = 1;
@@ -233,34 +241,64 @@ impl Batch {
                 header.msg_namelen = self.name_lengths[index];
             }
         }
-        let mut done = 0;
-        let wanted = to - from;
-        while done < wanted {
-            let count = u32::try_from(wanted - done).unwrap_or(0);
-            // SAFETY: headers[done..wanted] are filled in above and point into self and `vectors`,
-            // which outlive the call.
-            let sent = unsafe {
-                libc::sendmmsg(
-                    socket.inner.as_raw_fd(),
-                    headers[done..].as_mut_ptr(),
-                    count,
-                    0,
-                )
-            };
-            if let Ok(sent) = usize::try_from(sent) {
-                done += sent;
-                continue;
-            }
-            let error = std::io::Error::last_os_error();
-            match error.raw_os_error() {
-                // ECONNREFUSED is the answer of a closed port to an earlier packet; this one has
-                // not been tried yet.
-                Some(libc::EINTR | libc::ECONNREFUSED) => {}
-                Some(libc::EAGAIN) => wait_writable(socket.inner.as_raw_fd()),
-                _ => return (done, true),
-            }
+        transmit(socket, &mut headers[..to - from])
+    }
+
+    /// Sends packets `from..to` to the socket's peer, runs of one length as one packet that the
+    /// kernel cuts (`UDP_SEGMENT`); what it refuses whole goes singly from then on.
+    ///
+    /// Returns as [`Batch::send`].
+    pub fn send_runs(&mut self, socket: &mut Socket, from: usize, to: usize) -> (usize, bool) {
+        let mut done = from;
+        while done < to && socket.cuts {
+            let (sent, refused) = self.send_cut(socket, done, to);
+            done += sent;
+            socket.cuts = !refused;
         }
-        (done, false)
+        let (sent, refused) = self.send(socket, done, to, false);
+        (done + sent - from, refused)
+    }
+
+    fn send_cut(&mut self, socket: &Socket, from: usize, to: usize) -> (usize, bool) {
+        // SAFETY: all-zero is a valid value of these plain structures.
+        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+            unsafe { (zeroed(), zeroed()) };
+        let mut controls = [[0_u64; CUT_WORDS]; BATCH];
+        for (place, index) in (from..to).enumerate() {
+            vectors[place] = self.vector(index);
+        }
+        let mut runs = 0;
+        let mut ends = [0; BATCH];
+        let mut at = from;
+        while at < to {
+            let bytes = self.lengths[at];
+            let most = (LONGEST_RUN_BYTES / bytes.max(1)).clamp(1, to - at);
+            let count = self.lengths[at..at + most]
+                .iter()
+                .take_while(|length| **length == bytes)
+                .count();
+            let header = &mut headers[runs].msg_hdr;
+            header.msg_iov = &raw mut vectors[at - from];
+            header.msg_iovlen = count;
+            if count > 1 {
+                let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+                cut_into(header, &mut controls[runs], bytes);
+            }
+            at += count;
+            ends[runs] = at;
+            runs += 1;
+        }
+        let (sent, refused) = transmit(socket, &mut headers[..runs]);
+        let taken = sent.checked_sub(1).map_or(0, |last| ends[last] - from);
+        (taken, refused)
+    }
+
+    fn vector(&mut self, index: usize) -> libc::iovec {
+        let start = index * self.slot_bytes;
+        libc::iovec {
+            iov_base: self.bytes[start..].as_mut_ptr().cast(),
+            iov_len: self.lengths[index],
+        }
     }
 
     /// Takes what is there, at most a batch; returns how many packets.
@@ -317,6 +355,57 @@ impl Batch {
         self.offset = offset;
         count
     }
+}
+
+/// Room for the length at which the kernel cuts.
+const CUT_WORDS: usize = 3;
+/// A run is one IP packet until it is cut.
+const LONGEST_RUN_BYTES: usize = 65_000;
+
+/// Has the kernel cut a message into packets of `bytes`.
+fn cut_into(header: &mut libc::msghdr, control: &mut [u64; CUT_WORDS], bytes: u16) {
+    let wanted = u32::try_from(size_of::<u16>()).unwrap_or(0);
+    // SAFETY: `control` has room for one message of two bytes, aligned as control messages are, and
+    // the caller keeps it in place until the message has been sent.
+    unsafe {
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(wanted) as usize;
+        let message = libc::CMSG_FIRSTHDR(header);
+        (*message).cmsg_level = libc::SOL_UDP;
+        (*message).cmsg_type = libc::UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(wanted) as usize;
+        std::ptr::write_unaligned(libc::CMSG_DATA(message).cast::<u16>(), bytes);
+    }
+}
+
+/// Hands messages to the kernel; how many it took, and whether it refused the next.
+fn transmit(socket: &Socket, headers: &mut [libc::mmsghdr]) -> (usize, bool) {
+    let mut done = 0;
+    while done < headers.len() {
+        let count = u32::try_from(headers.len() - done).unwrap_or(0);
+        // SAFETY: the callers filled these headers in, and what they point to outlives the call.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.inner.as_raw_fd(),
+                headers[done..].as_mut_ptr(),
+                count,
+                0,
+            )
+        };
+        if let Ok(sent) = usize::try_from(sent) {
+            done += sent;
+            continue;
+        }
+        let error = std::io::Error::last_os_error();
+        match error.raw_os_error() {
+            // ECONNREFUSED is the answer of a closed port to an earlier packet; this one has
+            // not been tried yet.
+            Some(libc::EINTR | libc::ECONNREFUSED) => {}
+            Some(libc::EAGAIN) => wait_writable(socket.inner.as_raw_fd()),
+            _ => return (done, true),
+        }
+    }
+    (done, false)
 }
 
 /// What the kernel says beside a packet.

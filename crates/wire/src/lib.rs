@@ -10,7 +10,8 @@ pub mod stamp;
 mod time;
 
 pub use packet::{
-    emit, pack_answer_time, parse, unpack_answer_time, Direction, Header, Key, HEADER_BYTES,
+    emit, header_bytes, pack_answer_time, parse, unpack_answer_time, Direction, Header, Key, Named,
+    HEADER_BYTES, SHORT_HEADER_BYTES,
 };
 pub use time::Nanos;
 

@@ -6,8 +6,21 @@ use siphasher::sip::SipHasher24;
 
 use crate::{Nanos, Reject, LARGEST_PAYLOAD_BYTES};
 
-/// Bytes in front of the filling.
+/// Bytes in front of the filling of a packet that has room for them.
 pub const HEADER_BYTES: usize = 24;
+/// Bytes of the short header, of packets with less room: a 64-byte Ethernet frame carries 18.
+pub const SHORT_HEADER_BYTES: usize = 18;
+
+/// Length of the header that a packet of `payload_bytes` has.
+#[must_use]
+pub const fn header_bytes(payload_bytes: usize) -> usize {
+    if payload_bytes < HEADER_BYTES {
+        SHORT_HEADER_BYTES
+    } else {
+        HEADER_BYTES
+    }
+}
+
 /// Which way a packet goes; part of what the tag covers, so an answer is no valid question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -27,6 +40,26 @@ impl core::fmt::Debug for Key {
     }
 }
 
+/// How a packet names its session: whole, or by its lower half in the short header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// All 32 bits.
+    Whole(u32),
+    /// The lower 16 bits.
+    Short(u16),
+}
+
+impl Named {
+    /// Whether `session` may be meant.
+    #[must_use]
+    pub fn means(self, session: u32) -> bool {
+        match self {
+            Self::Whole(number) => number == session,
+            Self::Short(number) => u32::from(number) == session & 0xffff,
+        }
+    }
+}
+
 /// What a packet says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -41,35 +74,50 @@ pub struct Header {
 /// Writes the header at the start of `packet`, whose length is the payload size.
 ///
 /// # Panics
-/// If `packet` is shorter than [`HEADER_BYTES`] or longer than [`LARGEST_PAYLOAD_BYTES`].
+/// If `packet` is shorter than [`SHORT_HEADER_BYTES`] or longer than [`LARGEST_PAYLOAD_BYTES`].
 pub fn emit(packet: &mut [u8], header: &Header, direction: Direction, key: &Key) {
-    assert!((HEADER_BYTES..=LARGEST_PAYLOAD_BYTES).contains(&packet.len()));
-    packet[0..4].copy_from_slice(&header.session.to_be_bytes());
-    packet[4..8].copy_from_slice(&header.seq.to_be_bytes());
-    packet[8..16].copy_from_slice(&header.time.0.to_be_bytes());
-    let tag = tag(&packet[..16], packet.len(), direction, key);
-    packet[16..24].copy_from_slice(&tag.to_be_bytes());
+    assert!((SHORT_HEADER_BYTES..=LARGEST_PAYLOAD_BYTES).contains(&packet.len()));
+    let session = header.session.to_be_bytes();
+    let covered = if packet.len() < HEADER_BYTES {
+        packet[..2].copy_from_slice(&session[2..]);
+        2
+    } else {
+        packet[..4].copy_from_slice(&session);
+        4
+    };
+    packet[covered..covered + 4].copy_from_slice(&header.seq.to_be_bytes());
+    packet[covered + 4..covered + 12].copy_from_slice(&header.time.0.to_be_bytes());
+    let tag = tag(&packet[..covered + 12], packet.len(), direction, key);
+    let end = header_bytes(packet.len());
+    // The short header has room for the first half of the tag.
+    packet[covered + 12..end].copy_from_slice(&tag.to_be_bytes()[..end - covered - 12]);
 }
 
-/// Reads the header of `packet` if its tag verifies with the key that `key_of` knows for its session.
+/// Reads the header of `packet` if its tag verifies with the key of the session that `key_of` knows
+/// under its name.
 pub fn parse(
     packet: &[u8],
     direction: Direction,
-    key_of: impl FnOnce(u32) -> Option<Key>,
+    key_of: impl FnOnce(Named) -> Option<(u32, Key)>,
 ) -> Result<Header, Reject> {
-    if !(HEADER_BYTES..=LARGEST_PAYLOAD_BYTES).contains(&packet.len()) {
+    if !(SHORT_HEADER_BYTES..=LARGEST_PAYLOAD_BYTES).contains(&packet.len()) {
         return Err(Reject::Size);
     }
-    let session = u32::from_be_bytes(array(&packet[0..4]));
-    let key = key_of(session).ok_or(Reject::Session)?;
-    let seen = u64::from_be_bytes(array(&packet[16..24]));
-    if tag(&packet[..16], packet.len(), direction, &key) != seen {
+    let (named, at) = if packet.len() < HEADER_BYTES {
+        (Named::Short(u16::from_be_bytes(array(&packet[..2]))), 2)
+    } else {
+        (Named::Whole(u32::from_be_bytes(array(&packet[..4]))), 4)
+    };
+    let (session, key) = key_of(named).ok_or(Reject::Session)?;
+    let tag = tag(&packet[..at + 12], packet.len(), direction, &key).to_be_bytes();
+    let seen = &packet[at + 12..header_bytes(packet.len())];
+    if tag[..seen.len()] != *seen {
         return Err(Reject::Tag);
     }
     Ok(Header {
         session,
-        seq: u32::from_be_bytes(array(&packet[4..8])),
-        time: Nanos(i64::from_be_bytes(array(&packet[8..16]))),
+        seq: u32::from_be_bytes(array(&packet[at..at + 4])),
+        time: Nanos(i64::from_be_bytes(array(&packet[at + 4..at + 12]))),
     })
 }
 
@@ -108,10 +156,11 @@ fn tag(head: &[u8], payload_bytes: usize, direction: Direction, key: &Key) -> u6
         Direction::Question => b'Q',
         Direction::Answer => b'A',
     };
-    covered[1..17].copy_from_slice(head);
+    let end = 1 + head.len();
+    covered[1..end].copy_from_slice(head);
     let size = u16::try_from(payload_bytes).unwrap_or(u16::MAX);
-    covered[17..19].copy_from_slice(&size.to_be_bytes());
-    hasher.write(&covered);
+    covered[end..end + 2].copy_from_slice(&size.to_be_bytes());
+    hasher.write(&covered[..end + 2]);
     hasher.finish()
 }
 
@@ -137,28 +186,34 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_emitted_is_parsed(
-            session: u32, seq: u32, time: i64, size in HEADER_BYTES..3000_usize, question: bool,
+            session: u32, seq: u32, time: i64, question: bool,
+            size in prop_oneof![SHORT_HEADER_BYTES..HEADER_BYTES, HEADER_BYTES..3000_usize],
         ) {
             let direction = if question { Direction::Question } else { Direction::Answer };
             let header = Header { session, seq, time: Nanos(time) };
             let bytes = packet(size, &header, direction);
-            prop_assert_eq!(parse(&bytes, direction, |s| (s == session).then_some(KEY)), Ok(header));
+            let key_of = |named: Named| named.means(session).then_some((session, KEY));
+            prop_assert_eq!(parse(&bytes, direction, key_of), Ok(header));
         }
 
         #[test]
         fn any_flipped_bit_of_the_header_is_rejected(
-            session: u32, seq: u32, time: i64, bit in 0..HEADER_BYTES * 8,
+            session: u32, seq: u32, time: i64, size in SHORT_HEADER_BYTES..64, bit: usize,
         ) {
             let header = Header { session, seq, time: Nanos(time) };
-            let mut bytes = packet(64, &header, Direction::Question);
+            let mut bytes = packet(size, &header, Direction::Question);
+            let bit = bit % (header_bytes(size) * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(parse(&bytes, Direction::Question, |_| Some(KEY)).is_err());
+            prop_assert!(parse(&bytes, Direction::Question, |_| Some((session, KEY))).is_err());
         }
 
         #[test]
-        fn an_answer_is_no_question(session: u32, seq: u32, time: i64) {
-            let bytes = packet(64, &Header { session, seq, time: Nanos(time) }, Direction::Answer);
-            prop_assert_eq!(parse(&bytes, Direction::Question, |_| Some(KEY)), Err(Reject::Tag));
+        fn an_answer_is_no_question(
+            session: u32, seq: u32, time: i64, size in SHORT_HEADER_BYTES..64,
+        ) {
+            let bytes = packet(size, &Header { session, seq, time: Nanos(time) }, Direction::Answer);
+            let parsed = parse(&bytes, Direction::Question, |_| Some((session, KEY)));
+            prop_assert_eq!(parsed, Err(Reject::Tag));
         }
 
         #[test]
@@ -173,14 +228,15 @@ mod tests {
         }
 
         #[test]
-        fn another_length_is_rejected(cut in 1_usize..40) {
+        fn another_length_is_rejected(cut in 1_usize..64) {
             let bytes = packet(64, &Header { session: 1, seq: 2, time: Nanos(3) }, Direction::Question);
-            prop_assert!(parse(&bytes[..64 - cut], Direction::Question, |_| Some(KEY)).is_err());
+            let parsed = parse(&bytes[..64 - cut], Direction::Question, |_| Some((1, KEY)));
+            prop_assert!(parsed.is_err());
         }
 
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes, Direction::Question, |_| Some(KEY));
+            let _ = parse(&bytes, Direction::Question, |_| Some((1, KEY)));
         }
     }
 

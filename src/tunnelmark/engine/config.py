@@ -7,8 +7,8 @@ from typing import Final
 from tunnelmark.engine.traffic import FixedGap, FixedSize, Schedule, Size
 
 PROTOCOL: Final = 1
-HEADER_BYTES: Final = 24
-"""Length of a test packet's header: no payload is shorter."""
+LEAST_PAYLOAD_BYTES: Final = 18
+"""Length of a test packet's short header: no payload is shorter."""
 LARGEST_PAYLOAD_BYTES: Final = 65507
 """Largest UDP payload over IPv4: 65535 minus both headers."""
 SOCKET_BUFFER_BYTES: Final = 8 << 20
@@ -84,8 +84,12 @@ def send_config(
     records: str | None,
     realtime_priority: int | None,
     parent_pid: int | None,
+    segment: bool = False,
 ) -> dict[str, object]:
-    """Return the whole configuration of a sender."""
+    """Return the whole configuration of a sender.
+
+    With ``segment``, packets of one length that are due together leave as one that the kernel cuts.
+    """
     return {
         "protocol": PROTOCOL,
         "parent_pid": parent_pid,
@@ -94,6 +98,7 @@ def send_config(
         "drain_ns": drain_ns,
         "late_ns": late_ns,
         "missed": "send",
+        "segment": segment,
         "dont_fragment": False,
         "records": records,
         "realtime_priority": realtime_priority,

@@ -11,6 +11,7 @@ _LINK_TYPES: Final = {
     "veth": "veth",
     "macsec": "macsec",
     "gre": "gre",
+    "ip6gre": "ip6gre",
     "vxlan": "vxlan",
     "dummy": "dummy",
 }
@@ -40,6 +41,8 @@ def _link_arguments(kind: str) -> tuple[str, ...]:
     match kind:
         case "gre":
             return ("type", "gre", "local", "198.18.0.1", "remote", "198.18.0.2")
+        case "ip6gre":
+            return ("type", "ip6gre", "local", "fd00::1", "remote", "fd00::2")
         case "vxlan":
             return ("type", "vxlan", "id", "1", "dstport", "4789", "dev", "lo")
         case "macsec":

@@ -9,6 +9,7 @@ FEATURES: Final = {
     "ah": ("ah4", "ah6", "xfrm_user"),
     "esp": ("esp4", "esp6", "xfrm_user"),
     "gre": ("ip_gre",),
+    "ip6gre": ("ip6_gre",),
     "ipcomp": ("ipcomp", "ipcomp6", "xfrm_user"),
     "ipsec": ("esp4", "esp6", "xfrm_user"),
     "l2tp": ("l2tp_ppp",),

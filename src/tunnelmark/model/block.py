@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tunnelmark.model.overhead import Layer
 from tunnelmark.model.tunnel import Negotiated
 
 
@@ -45,6 +46,17 @@ class WireProof:
 
 
 @dataclass(frozen=True)
+class Layered:
+    """The headers around one payload."""
+
+    payload_bytes: int
+    layers: tuple[Layer, ...]
+    """By the model, outermost first, summed over all packets of the datagram."""
+    equal: bool
+    """Whether the capture had packets of the very lengths that these layers add up to."""
+
+
+@dataclass(frozen=True)
 class BlockRecord:
     """One block as it was run."""
 
@@ -63,6 +75,10 @@ class BlockRecord:
     error: str | None = None
     """Why the block could not be run or was given up; its points then have no estimate."""
     details: Mapping[str, object] = field(default_factory=dict)
+    baseline: str = "none"
+    """Label of what the tunnel is compared with, e.g. ``none IPv6``."""
+    layers: tuple[Layered, ...] = ()
+    """Of the payloads of the first proof."""
 
     @property
     def emulated(self) -> bool:

@@ -15,6 +15,13 @@ MOST_VARIANTS: Final = 12
 """Combinations of further parameters that are drawn; tables have all of them."""
 _MOST_FALLBACK: Final = 5
 _PAYLOAD: Final = "payload_bytes"
+_GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "Where packets were lost": ("lost_",),
+    "Delay by place": ("delay_",),
+    "Packets on the link": ("wire_", "outer_", "overhead_", "compression_", "background_"),
+    "CPU": ("cpu_",),
+}
+_OTHERS: Final = "All other figures"
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,15 @@ class Family:
     """All others that were measured."""
     compared: tuple[str, ...]
     """Metrics of the table whose difference to no tunnel is shown."""
+
+    @property
+    def further_groups(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return ``further`` by what it is about, each with a title; what fits nowhere last."""
+        found: dict[str, list[str]] = {title: [] for title in (*_GROUPS, _OTHERS)}
+        for metric in self.further:
+            titles = (t for t, starts in _GROUPS.items() if metric.startswith(starts))
+            found[next(titles, _OTHERS)].append(metric)
+        return tuple((title, tuple(names)) for title, names in found.items() if names)
 
     @property
     def headings(self) -> tuple[str, ...]:

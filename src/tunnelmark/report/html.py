@@ -20,6 +20,7 @@ from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.charts import Chart, Dot, Line, Surface
 from tunnelmark.report.families import families
 from tunnelmark.report.figures import to_json
+from tunnelmark.report.layers import layer_table
 from tunnelmark.report.sections import Section, place_name, tunnels, workload_title
 from tunnelmark.report.show import change, figure, unit
 from tunnelmark.report.summary import Summary
@@ -66,6 +67,7 @@ def to_html(summary: Summary, result: Result) -> str:
             for family in families([p for p in summary.paths if not p.is_baseline])
         ],
         place_name=place_name,
+        layer_table=layer_table,
         metrics=METRICS,
         unit=unit,
         figure=figure,

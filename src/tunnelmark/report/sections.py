@@ -95,7 +95,8 @@ def fragmentation_points(blocks: Sequence[BlockRecord], link: str, device: str) 
     for block in blocks:
         if (block.link, block.device) != (link, device):
             continue
-        for tunnel, proofs in (("none", block.baseline_proofs), (block.tunnel, block.proofs)):
+        sides = ((block.baseline, block.baseline_proofs), (block.tunnel, block.proofs))
+        for tunnel, proofs in sides:
             # What a proof that failed saw is no finding.
             if not proofs or not proofs[0].ok:
                 continue

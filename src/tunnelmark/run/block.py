@@ -13,7 +13,7 @@ from tunnelmark.lab.place import Place
 from tunnelmark.lab.placement import Placement
 from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_kinds
-from tunnelmark.model.block import BlockRecord, WireProof
+from tunnelmark.model.block import BlockRecord, Layered, WireProof
 from tunnelmark.model.errors import LabError, ResultError, TunnelError, TunnelmarkError
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
@@ -22,6 +22,7 @@ from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
 from tunnelmark.probes.wire import prove
 from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.interrupt import Interrupted, Interrupts
+from tunnelmark.run.layers import layers_seen
 from tunnelmark.run.limits import limits_at
 from tunnelmark.run.listen import listening
 from tunnelmark.run.progress import BlockProgress
@@ -67,6 +68,7 @@ class BlockRunner:
     devices: Mapping[str, str] = field(default_factory=dict)
     """How the limits of the endpoints' CPUs were calibrated, by role."""
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    layers: tuple[Layered, ...] = ()
     record: BlockRecord | None = None
 
     def run(self) -> BlockRecord:
@@ -125,6 +127,7 @@ class BlockRunner:
                 with self._timed("proof"):
                     proofs = self._prove(lab, up, ())
                     base_proofs = () if alone else self._prove(lab, base, (up,))
+                self.layers = layers_seen(tunnel, up.negotiated[0], proofs[0], link.mtu_bytes)
                 self._record((up, proofs), (base, base_proofs or proofs), None)
                 self._phase("warm")
                 with self._timed("warm"):
@@ -250,6 +253,8 @@ class BlockRunner:
             seconds=dict(self.seconds),
             error=error,
             details={"devices": dict(self.devices)} if self.devices else {},
+            baseline=baseline_of(self.block).label,
+            layers=self.layers,
         )
         return self.record
 

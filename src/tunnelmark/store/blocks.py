@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from tunnelmark.model.block import BlockRecord, WireProof, WireSample
+from tunnelmark.model.block import BlockRecord, Layered, WireProof, WireSample
 from tunnelmark.model.errors import ResultError
+from tunnelmark.model.overhead import Layer
 from tunnelmark.model.tunnel import Negotiated
 from tunnelmark.store.formats import Converter
 from tunnelmark.store.layout import first_fault, read_bounded, write_atomically
@@ -49,6 +50,8 @@ def _unknown(raw: dict[str, Any]) -> str | None:
         (BlockRecord, [raw]),
         (Negotiated, _parts(raw, "negotiated", "baseline_negotiated")),
         (WireProof, proofs := _parts(raw, "proofs", "baseline_proofs")),
+        (Layered, layered := _parts(raw, "layers")),
+        (Layer, [layer for one in layered for layer in _parts(one, "layers")]),
         (WireSample, [sample for proof in proofs for sample in _parts(proof, "samples")]),
     )
     for kind, objects in levels:

@@ -1,19 +1,21 @@
 """GRE: IP in IP with a small header, nothing encrypted; the reference point of all tunnels."""
 
+import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 from pydantic import Field, model_validator
 
+from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, WireRule
+from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
 
 _GRE: Final = 47
 _TTL: Final = 64
-_IPV4_BYTES: Final = 20
 _HEADER_BYTES: Final = 4
 _KEY_BYTES: Final = 4
 
@@ -21,8 +23,6 @@ _KEY_BYTES: Final = 4
 class GreParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     keyed: bool = Field(
         False,
         description="put a key into every packet that tells tunnels apart; needed for several",
@@ -45,7 +45,7 @@ class GreParams(TunnelParams):
 
 
 class GreTunnel(KernelLinkTunnel):
-    """Interfaces of type gre; tunnel i has the key i plus 1."""
+    """Interfaces of type gre, or ip6gre over IPv6; tunnel i has the key i plus 1."""
 
     kind: ClassVar[str] = "gre"
     title: ClassVar[str] = "GRE (not encrypted)"
@@ -61,10 +61,14 @@ class GreTunnel(KernelLinkTunnel):
         assert isinstance(self.params, GreParams)  # noqa: S101 - checked when it was made
         return self.params
 
+    def need(self, host: Host) -> Need:
+        """Need the kernel's GRE over the IP version outside."""
+        return dataclasses.replace(super().need(host), kernel=(self._type,))
+
     @property
     def overhead_bytes(self) -> int:
-        """IPv4, GRE and the key."""
-        return _IPV4_BYTES + _HEADER_BYTES + _KEY_BYTES * self._params.keyed
+        """IP, GRE and the key."""
+        return sum(layer.bytes for layer in self._layers())
 
     @property
     def mtu_bytes(self) -> int | None:
@@ -73,22 +77,31 @@ class GreTunnel(KernelLinkTunnel):
 
     def make(self, end: LinkEnd) -> None:
         """Make the interface."""
+        own, peer = end.outer(self._params)
         key = ["key", str(end.number + 1)] if self._params.keyed else []
         end.own.host.run(
             [
-                *("ip", "link", "add", "name", end.interface, "type", "gre"),
-                *("local", end.own.ipv4, "remote", end.peer.ipv4, "ttl", str(_TTL), *key),
+                *("ip", "link", "add", "name", end.interface, "type", self._type),
+                *("local", own, "remote", peer, "ttl", str(_TTL), *key),
+                # Linux would put an option of 8 byte into every packet (RFC 2473 section 4.1.1).
+                *(("encaplimit", "none") if self._params.outer == "ipv6" else ()),
             ]
         )
 
     def wanted(self, end: LinkEnd) -> Mapping[str, object]:
         """Return addresses and keys."""
+        own, peer = end.outer(self._params)
         key = f"0.0.0.{end.number + 1}" if self._params.keyed else None
-        return {"local": end.own.ipv4, "remote": end.peer.ipv4, "ikey": key, "okey": key}
+        return {"local": own, "remote": peer, "ikey": key, "okey": key}
 
     def wire(self) -> WireRule:
         """Everything is GRE, and readable."""
-        return WireRule(encrypted=False, describe="GRE, readable", ip_protocols=(_GRE,))
+        return WireRule(
+            encrypted=False,
+            describe="GRE, readable",
+            ip_protocols=(_GRE,),
+            ip_version=outer_version(self._params),
+        )
 
     def agreed(self, kernel: str, mtu_bytes: int) -> Negotiated:
         """Nothing is negotiated."""
@@ -102,10 +115,18 @@ class GreTunnel(KernelLinkTunnel):
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of RFC 2784 and RFC 2890."""
+        layers = self._layers()
+        version = outer_version(self._params)
+        return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes, outer_ip=version)
+
+    @property
+    def _type(self) -> str:
+        return "gre" if self._params.outer == "ipv4" else "ip6gre"
+
+    def _layers(self) -> tuple[Layer, ...]:
         key = Layer("GRE key", _KEY_BYTES, "RFC 2890 section 2.1")
-        layers = (
-            ip_layer(4),
+        return (
+            ip_layer(outer_version(self._params)),
             Layer("GRE header", _HEADER_BYTES, "RFC 2784 section 2.1"),
             *((key,) if self._params.keyed else ()),
         )
-        return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes)

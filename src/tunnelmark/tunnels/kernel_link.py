@@ -14,7 +14,7 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import alone, check_inner_mtu, inner_addresses, no_dad
-from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import (
     Watched,
     first_packet,
@@ -39,6 +39,12 @@ class LinkEnd:
     peer: Endpoint
     interface: str
     mtu_bytes: int
+
+    def outer(self, params: TunnelParams) -> tuple[str, str]:
+        """Return (own, peer) address on the link."""
+        if params.outer == "ipv4":
+            return self.own.ipv4, self.peer.ipv4
+        return self.own.ipv6, self.peer.ipv6
 
 
 class KernelLinkTunnel(Tunnel):

@@ -20,6 +20,7 @@ from tunnelmark.model.overhead import (
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
+from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, UDP, Agreement, Suite, check_pair, esp_rule
 from tunnelmark.tunnels.l2tp_files import client_config, server_config
@@ -49,7 +50,6 @@ _KERNEL_WORDS: Final = "Using l2tp kernel support"
 class L2tpIpsecParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
     outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; xl2tpd has no other")
     ipsec: bool = Field(
         True,
@@ -111,6 +111,7 @@ class L2tpIpsecTunnel(PppTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Bring ESP up first, then L2TP inside it; check what all programs say was agreed."""
+        check_inner_mtu(self.kind, self.params.inner, self._params.mtu_bytes)
         self._check_mtu(site)
         client, server = _End("client", site.client), _End("server", site.server)
         self._ends = [client, server]
@@ -342,6 +343,7 @@ class L2tpIpsecTunnel(PppTunnel):
             interface=inner_interface(site, "l", number, side),
             mtu_bytes=self._params.mtu_bytes,
             log=_folder(endpoint.host, side) / f"pppd-{number}-{site.prefix}.log",
+            ipv6=self.params.inner == "ipv6",
             more=(
                 # The kernel sends both fields always, so nothing else is agreed on.
                 *("noaccomp", "nopcomp"),

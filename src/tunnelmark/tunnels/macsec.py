@@ -29,8 +29,9 @@ _LAYERS: Final = (
 class MacsecParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field(
+        "ipv4", description="says nothing: outside there is Ethernet and no IP at all"
+    )
     cipher: Literal["GCM-AES-128", "GCM-AES-256"] = Field(
         "GCM-AES-128", description="cipher suite of IEEE 802.1AE section 14"
     )

@@ -8,6 +8,7 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Process
 from tunnelmark.model.tunnel import Endpoint, Site, TrafficPath
 from tunnelmark.tunnels import ppp
+from tunnelmark.tunnels.addressing import alone, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.ppp import PppEnd, Side
 from tunnelmark.tunnels.ppp_check import check
@@ -116,10 +117,19 @@ class PppTunnel(Tunnel):
     ) -> TrafficPath:
         """Wait until both ends agree, hold them to it, and send a packet; return the path."""
         self._wait([client, server], "agree on addresses", lambda end: end.ppp.report().up)
-        inner = site.inner_ipv4(client.number)
-        for end, addresses in ((client, inner), (server, inner[::-1])):
+        if self.params.inner == "ipv6":
+            self._wait([client, server], "agree on IPv6", lambda end: end.ppp.report().up_ipv6)
+        agreed = site.inner_ipv4(client.number)
+        inner = inner_addresses(site, client.number, self.params)
+        ends = ((client, agreed, inner), (server, agreed[::-1], inner[::-1]))
+        for end, addresses, (own, remote) in ends:
             check(end.ppp, place=end.place, addresses=addresses)
-            quieten(end.endpoint.host, end.ppp.setup.interface)
+            host, interface = end.endpoint.host, end.ppp.setup.interface
+            quieten(host, interface)
+            if self.params.inner == "ipv6":
+                # RFC 5072 agrees on the lower half of a link-local address and on nothing more.
+                address = ["ip", "address", "add", own, "peer", alone(remote), "dev", interface]
+                host.run([*address, *no_dad(own)])
         path = TrafficPath(
             name=str(client.number),
             client_address=inner[0],

@@ -35,6 +35,11 @@ class PppReport:
         """Whether IPv4 is agreed on."""
         return self.local_ipv4 is not None and self.remote_ipv4 is not None
 
+    @property
+    def up_ipv6(self) -> bool:
+        """Whether IPv6 is agreed on."""
+        return self.local_ipv6 is not None
+
 
 def read_log(text: str) -> PppReport:
     """Return what a log of pppd with ``debug`` says; the last word on each matter counts.

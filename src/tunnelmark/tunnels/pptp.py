@@ -11,6 +11,7 @@ from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
+from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.ppp import Compression, Mppe, PppAccount, PppEnd, PppFraming, PppSetup, Side
 from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
@@ -46,7 +47,6 @@ exit 1
 class PptpParams(TunnelParams):
     """What a study can set."""
 
-    inner: Literal["ipv4"] = Field("ipv4", description="IP version inside; IPv4 alone so far")
     outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     mppe: Mppe = Field(
         "128-stateless",
@@ -120,6 +120,7 @@ class PptpTunnel(PppTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Start the server, call it ``count`` times, check what both ends say was agreed."""
+        check_inner_mtu(self.kind, self.params.inner, self._params.mtu_bytes)
         count = self._params.count
         accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in range(count)]
         server = self._start_server(site, accounts)
@@ -236,6 +237,7 @@ class PptpTunnel(PppTunnel):
             mtu_bytes=self._params.mtu_bytes,
             log=_folder(endpoint.host, side) / f"pppd-{number}-{site.prefix}.log",
             mppe=self._params.mppe,
+            ipv6=self.params.inner == "ipv6",
             compression=self._params.compression,
             more=("nodetach", f"{client}:{server}", f'pty "{pptp}"') if side == "client" else (),
         )

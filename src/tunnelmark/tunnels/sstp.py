@@ -13,6 +13,7 @@ from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp, sstp_log
+from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.ppp import Compression, PppAccount, PppEnd, PppFraming, PppSetup, Side
@@ -48,6 +49,7 @@ _TLS_OVERHEAD: Final[dict[str, tuple[Layer, ...]]] = {
 class SstpParams(TunnelParams):
     """What a study can set."""
 
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
     tls: Literal["1.2", "1.3"] = Field(
         "1.3",
         description="version of TLS; both with AES-GCM, whichever of its suites they agree on",
@@ -103,6 +105,7 @@ class SstpTunnel(PppTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Start the server, call it ``count`` times, check what both ends say was agreed."""
+        check_inner_mtu(self.kind, self.params.inner, self._params.mtu_bytes)
         count = self._params.count
         accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in range(count)]
         server = self._start_server(site, accounts)
@@ -239,6 +242,7 @@ class SstpTunnel(PppTunnel):
             mtu_bytes=self._params.mtu_bytes,
             log=_folder(endpoint.host, side) / f"pppd-{number}.log",
             compression=self._params.compression,
+            ipv6=self.params.inner == "ipv6",
             more=more,
         )
 

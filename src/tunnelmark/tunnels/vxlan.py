@@ -66,7 +66,7 @@ class VxlanTunnel(KernelLinkTunnel):
 
     def make(self, end: LinkEnd) -> None:
         """Make the interface; it learns no addresses, since there is one peer."""
-        own, peer = self._outer(end)
+        own, peer = end.outer(self._params)
         end.own.host.run(
             [
                 *("ip", "link", "add", "name", end.interface, "type", "vxlan"),
@@ -77,7 +77,7 @@ class VxlanTunnel(KernelLinkTunnel):
 
     def wanted(self, end: LinkEnd) -> Mapping[str, object]:
         """Return addresses, port and network identifier."""
-        own, peer = self._outer(end)
+        own, peer = end.outer(self._params)
         six = "6" if self._params.outer == "ipv6" else ""
         return {
             "id": _FIRST_VNI + end.number,
@@ -114,9 +114,3 @@ class VxlanTunnel(KernelLinkTunnel):
 
     def _layers(self) -> tuple[Layer, ...]:
         return (ip_layer(outer_version(self._params)), *_LAYERS)
-
-    def _outer(self, end: LinkEnd) -> tuple[str, str]:
-        """Return (own, peer) address on the link."""
-        if self._params.outer == "ipv4":
-            return end.own.ipv4, end.peer.ipv4
-        return end.own.ipv6, end.peer.ipv6

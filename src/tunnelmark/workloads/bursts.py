@@ -19,7 +19,7 @@ _S: Final = 10**9
 _START_S: Final = 0.3
 _DRAIN_NS: Final = 500_000_000
 Port = Annotated[int, Field(ge=1, le=65535)]
-Length = Annotated[int, Field(ge=config.HEADER_BYTES, le=config.LARGEST_PAYLOAD_BYTES)]
+Length = Annotated[int, Field(ge=config.LEAST_PAYLOAD_BYTES, le=config.LARGEST_PAYLOAD_BYTES)]
 Span = Annotated[DurationNs, Field(ge=10**6, le=3600 * _S)]
 
 
@@ -30,7 +30,7 @@ class BurstsParams(Params):
         1000.0, description="datagrams per second of all ports together while all are on"
     )
     smallest_bytes: Length = Field(
-        config.HEADER_BYTES, description="smallest UDP payload; all lengths are as likely"
+        config.LEAST_PAYLOAD_BYTES, description="smallest UDP payload; all lengths are as likely"
     )
     largest_bytes: Length = Field(1500, description="largest UDP payload")
     on_min: Span = Field(1 * _S, description="shortest burst; all lengths are as likely")

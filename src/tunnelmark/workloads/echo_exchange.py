@@ -51,8 +51,10 @@ class Exchange:
         drain_ns: int,
         late_ns: int,
         answer: bool = True,
+        segment: bool = False,
     ) -> None:
         """Prepare; nothing is started yet. Without ``answer`` the far end only counts."""
+        self._segment = segment
         self._context = context
         self._flows = flows
         self._drain_ns = drain_ns
@@ -109,6 +111,7 @@ class Exchange:
             records=str(self._send_file),
             realtime_priority=REALTIME_PRIORITY,
             parent_pid=self._context.owner_pid,
+            segment=self._segment,
         )
         return self._start(self._context.client, "send", document)
 

@@ -65,8 +65,9 @@ def plan(
 def sessions(seed: int, name: str, count: int) -> list[config.Session]:
     """Return so many sessions with keys, all different."""
     stream = random.Random(f"{seed}/{name}/sessions")  # noqa: S311 - keys of a lab
-    # Distinct by construction: the reflector tells flows apart by their session.
-    numbers = stream.sample(range(1 << 32), count)
+    # Distinct by construction, in the lower half too: short packets name their session by it.
+    lower = stream.sample(range(1 << 16), count)
+    numbers = [stream.getrandbits(16) << 16 | half for half in lower]
     return [
         config.Session(flow, session, stream.randbytes(16).hex())
         for flow, session in enumerate(numbers)
@@ -159,9 +160,12 @@ def run_streams(
     drain_ns: int,
     late_ns: int,
     answer: bool = True,
+    segment: bool = False,
 ) -> Streamed:
     """Run the flows to their end; a process that dies is a failed check, never an exception."""
-    with Exchange(context, flows, drain_ns=drain_ns, late_ns=late_ns, answer=answer) as exchange:
+    with Exchange(
+        context, flows, drain_ns=drain_ns, late_ns=late_ns, answer=answer, segment=segment
+    ) as exchange:
         found = exchange.run()
     alive = Check(
         "processes",

@@ -71,3 +71,11 @@ def test_a_proof_that_failed_is_no_finding() -> None:
     failed = replace(block_record(), proofs=(replace(proof, ok=False),))
     for block, expected in ((block_record(), {"openvpn": 1420}), (failed, {})):
         assert fragmentation_points([block], block.link, block.device) == expected
+
+
+def test_a_baseline_of_another_ip_version_keeps_its_name() -> None:
+    (proof,) = block_record().proofs
+    beside = replace(proof, fragmentation_point_bytes=1452)
+    block = replace(block_record(), baseline="none IPv6", baseline_proofs=(beside,))
+    found = fragmentation_points([block], block.link, block.device)
+    assert found == {"none IPv6": 1452, "openvpn": 1420}

@@ -1,0 +1,87 @@
+//! Drops at full buffers, told apart from packets that the kernel refused because they were damaged.
+
+/// The kernel's counts of datagrams for which a socket of this network namespace had no room.
+///
+/// A socket's own count of drops (`SO_RXQ_OVFL`) holds datagrams with a wrong checksum too, which a
+/// link that corrupts makes. These counts do not, but are those of all sockets.
+pub struct Overruns {
+    start: Option<u64>,
+}
+
+impl Overruns {
+    /// Reads the counts at the start of a run.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { start: read() }
+    }
+
+    /// How many of a socket's `drops` were for want of room: at most what the namespace counted
+    /// since the start, all of them where it tells nothing.
+    #[must_use]
+    pub fn among(&self, drops: u32) -> u32 {
+        match (self.start, read()) {
+            (Some(start), Some(now)) => {
+                drops.min(u32::try_from(now.saturating_sub(start)).unwrap_or(u32::MAX))
+            }
+            _ => drops,
+        }
+    }
+}
+
+fn read() -> Option<u64> {
+    let of = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).ok();
+    let ipv4 = ipv4(&of("snmp")?)?;
+    // There is no such file where IPv6 is off.
+    Some(ipv4 + of("snmp6").map_or(0, |text| ipv6(&text)))
+}
+
+const COUNTS: [&str; 2] = ["RcvbufErrors", "MemErrors"];
+
+/// Sums the counts in `/proc/net/snmp`, which has a line of names and one of values.
+fn ipv4(text: &str) -> Option<u64> {
+    let mut lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("Udp: "))
+        .map(str::split_ascii_whitespace);
+    let (names, values) = (lines.next()?, lines.next()?);
+    names
+        .zip(values)
+        .filter(|(name, _)| COUNTS.contains(name))
+        .map(|(_, value)| value.parse::<u64>().ok())
+        .sum()
+}
+
+/// Sums the counts in `/proc/net/snmp6`, which has one a line.
+fn ipv6(text: &str) -> u64 {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("Udp6")?.split_once(char::is_whitespace))
+        .filter(|(name, _)| COUNTS.contains(name))
+        .filter_map(|(_, value)| value.trim().parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counts_are_found_by_their_names() {
+        let snmp = "Ip: Forwarding\nIp: 1\nUdp: InDatagrams RcvbufErrors InCsumErrors MemErrors\n\
+                    Udp: 100 5 7 2\nUdpLite: InDatagrams RcvbufErrors\nUdpLite: 1 9\n";
+        assert_eq!(ipv4(snmp), Some(7));
+        assert_eq!(ipv4("Udp: RcvbufErrors\nUdp: none\n"), None);
+        assert_eq!(ipv4(""), None);
+        let snmp6 = "Udp6InDatagrams   \t9\nUdp6RcvbufErrors   \t4\nUdp6MemErrors \t1\n\
+                     Udp6InCsumErrors \t3\nUdpLite6RcvbufErrors \t8\n";
+        assert_eq!(ipv6(snmp6), 5);
+    }
+
+    #[test]
+    fn without_an_overrun_in_the_namespace_no_drop_is_one() {
+        let overruns = Overruns {
+            start: Some(u64::MAX),
+        };
+        assert_eq!(overruns.among(3), 0);
+        assert_eq!(Overruns { start: None }.among(3), 3);
+    }
+}
