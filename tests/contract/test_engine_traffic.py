@@ -30,18 +30,25 @@ def flow(number: int, target: str, **changes: Any) -> config.Flow:
         target=target,
         source=None,
         interface=None,
-        gap_ns=1 * MS,
         duration_ns=None,
         payload_bytes=64,
         content={"type": "random"},
-        **{"packets": 200, "start_offset_ns": 0, **changes},
+        **{"packets": 200, "gap_ns": 1 * MS, "start_offset_ns": 0, **changes},
     )
 
 
 def exchange(
-    engine: str, tmp_path: Path, changes: list[dict[str, Any]], **options: int
+    engine: str,
+    tmp_path: Path,
+    changes: list[dict[str, Any]],
+    *,
+    segment: bool = False,
+    **options: int,
 ) -> tuple[Table, Table]:
-    """Run a sender against our reflector; return both tables of records."""
+    """Run a sender against our reflector; return both tables of records.
+
+    ``options`` are keys of both configurations.
+    """
     flows = [flow(number, "", **one) for number, one in enumerate(changes)]
     reflect = config.reflect_config(
         ["127.0.0.1:0"],
@@ -67,6 +74,7 @@ def exchange(
             records=str(tmp_path / "send.rec"),
             realtime_priority=None,
             parent_pid=None,
+            segment=segment,
         )
         subprocess.run(
             [engine, "send", "-"],
@@ -178,3 +186,61 @@ def test_packets_are_not_gathered_for_longer_than_10_ms(engine: str) -> None:
     )
     assert done.returncode == 2
     assert "coalesce_ns is 10000001, must be 0 to 10000000" in done.stdout
+
+
+def test_the_smallest_packets_have_a_short_header_and_come_back(
+    engine: str, tmp_path: Path
+) -> None:
+    sizes = range(18, 27)
+    sent, reflected = exchange(
+        engine, tmp_path, [{"size": traffic.FixedSize(size), "packets": 40} for size in sizes]
+    )
+    assert (sent["returned_ns"] != MISSING_NS).all()
+    for number, size in enumerate(sizes):
+        arrived = reflected[reflected["flow"] == number]
+        assert sorted(arrived["seq"]) == list(range(40))
+        assert set(arrived["size"]) == {size}
+
+
+def test_sessions_that_a_short_header_does_not_tell_apart_are_refused(
+    engine: str, tmp_path: Path
+) -> None:
+    document = config.reflect_config(
+        ["127.0.0.1:0"],
+        [config.Session(0, 5, "00" * 16), config.Session(1, 5 + (3 << 16), "00" * 16)],
+        records=str(tmp_path / "reflect.rec"),
+        realtime_priority=None,
+        parent_pid=None,
+    )
+    done = subprocess.run(
+        [engine, "reflect", "-"],
+        input=json.dumps(document),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    (event,) = map(json.loads, done.stdout.splitlines())
+    assert "its lower 16 bits are 5, as those of sessions[0]" in event["message"]
+
+
+@pytest.mark.parametrize("segment", [False, True])
+def test_runs_that_the_kernel_cuts_are_the_packets_that_were_asked_for(
+    engine: str, tmp_path: Path, segment: bool
+) -> None:
+    mix = traffic.Mix(((64, 8), (18, 1), (1400, 2)))
+    sent, reflected = exchange(
+        engine,
+        tmp_path,
+        [{"gap_ns": MS // 50, "size": mix, "packets": 3000}],
+        segment=segment,
+        coalesce_ns=2 * MS,
+    )
+    assert (sent["returned_ns"] != MISSING_NS).all()
+    assert set(sent["size"]) == {18, 64, 1400}
+    by_number = dict(zip(reflected["seq"], reflected["size"], strict=True))
+    assert by_number == dict(zip(sent["seq"], sent["size"], strict=True))
+    # What was one packet until it was cut arrived at one time.
+    together = len(reflected) - len(set(reflected["received_ns"]))
+    assert (together > len(reflected) / 4) is segment

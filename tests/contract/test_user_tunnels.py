@@ -164,11 +164,11 @@ class OcservNoDtls(OcservTunnel):
     """The client is told nothing of DTLS, so that all goes inside TLS."""
 
     def _start_server(self, site: Site, number: int) -> Any:
-        self._params = self._params.model_copy(update={"transport": "tls"})
+        self.params = self.params.model_copy(update={"transport": "tls"})
         try:
             return super()._start_server(site, number)
         finally:
-            self._params = self._params.model_copy(update={"transport": "dtls"})
+            self.params = self.params.model_copy(update={"transport": "dtls"})
 
 
 class SoftEtherOtherPassword(SoftEtherTunnel):

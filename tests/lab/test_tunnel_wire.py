@@ -265,7 +265,7 @@ class CipherNone(OpenVpnTunnel):
 
     def _arguments(self, side: Any) -> list[str]:
         kept = super()._arguments(side)
-        kept = ["none" if word == self._params.cipher else word for word in kept]
+        kept = ["none" if word == self.params.cipher else word for word in kept]
         return [*kept, *self.words]
 
     def _wanted(self, report: Any) -> list[tuple[str, object, object]]:

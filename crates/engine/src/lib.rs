@@ -3,6 +3,7 @@
 mod config;
 mod events;
 mod flow;
+mod following;
 mod link;
 mod link_wlan;
 mod medium;

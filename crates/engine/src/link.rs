@@ -1,19 +1,20 @@
 //! The subcommand `link`.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{json, Value};
-use tm_io::process::{on_signal, Stop, SIGUSR1, SIGUSR2};
-use tm_io::relay::{run, RelayEvent, RelayPlan, Report};
+use tm_io::medium::MediumPlan;
+use tm_io::process::{on_signal, SIGUSR2};
+use tm_io::relay::{run, RelayPlan, Report};
 use tm_io::wireless::WirelessPlan;
 use tm_link::{DirectionConfig, Opportunities, LARGEST_TRACE_BYTES};
 use tm_probe::Delays;
 
 use crate::config;
 use crate::flow::read_bounded;
+use crate::following::{follow, BothWays};
 use crate::link_wlan::{self, MediumConfig};
 use crate::{events, Failure};
 
@@ -57,11 +58,13 @@ pub fn main(path: &str) -> Result<(), Failure> {
             let plan = WirelessPlan {
                 a: config.a.interface,
                 b: config.b.interface,
-                medium: *medium,
-                path: "medium".to_owned(),
-                seed: config.seed,
-                realtime_priority,
-                cpu: config.cpu,
+                medium: MediumPlan {
+                    config: *medium,
+                    path: "medium".to_owned(),
+                    seed: config.seed,
+                    realtime_priority,
+                    cpu: config.cpu,
+                },
             };
             return link_wlan::main(&plan, config.parent_pid);
         }
@@ -76,34 +79,24 @@ pub fn main(path: &str) -> Result<(), Failure> {
         realtime_priority,
         cpu: config.cpu,
     };
-    let stop = Stop::listen(config.parent_pid)?;
-    let asked = Arc::new(AtomicBool::new(false));
-    on_signal(SIGUSR1, &asked)?;
     let anew = Arc::new(AtomicBool::new(false));
     on_signal(SIGUSR2, &anew)?;
-    let answering = Cell::new(false);
-    let mut asked_last = AskedLast::default();
-    let (forward, reverse) = run(
-        &plan,
-        &stop,
-        || {
-            let now = asked.swap(false, Ordering::Relaxed);
-            answering.set(answering.get() || now);
-            now
+    follow(
+        config.parent_pid,
+        |stop, wanted, tell| {
+            let anew = || anew.swap(false, Ordering::Relaxed);
+            Ok(run(&plan, stop, wanted, anew, tell)?)
         },
-        || anew.swap(false, Ordering::Relaxed),
-        |event| match event {
-            RelayEvent::Ready => events::write(&json!({"event": "ready"})),
-            RelayEvent::Progress(reports) => {
-                write("progress", &reports.0, &reports.1, &asked_last);
-                if answering.take() {
-                    asked_last.note(&reports.0, &reports.1);
-                }
-            }
+        |event, (forward, reverse): &(Report, Report), asked_last| {
+            write(event, forward, reverse, asked_last);
         },
-    )?;
-    write("summary", &forward, &reverse, &asked_last);
-    Ok(())
+    )
+}
+
+impl BothWays for (Report, Report) {
+    fn both_ways(&self) -> (&Report, &Report) {
+        (&self.0, &self.1)
+    }
 }
 
 /// Checks a configuration; traces are taken for right.

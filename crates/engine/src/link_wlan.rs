@@ -1,15 +1,12 @@
 //! The subcommand `link` with a WLAN as its medium.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde_json::{json, Value};
-use tm_io::process::{on_signal, Stop, SIGUSR1};
-use tm_io::wireless::{run, WirelessError, WirelessEvent, WirelessPlan, WirelessReport};
+use tm_io::relay::Report;
+use tm_io::wireless::{run, WirelessPlan, WirelessReport};
 use tm_link::wlan::{Config, StationCounters};
 
+use crate::following::{follow, BothWays};
 use crate::link::{direction, AskedLast};
 use crate::{events, Failure};
 
@@ -25,37 +22,20 @@ pub enum MediumConfig {
 pub fn main(plan: &WirelessPlan, parent_pid: Option<u32>) -> Result<(), Failure> {
     // refused before any interface is touched
     plan.medium
-        .setup(&plan.path)
+        .config
+        .setup(&plan.medium.path)
         .map_err(|error| Failure::Config(error.to_string()))?;
-    let stop = Stop::listen(parent_pid)?;
-    let asked = Arc::new(AtomicBool::new(false));
-    on_signal(SIGUSR1, &asked)?;
-    let answering = Cell::new(false);
-    let mut asked_last = AskedLast::default();
-    let report = run(
-        plan,
-        &stop,
-        || {
-            let now = asked.swap(false, Ordering::Relaxed);
-            answering.set(answering.get() || now);
-            now
-        },
-        |event| match event {
-            WirelessEvent::Ready => events::write(&json!({"event": "ready"})),
-            WirelessEvent::Progress(report) => {
-                write("progress", &report, &asked_last);
-                if answering.take() {
-                    asked_last.note(&report.forward, &report.reverse);
-                }
-            }
-        },
+    follow(
+        parent_pid,
+        |stop, wanted, tell| run(plan, stop, wanted, tell),
+        write,
     )
-    .map_err(|error| match error {
-        WirelessError::Config(error) => Failure::Config(error.to_string()),
-        WirelessError::Io(error) => error.into(),
-    })?;
-    write("summary", &report, &asked_last);
-    Ok(())
+}
+
+impl BothWays for WirelessReport {
+    fn both_ways(&self) -> (&Report, &Report) {
+        (&self.forward, &self.reverse)
+    }
 }
 
 fn write(event: &str, report: &WirelessReport, asked_last: &AskedLast) {

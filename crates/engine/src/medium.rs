@@ -1,15 +1,13 @@
 //! The subcommand `wlan-medium`: two simulated radios of the kernel, and the medium between them.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde_json::json;
-use tm_io::process::{on_signal, Stop, SIGUSR1};
-use tm_io::radios::{run, RadiosError, RadiosEvent, RadiosPlan, RadiosReport};
+use tm_io::medium::MediumPlan;
+use tm_io::radios::{run, RadiosPlan, RadiosReport};
+use tm_io::relay::Report;
 use tm_link::radio::Address;
 
+use crate::following::{follow, BothWays};
 use crate::link::{direction, AskedLast};
 use crate::link_wlan::{station, MediumConfig};
 use crate::{config, events, Failure};
@@ -47,45 +45,30 @@ pub fn main(path: &str) -> Result<(), Failure> {
             radio("access_point", config.access_point)?,
             radio("client", config.client)?,
         ],
-        medium: *medium,
-        path: "medium".to_owned(),
-        seed: config.seed,
-        realtime_priority: config::priority(config.realtime_priority)?,
-        cpu: config.cpu,
+        medium: MediumPlan {
+            config: *medium,
+            path: "medium".to_owned(),
+            seed: config.seed,
+            realtime_priority: config::priority(config.realtime_priority)?,
+            cpu: config.cpu,
+        },
     };
     // refused before any radio is made
     plan.medium
-        .setup_chosen(&plan.path)
+        .config
+        .setup_chosen(&plan.medium.path)
         .map_err(|error| Failure::Config(error.to_string()))?;
-    let stop = Stop::listen(config.parent_pid)?;
-    let asked = Arc::new(AtomicBool::new(false));
-    on_signal(SIGUSR1, &asked)?;
-    let answering = Cell::new(false);
-    let mut asked_last = AskedLast::default();
-    let report = run(
-        &plan,
-        &stop,
-        || {
-            let now = asked.swap(false, Ordering::Relaxed);
-            answering.set(answering.get() || now);
-            now
-        },
-        |event| match event {
-            RadiosEvent::Ready => events::write(&json!({"event": "ready"})),
-            RadiosEvent::Progress(report) => {
-                write("progress", &report, &asked_last);
-                if answering.take() {
-                    asked_last.note(&report.forward, &report.reverse);
-                }
-            }
-        },
+    follow(
+        config.parent_pid,
+        |stop, wanted, tell| run(&plan, stop, wanted, tell),
+        write,
     )
-    .map_err(|error| match error {
-        RadiosError::Config(error) => Failure::Config(error.to_string()),
-        RadiosError::Io(error) => error.into(),
-    })?;
-    write("summary", &report, &asked_last);
-    Ok(())
+}
+
+impl BothWays for RadiosReport {
+    fn both_ways(&self) -> (&Report, &Report) {
+        (&self.forward, &self.reverse)
+    }
 }
 
 fn write(event: &str, report: &RadiosReport, asked_last: &AskedLast) {

@@ -6,6 +6,7 @@ pub mod alarm;
 pub mod clock;
 pub mod format;
 pub mod genl;
+pub mod medium;
 mod outgoing;
 pub mod overruns;
 pub mod packet;

@@ -7,12 +7,13 @@ use tm_link::radio::hwsim::{
 };
 use tm_link::radio::netlink::{messages, Writer, ERROR};
 use tm_link::radio::{Address, Air, Event, Sent};
-use tm_link::wlan::{Config, ConfigError, StationCounters, ACCESS_POINT, CHAIN_LENGTH};
+use tm_link::wlan::{StationCounters, ACCESS_POINT, CHAIN_LENGTH};
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
 use crate::alarm::Alarm;
 use crate::genl::{Genl, Received};
+use crate::medium::{MediumError, MediumEvent, MediumPlan};
 use crate::process::{self, Priority, Stop};
 use crate::relay::Report;
 use crate::{clock, IoError};
@@ -21,16 +22,8 @@ use crate::{clock, IoError};
 pub struct RadiosPlan {
     /// Name and address of the access point's radio, then of the client's.
     pub radios: [(String, Address); 2],
-    /// The medium.
-    pub medium: Config,
-    /// Where its configuration stands, for errors.
-    pub path: String,
-    /// Of all random streams.
-    pub seed: u64,
-    /// `SCHED_FIFO` priority of the thread.
-    pub realtime_priority: Option<u8>,
-    /// Processor of the thread.
-    pub cpu: Option<usize>,
+    /// What is between them.
+    pub medium: MediumPlan,
 }
 
 /// What the medium says of itself.
@@ -49,28 +42,6 @@ pub struct RadiosReport {
     pub refused: u64,
     /// Messages that could not be read, with the first one's fault.
     pub malformed: (u64, Option<String>),
-}
-
-/// What is told while it runs.
-pub enum RadiosEvent {
-    /// Both radios are there.
-    Ready,
-    /// Every second and when asked for.
-    Progress(Box<RadiosReport>),
-}
-
-/// Why it ended early.
-pub enum RadiosError {
-    /// The configuration is refused.
-    Config(ConfigError),
-    /// Anything else.
-    Io(IoError),
-}
-
-impl From<IoError> for RadiosError {
-    fn from(error: IoError) -> Self {
-        Self::Io(error)
-    }
 }
 
 const SECOND: Nanos = Nanos(1_000_000_000);
@@ -93,10 +64,15 @@ pub fn run(
     plan: &RadiosPlan,
     stop: &Stop,
     mut wanted: impl FnMut() -> bool,
-    mut tell: impl FnMut(RadiosEvent),
-) -> Result<RadiosReport, RadiosError> {
-    let air = Air::new(&plan.medium, &plan.path, plan.seed, clock::now().0)
-        .map_err(RadiosError::Config)?;
+    mut tell: impl FnMut(MediumEvent<RadiosReport>),
+) -> Result<RadiosReport, MediumError> {
+    let air = Air::new(
+        &plan.medium.config,
+        &plan.medium.path,
+        plan.medium.seed,
+        clock::now().0,
+    )
+    .map_err(MediumError::Config)?;
     let mut socket = Genl::open(FAMILY, "modprobe mac80211_hwsim")?;
     for (name, address) in &plan.radios {
         let what = format!("cannot make the radio {name}");
@@ -108,21 +84,21 @@ pub fn run(
         "cannot become the medium of the radios in this namespace",
         put_register,
     )?;
-    process::pin(plan.cpu)?;
+    process::pin(plan.medium.cpu)?;
     process::steady();
-    let mut priority = Priority::take(plan.realtime_priority);
+    let mut priority = Priority::take(plan.medium.realtime_priority);
     let mut alarm = Alarm::default();
     let mut driver = Driver::new(plan, air, socket);
-    tell(RadiosEvent::Ready);
+    tell(MediumEvent::Ready);
     let mut next = clock::now() + SECOND;
     while !stop.asked() {
         let taken = driver.take()?;
         let sent = driver.hand_on()?;
         let now = clock::now();
         if wanted() {
-            tell(RadiosEvent::Progress(Box::new(driver.report())));
+            tell(MediumEvent::Progress(Box::new(driver.report())));
         } else if now >= next {
-            tell(RadiosEvent::Progress(Box::new(driver.report())));
+            tell(MediumEvent::Progress(Box::new(driver.report())));
             next = now + SECOND;
         }
         priority.check();

@@ -10,6 +10,7 @@ use tm_probe::Delays;
 use tm_wire::Nanos;
 
 use crate::alarm::Alarm;
+use crate::medium::MediumEvent;
 use crate::packet::{mtu_bytes, Receiver, Transmitter, Wake, BATCH};
 use crate::process::{self, Priority, Stop};
 use crate::{clock, IoError};
@@ -49,14 +50,6 @@ pub struct Report {
     pub lateness: Delays,
 }
 
-/// What is told while it runs.
-pub enum RelayEvent {
-    /// Both interfaces are open.
-    Ready,
-    /// Forward and reverse, every second and when asked for.
-    Progress(Box<(Report, Report)>),
-}
-
 /// Runs until `stop`; `wanted` says that a report is asked for now, `anew` that traces and changes
 /// begin again. Returns the last reports.
 pub fn run(
@@ -64,13 +57,13 @@ pub fn run(
     stop: &Stop,
     mut wanted: impl FnMut() -> bool,
     mut anew: impl FnMut() -> bool,
-    mut tell: impl FnMut(RelayEvent),
+    mut tell: impl FnMut(MediumEvent<(Report, Report)>),
 ) -> Result<(Report, Report), IoError> {
     process::steady();
     let forward = Lane::open(&plan.a, &plan.b, &plan.a_to_b, plan.seed, "a_to_b")?;
     let reverse = Lane::open(&plan.b, &plan.a, &plan.b_to_a, plan.seed, "b_to_a")?;
     let controls = [Lane::control()?, Lane::control()?];
-    tell(RelayEvent::Ready);
+    tell(MediumEvent::Ready);
     std::thread::scope(|scope| {
         let [forward, reverse] =
             [(forward, &controls[0].lane), (reverse, &controls[1].lane)].map(|(lane, side)| {
@@ -89,7 +82,7 @@ pub fn run(
             let asked = wanted();
             if asked || clock::now() >= next {
                 if let [Some(forward), Some(reverse)] = [controls[0].ask(), controls[1].ask()] {
-                    tell(RelayEvent::Progress(Box::new((forward, reverse))));
+                    tell(MediumEvent::Progress(Box::new((forward, reverse))));
                 }
                 if !asked {
                     next = next + SECOND;

@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::time::Duration;
 
-use tm_link::wlan::{
-    Config, ConfigError, Duplex, StationCounters, Way, MSDU_MAX_BYTES, SNAP_BYTES,
-};
+use tm_link::wlan::{Duplex, StationCounters, Way, MSDU_MAX_BYTES, SNAP_BYTES};
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
 use crate::alarm::Alarm;
+use crate::medium::{MediumError, MediumEvent, MediumPlan};
 use crate::packet::{mtu_bytes, Frame, Receiver, Transmitter, Wake, BATCH};
 use crate::process::{self, Priority, Stop};
 use crate::relay::Report;
@@ -22,16 +21,8 @@ pub struct WirelessPlan {
     pub a: String,
     /// Interface on the server's side, behind the access point.
     pub b: String,
-    /// The medium.
-    pub medium: Config,
-    /// Where its configuration stands, for errors.
-    pub path: String,
-    /// Of all random streams.
-    pub seed: u64,
-    /// `SCHED_FIFO` priority of the thread.
-    pub realtime_priority: Option<u8>,
-    /// Processor of the thread.
-    pub cpu: Option<usize>,
+    /// What is between them.
+    pub medium: MediumPlan,
 }
 
 /// What the medium says of itself.
@@ -45,28 +36,6 @@ pub struct WirelessReport {
     pub stations: Vec<StationCounters>,
 }
 
-/// What is told while it runs.
-pub enum WirelessEvent {
-    /// Both interfaces are open.
-    Ready,
-    /// Every second and when asked for.
-    Progress(Box<WirelessReport>),
-}
-
-/// Why it ended early.
-pub enum WirelessError {
-    /// The configuration is refused.
-    Config(ConfigError),
-    /// Anything else.
-    Io(IoError),
-}
-
-impl From<IoError> for WirelessError {
-    fn from(error: IoError) -> Self {
-        Self::Io(error)
-    }
-}
-
 const SECOND: Nanos = Nanos(1_000_000_000);
 const TICK: Nanos = Nanos(20_000_000);
 
@@ -75,13 +44,13 @@ pub fn run(
     plan: &WirelessPlan,
     stop: &Stop,
     mut wanted: impl FnMut() -> bool,
-    mut tell: impl FnMut(WirelessEvent),
-) -> Result<WirelessReport, WirelessError> {
+    mut tell: impl FnMut(MediumEvent<WirelessReport>),
+) -> Result<WirelessReport, MediumError> {
     process::steady();
     let station = Station::open(plan)?;
     let (asked, wake) = (AtomicBool::new(false), Wake::new()?);
     let (outbox, inbox) = sync_channel(1);
-    tell(WirelessEvent::Ready);
+    tell(MediumEvent::Ready);
     std::thread::scope(|scope| {
         let (asked, wake) = (&asked, &wake);
         let medium = scope.spawn(move || station.run(plan, stop, wake, asked, &outbox));
@@ -93,7 +62,7 @@ pub fn run(
                 asked.store(true, Ordering::Release);
                 wake.wake();
                 if let Ok(report) = inbox.recv_timeout(Duration::from_secs(1)) {
-                    tell(WirelessEvent::Progress(Box::new(report)));
+                    tell(MediumEvent::Progress(Box::new(report)));
                 }
                 if !now_wanted {
                     next = next + SECOND;
@@ -136,9 +105,14 @@ struct End {
 }
 
 impl Station {
-    fn open(plan: &WirelessPlan) -> Result<Self, WirelessError> {
-        let duplex = Duplex::new(&plan.medium, &plan.path, plan.seed, clock::now().0)
-            .map_err(WirelessError::Config)?;
+    fn open(plan: &WirelessPlan) -> Result<Self, MediumError> {
+        let duplex = Duplex::new(
+            &plan.medium.config,
+            &plan.medium.path,
+            plan.medium.seed,
+            clock::now().0,
+        )
+        .map_err(MediumError::Config)?;
         Ok(Self {
             duplex,
             ends: [End::open(&plan.a)?, End::open(&plan.b)?],
@@ -156,9 +130,9 @@ impl Station {
         asked: &AtomicBool,
         outbox: &SyncSender<WirelessReport>,
     ) -> Result<WirelessReport, IoError> {
-        process::pin(plan.cpu)?;
+        process::pin(plan.medium.cpu)?;
         process::steady();
-        let mut priority = Priority::take(plan.realtime_priority);
+        let mut priority = Priority::take(plan.medium.realtime_priority);
         let mut alarm = Alarm::default();
         while !stop.asked() {
             let (taken, known_until) = self.take();

@@ -62,6 +62,8 @@ class BlockRunner:
     tell: Callable[[BlockPhase], None]
     trial_progress: Callable[[Trial, Progress], None]
     finished: Callable[[TrialResult], None]
+    proved: Callable[[BlockRecord], None] = lambda _record: None
+    """Told each time the block is up, before its trials."""
     place: Callable[[Path], Place | None] = lambda _logs: None
     """Where the lab stands, given where logs go; None: network namespaces of this machine."""
     placed_on: str = ""
@@ -128,7 +130,8 @@ class BlockRunner:
                     proofs = self._prove(lab, up, ())
                     base_proofs = () if alone else self._prove(lab, base, (up,))
                 self.layers = layers_seen(tunnel, up.negotiated[0], proofs[0], link.mtu_bytes)
-                self._record((up, proofs), (base, base_proofs or proofs), None)
+                # Before the first trial: after a kill, what is on disk still says where trials ran.
+                self.proved(self._record((up, proofs), (base, base_proofs or proofs), None))
                 self._phase("warm")
                 with self._timed("warm"):
                     for one in (up,) if alone else (up, base):

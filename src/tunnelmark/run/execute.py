@@ -187,6 +187,7 @@ class _Run:
             tell=self._tell,
             trial_progress=self._trial_progress,
             finished=lambda result: self._finished(writer, result),
+            proved=lambda record: writer.write_block(self._with_earlier(record)),
             place=lambda logs: self._placement.place(block.tunnel.label, logs, block.device),
         )
 

@@ -44,8 +44,13 @@ class Tunnel(ABC):
     """The tunnel is on a medium of its own, made by what the study's link says: the lab then starts
     no emulator, and ``TunnelUp.medium`` stands in for it."""
 
+    params: TunnelParams
+    """A driver says here which its own are: those of ``params_type``."""
+
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study; nothing is touched yet."""
+        if not isinstance(params, self.params_type):
+            raise TypeError(f"{type(params).__name__} are not the parameters of {self.kind}")
         self.params = params
 
     @abstractmethod

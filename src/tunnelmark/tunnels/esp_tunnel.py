@@ -103,12 +103,13 @@ class End:
 class EspTunnel(Tunnel):
     """``count`` pairs of ESP associations; what they hang on is the subclass's."""
 
-    def __init__(self, params: EspParams) -> None:
+    params: EspParams
+
+    def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        self._esp = params
         self._chosen: Implementation = (
-            "libipsec" if params.implementation == "libipsec" else "kernel"
+            "libipsec" if self.params.implementation == "libipsec" else "kernel"
         )
         self._ends: list[End] = []
         self._watched: list[Watched] = []
@@ -176,9 +177,9 @@ class EspTunnel(Tunnel):
             paths=paths,
             negotiated=negotiated,
             wire=esp_rule(
-                self._esp.suite,
+                self.params.suite,
                 udp_encapsulation=self._udp_encapsulation(),
-                ip_version=IP_VERSIONS[self._esp.outer],
+                ip_version=IP_VERSIONS[self.params.outer],
             ),
             processes=tuple((end.endpoint.host.name, end.charon.process) for end in self._ends),
         )
@@ -214,26 +215,28 @@ class EspTunnel(Tunnel):
 
     def _encapsulation(self, inner_mtu_bytes: int, chosen: Implementation) -> Encapsulation:
         return esp(
-            ESP_SUITES[self._esp.suite],
+            ESP_SUITES[self.params.suite],
             mode=self._mode,
             inner_mtu_bytes=inner_mtu_bytes,
             udp_encapsulation=self._udp_encapsulation(chosen),
-            outer_ip=IP_VERSIONS[self._esp.outer],
+            outer_ip=IP_VERSIONS[self.params.outer],
             # IPComp makes one piece of them again.
-            cut_before=self._mode == "transport" and self._esp.outer == "ipv4" and not self._ipcomp,
+            cut_before=self._mode == "transport"
+            and self.params.outer == "ipv4"
+            and not self._ipcomp,
         )
 
     def _choose(self, host: Host) -> Implementation:
-        if self._esp.implementation != "auto":
-            return self._esp.implementation
-        if host.has_kernel("esp") or self._esp.no_libipsec():
+        if self.params.implementation != "auto":
+            return self.params.implementation
+        if host.has_kernel("esp") or self.params.no_libipsec():
             return "kernel"
         return "libipsec"
 
     def _udp_encapsulation(self, chosen: Implementation | None = None) -> bool:
-        if self._esp.udp_encapsulation is None:
+        if self.params.udp_encapsulation is None:
             return (chosen or self._chosen) == "libipsec"
-        return self._esp.udp_encapsulation
+        return self.params.udp_encapsulation
 
     def _fits_bytes(self, link_mtu_bytes: int) -> int:
         """Return the longest packet that ESP carries whole over a link."""
@@ -242,14 +245,14 @@ class EspTunnel(Tunnel):
 
     def _mtu_bytes(self, site: Site) -> int:
         link = min(site.client.mtu_bytes, site.server.mtu_bytes)
-        wanted = self._esp.mtu_bytes or self.default_mtu_bytes(link)
+        wanted = self.params.mtu_bytes or self.default_mtu_bytes(link)
         if self._mode == "tunnel" and wanted > (fits := self._fits_bytes(link)):
             # The kernel would learn the same from the first packet that is longer, and lose it.
             raise TunnelError(
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "
                 f"of {link} byte"
             )
-        if self._esp.inner == "ipv6" and wanted < LEAST_IPV6_MTU_BYTES:
+        if self.params.inner == "ipv6" and wanted < LEAST_IPV6_MTU_BYTES:
             raise TunnelError(
                 f"{self.kind}: the inner MTU is {wanted} byte, IPv6 inside needs "
                 f"{LEAST_IPV6_MTU_BYTES}"
@@ -286,7 +289,7 @@ class EspTunnel(Tunnel):
             quieten(host, LIBIPSEC_TUN)
             end.ip("link", "set", "dev", LIBIPSEC_TUN, "mtu", str(mtu_bytes), "up")
         else:
-            for number in range(self._esp.count):
+            for number in range(self.params.count):
                 name = self._interface(site, end.side, number)
                 end.ip(
                     *("link", "add", "dev", name, "type", "xfrm", "dev", end.endpoint.interface),
@@ -296,7 +299,7 @@ class EspTunnel(Tunnel):
                 quieten(host, name)
                 end.ip("link", "set", "dev", name, "mtu", str(mtu_bytes), "up")
         states = interfaces(host)
-        for number in range(self._esp.count):
+        for number in range(self.params.count):
             name = self._interface(site, end.side, number)
             state = states.get(name)
             if state is None or state.mtu_bytes != mtu_bytes or not state.up:
@@ -307,7 +310,7 @@ class EspTunnel(Tunnel):
 
     def _address(self, end: End, name: str, own: str, other: str) -> None:
         """Put an address with its peer on an inner interface."""
-        bits = PREFIX_BITS[self._esp.inner]
+        bits = PREFIX_BITS[self.params.inner]
         peer = ["address", "add", own, "peer", f"{other}/{bits}", "dev", name]
         end.ip(*peer, *no_dad(own))
 
@@ -325,37 +328,37 @@ class EspTunnel(Tunnel):
 
     def _inner(self, site: Site, side: Side, number: int) -> tuple[str, str]:
         """Return (own, other) address inside."""
-        pick = site.inner_ipv4 if self._esp.inner == "ipv4" else site.inner_ipv6
+        pick = site.inner_ipv4 if self.params.inner == "ipv4" else site.inner_ipv6
         client, server = pick(number)
         return (client, server) if side == "client" else (server, client)
 
     def _outer(self, site: Site, side: Side) -> tuple[str, str]:
         """Return (own, other) address on the link, the client's as the server sees it."""
-        if side == "server" and self._esp.outer == "ipv4" and site.nat_ipv4 is not None:
+        if side == "server" and self.params.outer == "ipv4" and site.nat_ipv4 is not None:
             return site.server.ipv4, site.nat_ipv4
         ends = (site.client, site.server)
         own, other = ends if side == "client" else ends[::-1]
-        v4 = self._esp.outer == "ipv4"
+        v4 = self.params.outer == "ipv4"
         return (own.ipv4, other.ipv4) if v4 else (own.ipv6, other.ipv6)
 
     def _negotiated(self, client: End, server: End, mtu_bytes: int) -> tuple[Negotiated, ...]:
         wanted = Agreement(
             ike_version=self._ike_version,
             mode=self._mode,
-            suite=self._esp.suite,
+            suite=self.params.suite,
             udp_encapsulation=self._udp_encapsulation(),
             ipcomp=self._ipcomp,
         )
-        names = [child_name(number) for number in range(self._esp.count)]
+        names = [child_name(number) for number in range(self.params.count)]
         ends = settled_sas(client.charon, server.charon, names)
         versions = dict.fromkeys(end.charon.version() for end in (client, server))
         kernel = client.endpoint.host.run(["uname", "-sr"]).text().strip()
         found = []
-        for number in range(self._esp.count):
+        for number in range(self.params.count):
             ike, sa = check_pair(wanted, child_name(number), *ends)
             found.append(
                 Negotiated(
-                    cipher=self._esp.suite,
+                    cipher=self.params.suite,
                     version=" / ".join(versions),
                     implementation=self._chosen,
                     mtu_bytes=mtu_bytes,
@@ -378,7 +381,7 @@ class EspTunnel(Tunnel):
 
     def _paths(self, site: Site, mtu_bytes: int) -> tuple[TrafficPath, ...]:
         paths = []
-        for number in range(self._esp.count):
+        for number in range(self.params.count):
             client, server = self._inner(site, "client", number)
             paths.append(
                 TrafficPath(

@@ -12,7 +12,7 @@ from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, WireRule
 from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
+from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
 
 _GRE: Final = 47
 _TTL: Final = 64
@@ -20,18 +20,12 @@ _HEADER_BYTES: Final = 4
 _KEY_BYTES: Final = 4
 
 
-class GreParams(TunnelParams):
+class GreParams(KernelLinkParams):
     """What a study can set."""
 
     keyed: bool = Field(
         False,
         description="put a key into every packet that tells tunnels apart; needed for several",
-    )
-    mtu_bytes: int | None = Field(
-        None,
-        ge=68,
-        le=65535,
-        description="MTU of the inner interface; without it what the link leaves",
     )
 
     @model_validator(mode="after")
@@ -50,16 +44,12 @@ class GreTunnel(KernelLinkTunnel):
     kind: ClassVar[str] = "gre"
     title: ClassVar[str] = "GRE (not encrypted)"
     params_type: ClassVar[type[TunnelParams]] = GreParams
+    params: GreParams
     # The far end is known by its address, which NAT replaces.
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
     feature: ClassVar[str] = "gre"
     letter: ClassVar[str] = "g"
     ethernet: ClassVar[bool] = False
-
-    @property
-    def _params(self) -> GreParams:
-        assert isinstance(self.params, GreParams)  # noqa: S101 - checked when it was made
-        return self.params
 
     def need(self, host: Host) -> Need:
         """Need the kernel's GRE over the IP version outside."""
@@ -70,28 +60,23 @@ class GreTunnel(KernelLinkTunnel):
         """IP, GRE and the key."""
         return sum(layer.bytes for layer in self._layers())
 
-    @property
-    def mtu_bytes(self) -> int | None:
-        """What the study sets."""
-        return self._params.mtu_bytes
-
     def make(self, end: LinkEnd) -> None:
         """Make the interface."""
-        own, peer = end.outer(self._params)
-        key = ["key", str(end.number + 1)] if self._params.keyed else []
+        own, peer = end.outer(self.params)
+        key = ["key", str(end.number + 1)] if self.params.keyed else []
         end.own.host.run(
             [
                 *("ip", "link", "add", "name", end.interface, "type", self._type),
                 *("local", own, "remote", peer, "ttl", str(_TTL), *key),
                 # Linux would put an option of 8 byte into every packet (RFC 2473 section 4.1.1).
-                *(("encaplimit", "none") if self._params.outer == "ipv6" else ()),
+                *(("encaplimit", "none") if self.params.outer == "ipv6" else ()),
             ]
         )
 
     def wanted(self, end: LinkEnd) -> Mapping[str, object]:
         """Return addresses and keys."""
-        own, peer = end.outer(self._params)
-        key = f"0.0.0.{end.number + 1}" if self._params.keyed else None
+        own, peer = end.outer(self.params)
+        key = f"0.0.0.{end.number + 1}" if self.params.keyed else None
         return {"local": own, "remote": peer, "ikey": key, "okey": key}
 
     def wire(self) -> WireRule:
@@ -100,7 +85,7 @@ class GreTunnel(KernelLinkTunnel):
             encrypted=False,
             describe="GRE, readable",
             ip_protocols=(_GRE,),
-            ip_version=outer_version(self._params),
+            ip_version=outer_version(self.params),
         )
 
     def agreed(self, kernel: str, mtu_bytes: int) -> Negotiated:
@@ -110,23 +95,23 @@ class GreTunnel(KernelLinkTunnel):
             version=f"GRE of {kernel}",
             implementation="kernel",
             mtu_bytes=mtu_bytes,
-            details={"data_path": "kernel", "encryption": "none", "keyed": str(self._params.keyed)},
+            details={"data_path": "kernel", "encryption": "none", "keyed": str(self.params.keyed)},
         )
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of RFC 2784 and RFC 2890."""
         layers = self._layers()
-        version = outer_version(self._params)
+        version = outer_version(self.params)
         return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes, outer_ip=version)
 
     @property
     def _type(self) -> str:
-        return "gre" if self._params.outer == "ipv4" else "ip6gre"
+        return "gre" if self.params.outer == "ipv4" else "ip6gre"
 
     def _layers(self) -> tuple[Layer, ...]:
         key = Layer("GRE key", _KEY_BYTES, "RFC 2890 section 2.1")
         return (
-            ip_layer(outer_version(self._params)),
+            ip_layer(outer_version(self.params)),
             Layer("GRE header", _HEADER_BYTES, "RFC 2784 section 2.1"),
-            *((key,) if self._params.keyed else ()),
+            *((key,) if self.params.keyed else ()),
         )

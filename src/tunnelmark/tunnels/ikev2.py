@@ -43,13 +43,7 @@ class Ikev2Tunnel(EspTunnel):
     kind: ClassVar[str] = "ikev2"
     title: ClassVar[str] = "IKEv2 remote access"
     params_type: ClassVar[type[TunnelParams]] = Ikev2Params
-
-    def __init__(self, params: TunnelParams) -> None:
-        """Take the parameters of the study."""
-        if not isinstance(params, Ikev2Params):
-            raise TypeError(f"{type(params).__name__} are not the parameters of ikev2")
-        super().__init__(params)
-        self._params: Ikev2Params = params
+    params: Ikev2Params
 
     def need(self, host: Host) -> Need:
         """Need the plugins for EAP beside what every tunnel of the family needs."""
@@ -57,7 +51,7 @@ class Ikev2Tunnel(EspTunnel):
         return Need(programs={**need.programs, **LIBIPSEC_PROGRAMS}, kernel=need.kernel)
 
     def _authentication(self) -> str:
-        return f"{self._params.auth}, server by certificate"
+        return f"{self.params.auth}, server by certificate"
 
     def _charon_plugins(self) -> tuple[str, ...]:
         return ("eap-identity", "eap-mschapv2")
@@ -70,28 +64,28 @@ class Ikev2Tunnel(EspTunnel):
 
     def _prepare(self, site: Site, client: End, server: End) -> None:
         authority = RunAuthority(site.prefix, datetime.now(UTC))
-        passwords = [secrets.token_hex(16) for _ in range(self._params.count)]
+        passwords = [secrets.token_hex(16) for _ in range(self.params.count)]
         identity = authority.issue(_server(site), "server")
         server.charon.put_identity(authority.certificate, identity)
         client.charon.put_identity(authority.certificate, None)
-        if self._params.auth == "cert":
-            for number in range(self._params.count):
+        if self.params.auth == "cert":
+            for number in range(self.params.count):
                 client.charon.put_identity(
                     authority.certificate,
                     authority.issue(_account(site, number), "client"),
                     name=f"client{number}.pem",
                 )
-        for number in range(self._params.count):
+        for number in range(self.params.count):
             own, other = self._inner(site, "server", number)
             self._address(server, self._interface(site, "server", number), own, other)
         for end in (server, client):
             end.charon.load(self._document(site, end.side, passwords))
 
     def _establish(self, site: Site, client: End, server: End) -> None:
-        for number in range(self._params.count):
+        for number in range(self.params.count):
             client.charon.initiate(child_name(number), limit_s=INITIATE_LIMIT_S, peer=server.charon)
         sas = client.charon.sas()
-        for number in range(self._params.count):
+        for number in range(self.params.count):
             own, other = self._inner(site, "client", number)
             ike, _ = find_child(sas, child_name(number), client.charon.place)
             if ike.local_addresses != (str(ip_address(own)),):
@@ -104,7 +98,7 @@ class Ikev2Tunnel(EspTunnel):
 
     def _document(self, site: Site, side: Side, passwords: list[str]) -> Settings:
         """Return what swanctl.conf says of one end."""
-        bits = PREFIX_BITS[self._params.inner]
+        bits = PREFIX_BITS[self.params.inner]
         connections: dict[str, Settings] = {}
         pools: dict[str, Settings] = {}
         accounts: dict[str, Settings] = {}
@@ -114,7 +108,7 @@ class Ikev2Tunnel(EspTunnel):
             children = {
                 child_name(number): child(
                     mode="tunnel",
-                    esp_proposals=SUITE_NAMES[self._params.suite].proposal,
+                    esp_proposals=SUITE_NAMES[self.params.suite].proposal,
                     more={**of_server, **self._interface_ids(number)},
                 )
             }
@@ -125,7 +119,7 @@ class Ikev2Tunnel(EspTunnel):
                 pools[f"pool{number}"] = {"addrs": f"{client}/{bits}"}
                 more: Settings = {"pools": f"pool{number}", "unique": "never"}
             else:
-                more = {"vips": _ANY[self._params.inner]}
+                more = {"vips": _ANY[self.params.inner]}
             connections[f"tm{number}"] = connection(
                 version=2,
                 addresses=self._outer(site, side),
@@ -136,12 +130,12 @@ class Ikev2Tunnel(EspTunnel):
                 more=more,
             )
             accounts[f"eap-{number}"] = {"id": _account(site, number), "secret": password}
-        secrets_ = accounts if self._params.auth == "eap-mschapv2" else {}
+        secrets_ = accounts if self.params.auth == "eap-mschapv2" else {}
         return {"connections": connections, "pools": pools, "secrets": secrets_}
 
     def _client_auth(self, site: Site, side: Side, number: int) -> Settings:
         account = _account(site, number)
-        if self._params.auth == "eap-mschapv2":
+        if self.params.auth == "eap-mschapv2":
             return {"auth": "eap-mschapv2", "id": account, "eap_id": account}
         certs: Settings = {"certs": f"client{number}.pem"} if side == "client" else {}
         return {"auth": "pubkey", "id": f"CN={account}", **certs}

@@ -71,42 +71,36 @@ class IpsecTunnel(EspTunnel):
     kind: ClassVar[str] = "ipsec"
     title: ClassVar[str] = "IPsec ESP"
     params_type: ClassVar[type[TunnelParams]] = IpsecParams
-
-    def __init__(self, params: TunnelParams) -> None:
-        """Take the parameters of the study."""
-        if not isinstance(params, IpsecParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of ipsec")
-        super().__init__(params)
-        self._params: IpsecParams = params
+    params: IpsecParams
 
     @property
     def _mode(self) -> Mode:
-        return self._params.mode
+        return self.params.mode
 
     @property
     def _ipcomp(self) -> bool:
-        return self._params.ipcomp
+        return self.params.ipcomp
 
     @property
     def _ike_version(self) -> int:
-        return int(self._params.ike[1])
+        return int(self.params.ike[1])
 
     def _authentication(self) -> str:
-        return self._params.auth
+        return self.params.auth
 
     def _prepare(self, site: Site, client: End, server: End) -> None:
         secret = secrets.token_hex(24)
         authority = RunAuthority(site.prefix, datetime.now(UTC))
         for end in (client, server):
-            for number in range(self._params.count):
+            for number in range(self.params.count):
                 self._lead(site, end, number)
-            if self._params.auth == "cert":
+            if self.params.auth == "cert":
                 identity = authority.issue(_name(site, end.side), end.side)
                 end.charon.put_identity(authority.certificate, identity)
             end.charon.load(self._document(site, end.side, secret))
 
     def _establish(self, site: Site, client: End, server: End) -> None:  # noqa: ARG002 - all there
-        for number in range(self._params.count):
+        for number in range(self.params.count):
             client.charon.initiate(child_name(number), limit_s=INITIATE_LIMIT_S, peer=server.charon)
 
     def _lead(self, site: Site, end: End, number: int) -> None:
@@ -116,7 +110,7 @@ class IpsecTunnel(EspTunnel):
         if self._mode == "tunnel":
             self._address(end, name, own, other)
             return
-        bits = PREFIX_BITS[self._params.inner]
+        bits = PREFIX_BITS[self.params.inner]
         address = [f"{own}/{bits}", "dev", name]
         # By way of the other end's own address, whose neighbour entry is permanent.
         route = [f"{other}/{bits}", "via", self._outer(site, end.side)[1], "dev", name]
@@ -125,7 +119,7 @@ class IpsecTunnel(EspTunnel):
 
     def _document(self, site: Site, side: Side, secret: str) -> Settings:
         """Return what swanctl.conf says of one end."""
-        numbers = range(self._params.count)
+        numbers = range(self.params.count)
         children = {
             child_name(number): self._child_settings(site, side, number) for number in numbers
         }
@@ -142,19 +136,19 @@ class IpsecTunnel(EspTunnel):
                 )
                 for number in numbers
             }
-        secrets_: Settings = {} if self._params.auth == "cert" else {"ike-tm": {"secret": secret}}
+        secrets_: Settings = {} if self.params.auth == "cert" else {"ike-tm": {"secret": secret}}
         return {"connections": connections, "secrets": secrets_}
 
     def _child_settings(self, site: Site, side: Side, number: int) -> Settings:
         selectors: Settings = {}
         if self._mode == "tunnel":
-            bits = PREFIX_BITS[self._params.inner]
+            bits = PREFIX_BITS[self.params.inner]
             own, other = self._inner(site, side, number)
             selectors = {"local_ts": f"{own}/{bits}", "remote_ts": f"{other}/{bits}"}
         return child(
             mode=self._mode,
-            esp_proposals=SUITE_NAMES[self._params.suite].proposal,
-            ipcomp=self._params.ipcomp,
+            esp_proposals=SUITE_NAMES[self.params.suite].proposal,
+            ipcomp=self.params.ipcomp,
             more={**selectors, **self._interface_ids(number)},
         )
 
@@ -162,8 +156,8 @@ class IpsecTunnel(EspTunnel):
         self, site: Site, side: Side, addresses: tuple[str, str], children: Settings
     ) -> Settings:
         peer: Side = "server" if side == "client" else "client"
-        auth = "pubkey" if self._params.auth == "cert" else "psk"
-        certs: Settings = {"certs": "own.pem"} if self._params.auth == "cert" else {}
+        auth = "pubkey" if self.params.auth == "cert" else "psk"
+        certs: Settings = {"certs": "own.pem"} if self.params.auth == "cert" else {}
         return connection(
             version=self._ike_version,
             addresses=addresses,
@@ -175,7 +169,7 @@ class IpsecTunnel(EspTunnel):
 
     def _identity(self, site: Site, side: Side) -> str:
         name = _name(site, side)
-        return f"CN={name}" if self._params.auth == "cert" else name
+        return f"CN={name}" if self.params.auth == "cert" else name
 
 
 def _name(site: Site, side: Side) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
+from pydantic import Field
+
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
@@ -27,6 +29,17 @@ from tunnelmark.tunnels.support import (
 Side = Literal["client", "server"]
 
 _FIRST_PACKET_LIMIT_S: Final = 15.0
+
+
+class KernelLinkParams(TunnelParams):
+    """What a study can set of all of them."""
+
+    mtu_bytes: int | None = Field(
+        None,
+        ge=68,
+        le=65535,
+        description="MTU of the inner interface; without it what the link leaves",
+    )
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,8 @@ class LinkEnd:
 class KernelLinkTunnel(Tunnel):
     """``count`` pairs of interfaces."""
 
+    params: KernelLinkParams
+
     feature: ClassVar[str]
     """Kernel feature by the name of ``Host.has_kernel``."""
     letter: ClassVar[str]
@@ -57,11 +72,9 @@ class KernelLinkTunnel(Tunnel):
     ethernet: ClassVar[bool]
     """Whether frames go inside, and so the peer's Ethernet address must be known."""
 
-    def __init__(self, params: Any) -> None:
+    def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, self.params_type):
-            raise TypeError(f"{type(params).__name__} are not the parameters of {self.kind}")
         self._made: list[LinkEnd] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
@@ -73,11 +86,6 @@ class KernelLinkTunnel(Tunnel):
     @abstractmethod
     def overhead_bytes(self) -> int:
         """Bytes behind the link's Ethernet header that every packet costs."""
-
-    @property
-    @abstractmethod
-    def mtu_bytes(self) -> int | None:
-        """MTU that the study sets; None: the link's without the overhead."""
 
     @abstractmethod
     def make(self, end: LinkEnd) -> None:
@@ -148,7 +156,7 @@ class KernelLinkTunnel(Tunnel):
             own, peer = peer, own
         link = min(own.mtu_bytes, peer.mtu_bytes)
         room = self.default_mtu_bytes(link)
-        mtu = room if self.mtu_bytes is None else self.mtu_bytes
+        mtu = room if self.params.mtu_bytes is None else self.params.mtu_bytes
         if mtu > room:
             raise TunnelError(
                 f"{self.kind}: mtu_bytes is {mtu}, a link of {link} byte leaves {room}, and the "

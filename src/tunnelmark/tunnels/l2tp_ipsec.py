@@ -91,35 +91,33 @@ class L2tpIpsecTunnel(PppTunnel):
     kind: ClassVar[str] = "l2tp_ipsec"
     title: ClassVar[str] = "L2TP/IPsec"
     params_type: ClassVar[type[TunnelParams]] = L2tpIpsecParams
+    params: L2tpIpsecParams
     # The server is set up for clients whose addresses it knows.
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, L2tpIpsecParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of l2tp_ipsec")
-        self._params: L2tpIpsecParams = params
         self._ends: list[_End] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need xl2tpd, pppd, the kernel's L2TP, and strongSwan with the kernel's ESP."""
         programs = {**ppp.PROGRAMS, "xl2tpd": "xl2tpd", "ping": "iputils-ping", "ss": "iproute2"}
-        if not self._params.ipsec:
+        if not self.params.ipsec:
             return Need(programs=programs, kernel=("ppp", "l2tp_ppp"))
         return Need(programs={**programs, **PROGRAMS}, kernel=("ppp", "l2tp_ppp", "esp"))
 
     def up(self, site: Site) -> TunnelUp:
         """Bring ESP up first, then L2TP inside it; check what all programs say was agreed."""
-        check_inner_mtu(self.kind, self.params.inner, self._params.mtu_bytes)
+        check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         self._check_mtu(site)
         client, server = _End("client", site.client), _End("server", site.server)
         self._ends = [client, server]
-        numbers = range(self._params.count)
+        numbers = range(self.params.count)
         for number in numbers:
             self._make_link_address(site, client, server, number)
         # Before a single packet of L2TP: without its associations it would go out readable.
-        agreed_esp = self._bring_up_esp(site, client, server) if self._params.ipsec else None
+        agreed_esp = self._bring_up_esp(site, client, server) if self.params.ipsec else None
         accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in numbers]
         daemon = self._start_server(site, accounts)
         pairs = [self._call(site, number, accounts[number], daemon) for number in numbers]
@@ -157,14 +155,14 @@ class L2tpIpsecTunnel(PppTunnel):
             # The kernel's pppol2tp puts both fields before every packet, whatever was agreed.
             *PppFraming(address_and_control_bytes=2, protocol_bytes=2, mppe=False).layers(),
         )
-        if not self._params.ipsec:
+        if not self.params.ipsec:
             return Encapsulation(lambda _inner_bytes: (ip_layer(4), *inside), agreed.mtu_bytes)
         inside_bytes = sum(layer.bytes for layer in inside)
         around = esp(
-            ESP_SUITES[self._params.suite],
+            ESP_SUITES[self.params.suite],
             mode="transport",
             inner_mtu_bytes=agreed.mtu_bytes,
-            udp_encapsulation=self._params.udp_encapsulation,
+            udp_encapsulation=self.params.udp_encapsulation,
         )
 
         def layers(inner_bytes: int) -> tuple[Layer, ...]:
@@ -176,7 +174,7 @@ class L2tpIpsecTunnel(PppTunnel):
 
     def _check_mtu(self, site: Site) -> None:
         link = min(site.client.mtu_bytes, site.server.mtu_bytes)
-        wanted = self._params.mtu_bytes
+        wanted = self.params.mtu_bytes
         model = self.encapsulation(Negotiated(None, "", "kernel", link))
         fits = best_inner_mtu(link_mtu_bytes=link, encapsulation=model)
         if wanted > fits:
@@ -186,8 +184,8 @@ class L2tpIpsecTunnel(PppTunnel):
             )
 
     def _rule(self) -> WireRule:
-        if self._params.ipsec:
-            return esp_rule(self._params.suite, udp_encapsulation=self._params.udp_encapsulation)
+        if self.params.ipsec:
+            return esp_rule(self.params.suite, udp_encapsulation=self.params.udp_encapsulation)
         return WireRule(
             encrypted=False,
             describe=f"L2TP, which is UDP to or from port {PORT}",
@@ -224,20 +222,20 @@ class L2tpIpsecTunnel(PppTunnel):
             charon.wait_ready()
             charon.load(self._document(site, side, secret))
         ours, theirs = charons["client"], charons["server"]
-        for number in range(self._params.count):
+        for number in range(self.params.count):
             ours.initiate(f"l2tp{number}", limit_s=_INITIATE_LIMIT_S, peer=theirs)
         wanted = Agreement(
             ike_version=1,
             mode="transport",
-            suite=self._params.suite,
-            udp_encapsulation=self._params.udp_encapsulation,
+            suite=self.params.suite,
+            udp_encapsulation=self.params.udp_encapsulation,
             ipcomp=False,
         )
-        names = [f"l2tp{number}" for number in range(self._params.count)]
+        names = [f"l2tp{number}" for number in range(self.params.count)]
         ends = settled_sas(ours, theirs, names)
         version = ours.version()
         found = []
-        for number in range(self._params.count):
+        for number in range(self.params.count):
             ike, sa = check_pair(wanted, f"l2tp{number}", *ends)
             found.append(
                 {
@@ -253,20 +251,20 @@ class L2tpIpsecTunnel(PppTunnel):
 
     def _document(self, site: Site, side: Side, secret: str) -> Settings:
         connections: dict[str, Settings] = {}
-        for number in range(self._params.count):
+        for number in range(self.params.count):
             client, server = _link_address(site, number), site.server.ipv4
             own, other = (client, server) if side == "client" else (server, client)
             selector = f"dynamic[udp/{PORT}]"
             connections[f"tm{number}"] = connection(
                 version=1,
                 addresses=(own, other),
-                udp_encapsulation=self._params.udp_encapsulation,
+                udp_encapsulation=self.params.udp_encapsulation,
                 local={"auth": "psk", "id": own},
                 remote={"auth": "psk", "id": other},
                 children={
                     f"l2tp{number}": child(
                         mode="transport",
-                        esp_proposals=SUITE_NAMES[self._params.suite].proposal,
+                        esp_proposals=SUITE_NAMES[self.params.suite].proposal,
                         more={"local_ts": selector, "remote_ts": selector},
                     )
                 },
@@ -341,7 +339,7 @@ class L2tpIpsecTunnel(PppTunnel):
         return PppSetup(
             side=side,
             interface=inner_interface(site, "l", number, side),
-            mtu_bytes=self._params.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
             log=_folder(endpoint.host, side) / f"pppd-{number}-{site.prefix}.log",
             ipv6=self.params.inner == "ipv6",
             more=(
@@ -382,12 +380,12 @@ class L2tpIpsecTunnel(PppTunnel):
             own.ppp.report(),
             programs=[f"xl2tpd {version}"],
             data_path="L2TP and PPP in the kernel"
-            + (", ESP in the kernel" if self._params.ipsec else ", nothing encrypts"),
+            + (", ESP in the kernel" if self.params.ipsec else ", nothing encrypts"),
         )
         details = {"ppp_encryption" if k == "encryption" else k: v for k, v in said.details.items()}
         esp_said = {} if agreed_esp is None else dict(agreed_esp[own.number])
         return Negotiated(
-            cipher=self._params.suite if self._params.ipsec else None,
+            cipher=self.params.suite if self.params.ipsec else None,
             version=" / ".join(
                 [*([str(esp_said.pop("ike_daemon"))] if esp_said else []), said.version]
             ),

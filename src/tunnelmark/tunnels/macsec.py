@@ -11,7 +11,7 @@ from tunnelmark.model.overhead import Encapsulation, Layer
 from tunnelmark.model.topology import MACS, Router
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
+from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
 
 ETHER_TYPE: Final = 0x88E5
 """IEEE 802.1AE-2018 table 9-1."""
@@ -26,7 +26,7 @@ _LAYERS: Final = (
 )
 
 
-class MacsecParams(TunnelParams):
+class MacsecParams(KernelLinkParams):
     """What a study can set."""
 
     outer: Literal["ipv4"] = Field(
@@ -39,12 +39,6 @@ class MacsecParams(TunnelParams):
         True,
         description="false protects against changes and leaves everything readable",
     )
-    mtu_bytes: int | None = Field(
-        None,
-        ge=68,
-        le=65535,
-        description="MTU of the inner interface; without it what the link leaves",
-    )
 
 
 class MacsecTunnel(KernelLinkTunnel):
@@ -53,6 +47,7 @@ class MacsecTunnel(KernelLinkTunnel):
     kind: ClassVar[str] = "macsec"
     title: ClassVar[str] = "MACsec"
     params_type: ClassVar[type[TunnelParams]] = MacsecParams
+    params: MacsecParams
     # It secures one wire: a router ends it.
     routers: ClassVar[tuple[Router, ...]] = ("none",)
     feature: ClassVar[str] = "macsec"
@@ -60,26 +55,16 @@ class MacsecTunnel(KernelLinkTunnel):
     ethernet: ClassVar[bool] = True
 
     @property
-    def _params(self) -> MacsecParams:
-        assert isinstance(self.params, MacsecParams)  # noqa: S101 - checked when it was made
-        return self.params
-
-    @property
     def overhead_bytes(self) -> int:
         """SecTAG with SCI, the inner EtherType and the ICV."""
         return sum(layer.bytes for layer in _LAYERS)
 
-    @property
-    def mtu_bytes(self) -> int | None:
-        """What the study sets."""
-        return self._params.mtu_bytes
-
     def up(self, site: Site) -> TunnelUp:
         """Make new keys, one for each direction of each tunnel, then the interfaces."""
-        size = _KEY_BYTES[self._params.cipher]
+        size = _KEY_BYTES[self.params.cipher]
         self._keys = {
             (number, side): secrets.token_hex(size)
-            for number in range(self._params.count)
+            for number in range(self.params.count)
             for side in ("client", "server")
         }
         return super().up(site)
@@ -88,12 +73,12 @@ class MacsecTunnel(KernelLinkTunnel):
         """Make the interface and its secure associations; the keys go by standard input."""
         host, device, port = end.own.host, end.interface, str(end.number + 1)
         other = "server" if end.side == "client" else "client"
-        cipher = self._params.cipher.lower()
+        cipher = self.params.cipher.lower()
         host.run(
             [
                 *("ip", "link", "add", "link", end.own.interface, "name", device),
                 *("type", "macsec", "port", port, "cipher", cipher),
-                *("encrypt", "on" if self._params.encrypt else "off"),
+                *("encrypt", "on" if self.params.encrypt else "off"),
             ]
         )
         own_key = f"{_key_id(end.number, end.side)} {self._keys[end.number, end.side]}"
@@ -116,8 +101,8 @@ class MacsecTunnel(KernelLinkTunnel):
     def wanted(self, end: LinkEnd) -> Mapping[str, object]:
         """Return cipher, encryption and secure channel."""
         return {
-            "cipher_suite": self._params.cipher,
-            "encrypt": self._params.encrypt,
+            "cipher_suite": self.params.cipher,
+            "encrypt": self.params.encrypt,
             "protect": True,
             "validation": "strict",
             "inc_sci": True,
@@ -126,9 +111,9 @@ class MacsecTunnel(KernelLinkTunnel):
 
     def wire(self) -> WireRule:
         """Everything is a frame of MACsec."""
-        readable = "" if self._params.encrypt else ", readable"
+        readable = "" if self.params.encrypt else ", readable"
         return WireRule(
-            encrypted=self._params.encrypt,
+            encrypted=self.params.encrypt,
             describe=f"frames of MACsec{readable}",
             ip_protocols=(),
             ether_types=(ETHER_TYPE,),
@@ -137,14 +122,14 @@ class MacsecTunnel(KernelLinkTunnel):
     def agreed(self, kernel: str, mtu_bytes: int) -> Negotiated:
         """Nothing is negotiated: the keys are set."""
         return Negotiated(
-            cipher=self._params.cipher if self._params.encrypt else None,
+            cipher=self.params.cipher if self.params.encrypt else None,
             version=f"MACsec of {kernel}",
             implementation="kernel",
             mtu_bytes=mtu_bytes,
             details={
                 "data_path": "kernel",
-                "integrity": self._params.cipher,
-                "encryption": self._params.cipher if self._params.encrypt else "none",
+                "integrity": self.params.cipher,
+                "encryption": self.params.cipher if self.params.encrypt else "none",
                 "keys": "set by hand, no MKA",
             },
         )

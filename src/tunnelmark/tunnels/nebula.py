@@ -74,13 +74,11 @@ class NebulaTunnel(DaemonTunnel):
     kind: ClassVar[str] = "nebula"
     title: ClassVar[str] = "Nebula"
     params_type: ClassVar[type[TunnelParams]] = NebulaParams
+    params: NebulaParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, NebulaParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of nebula")
-        self._params: NebulaParams = params
         # nebula-cert writes over no file, not even of a tunnel that was here before.
         self._folder_name = daemon_name("nebula")
 
@@ -98,7 +96,7 @@ class NebulaTunnel(DaemonTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Make an authority, start lighthouses, then the others; see the handshake on both ends."""
-        numbers = range(self._params.count)
+        numbers = range(self.params.count)
         self._put_authority(site)
         for number in numbers:
             self._put(site, number)
@@ -110,9 +108,9 @@ class NebulaTunnel(DaemonTunnel):
         for number, client, server in zip(numbers, clients, servers, strict=True):
             for daemon in (client, server):
                 quieten(daemon.endpoint.host, daemon.interface)
-                check_interface(daemon, mtu_bytes=self._params.mtu_bytes)
+                check_interface(daemon, mtu_bytes=self.params.mtu_bytes)
             path = traffic_path(
-                site, number, client, server, params=self._params, mtu_bytes=self._params.mtu_bytes
+                site, number, client, server, params=self.params, mtu_bytes=self.params.mtu_bytes
             )
             prove_path(site, path, client, server)
             for daemon, peer in ((client, "server"), (server, "client")):
@@ -128,7 +126,7 @@ class NebulaTunnel(DaemonTunnel):
                 describe=f"UDP to or from port {shown_ports(ports)}",
                 ip_protocols=(_UDP,),
                 udp_ports=ports,
-                ip_version=outer_version(self._params),
+                ip_version=outer_version(self.params),
             ),
             processes=self._processes(),
         )
@@ -138,13 +136,13 @@ class NebulaTunnel(DaemonTunnel):
 
         def layers(_inner_bytes: int) -> tuple[Layer, ...]:
             return (
-                ip_layer(outer_version(self._params)),
+                ip_layer(outer_version(self.params)),
                 udp_layer(),
                 Layer("Nebula header", 16, "nebula header/header.go, Len"),
                 Layer("authentication tag", 16, "RFC 5116 section 5.1, RFC 8439 section 2.8"),
             )
 
-        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self._params))
+        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self.params))
 
     def _folder(self, host: Host) -> PurePosixPath:
         return host.work_dir / self._folder_name
@@ -194,7 +192,7 @@ class NebulaTunnel(DaemonTunnel):
         endpoint = site.client if side == "client" else site.server
         folder, name = self._folder(endpoint.host), f"{side}-{number}"
         _, server_ipv4 = site.inner_ipv4(number)
-        own, outer = outer_addresses(site, self._params)
+        own, outer = outer_addresses(site, self.params)
         port = FIRST_PORT + number
         anyone = [{"port": "any", "proto": "any", "host": "any"}]
         lighthouse = side == "server"
@@ -216,14 +214,14 @@ class NebulaTunnel(DaemonTunnel):
             "tun": {
                 "disabled": False,
                 "dev": inner_interface(site, "n", number, side),
-                "mtu": self._params.mtu_bytes,
+                "mtu": self.params.mtu_bytes,
             },
             "logging": {"level": "info", "format": "text"},
             "firewall": {"outbound": anyone, "inbound": anyone},
         }
 
     def _cipher(self, side: Side) -> str:  # noqa: ARG002 - for drivers that want others by side
-        return self._params.cipher
+        return self.params.cipher
 
     def _start(self, site: Site, side: Side, number: int) -> Daemon:
         endpoint = site.client if side == "client" else site.server
@@ -257,10 +255,10 @@ class NebulaTunnel(DaemonTunnel):
             match.group(1) for daemon in (client, server) if (match := _ACTIVE.search(daemon.log()))
         )
         return Negotiated(
-            cipher=self._params.cipher,
+            cipher=self.params.cipher,
             version=f"nebula {' / '.join(versions) or 'of unknown version'}",
             implementation="nebula",
-            mtu_bytes=self._params.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
             details={
                 "data_path": "user space",
                 # RFC-like: The Noise Protocol Framework, section 8, protocol names.

@@ -89,13 +89,11 @@ class OcservTunnel(DaemonTunnel):
     kind: ClassVar[str] = "ocserv"
     title: ClassVar[str] = "OpenConnect"
     params_type: ClassVar[type[TunnelParams]] = OcservParams
+    params: OcservParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, OcservParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of ocserv")
-        self._params: OcservParams = params
         self._password = ""
         self._pin = ""
 
@@ -115,7 +113,7 @@ class OcservTunnel(DaemonTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Start servers, log in, check what both ends say they agreed on."""
-        params, numbers = self._params, range(self._params.count)
+        params, numbers = self.params, range(self.params.count)
         mtu_bytes = params.mtu_bytes
         check_inner_mtu(self.kind, params.inner, mtu_bytes)
         self._put(site)
@@ -161,14 +159,14 @@ class OcservTunnel(DaemonTunnel):
         return Encapsulation(
             lambda _inner_bytes: layers,
             agreed.mtu_bytes,
-            outer_ip=outer_version(self._params),
-            stream=self._params.transport == "tls",
+            outer_ip=outer_version(self.params),
+            stream=self.params.transport == "tls",
         )
 
     def _layers(self) -> tuple[Layer, ...]:
-        ip = ip_layer(outer_version(self._params))
-        gcm = self._params.cipher != "CHACHA20-POLY1305"
-        if self._params.transport == "tls":
+        ip = ip_layer(outer_version(self.params))
+        gcm = self.params.cipher != "CHACHA20-POLY1305"
+        if self.params.transport == "tls":
             return (
                 ip,
                 tcp_layer(),
@@ -195,9 +193,9 @@ class OcservTunnel(DaemonTunnel):
         self._password = token_hex(16)
         secret = f"{self._password}\n" * 2
         server.run(["ocpasswd", "--passwd", str(folder / "passwd"), _USER], stdin=secret.encode())
-        for number in range(self._params.count):
-            client, _ = inner_addresses(site, number, self._params)
-            explicit = "explicit-ipv4" if self._params.inner == "ipv4" else "explicit-ipv6"
+        for number in range(self.params.count):
+            client, _ = inner_addresses(site, number, self.params)
+            explicit = "explicit-ipv4" if self.params.inner == "ipv4" else "explicit-ipv6"
             user = folder / f"users-{number}" / _USER
             server.put(user, f"{explicit} = {client}\n".encode())
 
@@ -208,11 +206,11 @@ class OcservTunnel(DaemonTunnel):
         # A group with a short name, so that occtl's 63 characters still tell the cipher.
         return (
             f"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-DTLS1.2:-GROUP-ALL:+GROUP-X25519:-CIPHER-ALL:"
-            f"+{self._params.cipher}"
+            f"+{self.params.cipher}"
         )
 
     def _start_server(self, site: Site, number: int) -> Daemon:
-        host, folder, params = site.server.host, _folder(site.server.host), self._params
+        host, folder, params = site.server.host, _folder(site.server.host), self.params
         _, address = inner_addresses(site, number, params)
         _, outer = outer_addresses(site, params)
         interface = inner_interface(site, "a", number, "server")
@@ -274,7 +272,7 @@ class OcservTunnel(DaemonTunnel):
     def _start_client(self, site: Site, number: int) -> Daemon:
         host = site.client.host
         interface = inner_interface(site, "a", number, "client")
-        _, outer = outer_addresses(site, self._params)
+        _, outer = outer_addresses(site, self.params)
         priority = self._priority("client")
         script = _folder(host) / "script"
         host.put(script, SCRIPT)
@@ -288,7 +286,7 @@ class OcservTunnel(DaemonTunnel):
             f"interface={interface}",
             # Nothing is to be done to routes and names; what the server gave is only told.
             f"script=sh {shlex.quote(str(script))}",
-            *(["no-dtls"] if self._params.transport == "tls" else []),
+            *(["no-dtls"] if self.params.transport == "tls" else []),
             *([f"gnutls-priority={priority}"] if priority else []),
         ]
         config = _folder(host) / f"openconnect-{number}.conf"
@@ -329,15 +327,15 @@ class OcservTunnel(DaemonTunnel):
             raise TunnelError(f"{error}; last words of the server: {words[:600]}") from error
 
     def _is_connected(self, log: str) -> bool:
-        dtls = self._params.transport == "tls" or read_client(log).dtls is not None
+        dtls = self.params.transport == "tls" or read_client(log).dtls is not None
         return dtls and read_address(log) is not None
 
     def _refused(self, log: str) -> str | None:
         # It would go on inside TLS.
-        return read_no_dtls(log) if self._params.transport == "dtls" else None
+        return read_no_dtls(log) if self.params.transport == "dtls" else None
 
     def _agreed(self, client: Daemon, server: Daemon, number: int) -> Negotiated:
-        params, host = self._params, server.endpoint.host
+        params, host = self.params, server.endpoint.host
         control = str(_control(_folder(host), number))
         shown = host.run(["occtl", "--socket-file", control, "--json", "show", "users"])
         dtls = params.transport == "dtls"

@@ -147,27 +147,25 @@ class OpenVpnTunnel(Tunnel):
     kind: ClassVar[str] = "openvpn"
     title: ClassVar[str] = "OpenVPN"
     params_type: ClassVar[type[TunnelParams]] = OpenVpnParams
+    params: OpenVpnParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, OpenVpnParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of openvpn")
-        self._params: OpenVpnParams = params
         self._ends: list[_End] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need OpenVPN and a TUN device, or the kernel's data-channel offload where asked for."""
         return Need(
             programs={"openvpn": "openvpn", "ip": "iproute2", "ping": "iputils-ping"},
-            kernel=(_OFFLOAD_MODULE,) if self._params.offload == "kernel" else ("tun",),
+            kernel=(_OFFLOAD_MODULE,) if self.params.offload == "kernel" else ("tun",),
         )
 
     def up(self, site: Site) -> TunnelUp:
         """Start all servers, then all clients; check what both ends of each say was agreed."""
-        count = self._params.count
+        count = self.params.count
         limit_s = _START_LIMIT_S + _START_LIMIT_PER_TUNNEL_S * count
-        check_inner_mtu(self.kind, self._params.inner, self._params.mtu_bytes)
+        check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         self._put_identities(site)
         # A client whose first packet finds no server waits for seconds: servers first, and bound.
         servers = [self._start(site, "server", number) for number in range(count)]
@@ -194,7 +192,7 @@ class OpenVpnTunnel(Tunnel):
             negotiated.append(agreed)
         ports = tuple(FIRST_PORT + number for number in range(count))
         shown = str(ports[0]) if count == 1 else f"{ports[0]} to {ports[-1]}"
-        tcp = self._params.transport == "tcp"
+        tcp = self.params.transport == "tcp"
         return TunnelUp(
             paths=tuple(paths),
             negotiated=tuple(negotiated),
@@ -204,7 +202,7 @@ class OpenVpnTunnel(Tunnel):
                 ip_protocols=(_TCP if tcp else _UDP,),
                 udp_ports=() if tcp else ports,
                 tcp_ports=ports if tcp else (),
-                ip_version=outer_version(self._params),
+                ip_version=outer_version(self.params),
             ),
             processes=tuple((end.endpoint.host.name, end.process) for end in self._ends),
         )
@@ -230,7 +228,7 @@ class OpenVpnTunnel(Tunnel):
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the data channel's layers; with lzo those of a packet that does not compress."""
-        params, tcp = self._params, self._params.transport == "tcp"
+        params, tcp = self.params, self.params.transport == "tcp"
 
         def layers(inner_bytes: int) -> tuple[Layer, ...]:
             return (
@@ -250,19 +248,19 @@ class OpenVpnTunnel(Tunnel):
 
     def _arguments(self, side: Side) -> list[str]:
         """Return the options that both ends must agree on."""
-        cipher = self._params.cipher
+        cipher = self.params.cipher
         options = [
-            *("--cipher", cipher, "--auth", self._params.auth),
-            *("--tun-mtu", str(self._params.mtu_bytes)),
-            *(("--disable-dco",) if self._params.offload == "off" else ()),
+            *("--cipher", cipher, "--auth", self.params.auth),
+            *("--tun-mtu", str(self.params.mtu_bytes)),
+            *(("--disable-dco",) if self.params.offload == "off" else ()),
         ]
-        if self._params.key_exchange == "tls":
+        if self.params.key_exchange == "tls":
             options += ["--data-ciphers", cipher, "--data-ciphers-fallback", cipher]
             options += ["--tls-server", "--dh", "none"] if side == "server" else ["--tls-client"]
             options += ["--remote-cert-tls", "client" if side == "server" else "server"]
         if cipher == "BF-CBC":
             options += ["--providers", "legacy", "default"]  # OpenSSL 3 has Blowfish only there
-        if self._params.compression == "lzo":
+        if self.params.compression == "lzo":
             # Without "allow-compression yes" OpenVPN 2.6 only adds the header and never compresses.
             options += ["--comp-lzo", "yes", "--allow-compression", "yes"]
         return options
@@ -286,10 +284,10 @@ class OpenVpnTunnel(Tunnel):
     def _start(self, site: Site, side: Side, number: int) -> _End:
         endpoint = site.client if side == "client" else site.server
         interface = inner_interface(site, "o", number, side)
-        addresses = inner_addresses(site, number, self._params)
+        addresses = inner_addresses(site, number, self.params)
         port = str(FIRST_PORT + number)
         here, there = addresses if side == "client" else addresses[::-1]
-        _, outer = outer_addresses(site, self._params)
+        _, outer = outer_addresses(site, self.params)
         socket = (
             ["--nobind", "--remote", outer, port]
             if side == "client"
@@ -297,7 +295,7 @@ class OpenVpnTunnel(Tunnel):
         )
         inner = (
             ["--ifconfig", here, there]
-            if self._params.inner == "ipv4"
+            if self.params.inner == "ipv4"
             else ["--ifconfig-ipv6", f"{here}/64", there]
         )
         process = endpoint.host.spawn(
@@ -309,7 +307,7 @@ class OpenVpnTunnel(Tunnel):
                 # A failure ends the process with its reason instead of a quiet restart.
                 *("--remap-usr1", "SIGTERM"),
                 # Only from 4 on does it name the encryption of the control channel.
-                *("--verb", "3" if self._params.control == "plain" else "4"),
+                *("--verb", "3" if self.params.control == "plain" else "4"),
                 *self._keys(side, _folder(endpoint.host)),
                 *self._arguments(side),
             ],
@@ -320,8 +318,8 @@ class OpenVpnTunnel(Tunnel):
         return end
 
     def _transport(self, side: Side) -> list[str]:
-        version = outer_version(self._params)
-        if self._params.transport == "udp":
+        version = outer_version(self.params)
+        if self.params.transport == "udp":
             size = str(_SOCKET_BUFFER_BYTES)
             return ["--proto", f"udp{version}", "--sndbuf", size, "--rcvbuf", size]
         # Nagle's algorithm would hold a packet back until the one before it is acknowledged, a
@@ -330,12 +328,12 @@ class OpenVpnTunnel(Tunnel):
 
     def _keys(self, side: Side, folder: PurePosixPath) -> list[str]:
         secret = str(folder / "secret.key")
-        if self._params.key_exchange == "static":
+        if self.params.key_exchange == "static":
             return ["--secret", secret, _DIRECTION[side]]
         return [
             *("--ca", str(folder / "ca.crt"), "--cert", str(folder / f"{side}.crt")),
             *("--key", str(folder / f"{side}.key")),
-            *(("--tls-crypt", secret) if self._params.control == "tls-crypt" else ()),
+            *(("--tls-crypt", secret) if self.params.control == "tls-crypt" else ()),
             # No new keys in mid-run: a handshake would fall into some trials and not others.
             *("--reneg-sec", "0", "--reneg-bytes", "0", "--reneg-pkts", "0"),
             *("--hand-window", str(_HANDSHAKE_LIMIT_S), "--tls-exit"),
@@ -361,9 +359,7 @@ class OpenVpnTunnel(Tunnel):
                         f"before it could {what}: {last_words(log)}"
                     )
                 # Nothing else tells: what the other end sends is dropped without an answer.
-                secret = (
-                    self._params.key_exchange == "static" or self._params.control == "tls-crypt"
-                )
+                secret = self.params.key_exchange == "static" or self.params.control == "tls-crypt"
                 if secret and (refused := read_log(log).refused):
                     raise TunnelError(
                         f"{end.place} on {end.endpoint.host.name} has another secret than its "
@@ -392,11 +388,11 @@ class OpenVpnTunnel(Tunnel):
                         f"the study asks for {wanted!r}"
                     )
             state = interfaces(end.endpoint.host).get(end.interface)
-            if state is None or state.mtu_bytes != self._params.mtu_bytes:
+            if state is None or state.mtu_bytes != self.params.mtu_bytes:
                 raise TunnelError(
                     f"{end.place}: interface {end.interface} has MTU "
                     f"{state.mtu_bytes if state else None}, the study asks for "
-                    f"{self._params.mtu_bytes}"
+                    f"{self.params.mtu_bytes}"
                 )
             quieten(end.endpoint.host, end.interface)
         of_client, of_server = reports["client"], reports["server"]
@@ -405,14 +401,14 @@ class OpenVpnTunnel(Tunnel):
             cipher=of_client.cipher,
             version=" / ".join(versions),
             implementation="openvpn",
-            mtu_bytes=self._params.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
             details={
                 "data_path": "kernel (data-channel offload)"
                 if of_client.kernel_offload
                 else "user space (data-channel offload disabled)",
-                "transport": self._params.transport
-                + (", Nagle's algorithm off" if self._params.transport == "tcp" else ""),
-                "key_exchange": self._params.key_exchange,
+                "transport": self.params.transport
+                + (", Nagle's algorithm off" if self.params.transport == "tcp" else ""),
+                "key_exchange": self.params.key_exchange,
                 "control_encryption": of_client.control_encryption or "none apart from TLS",
                 "auth": of_client.auth or "in the AEAD cipher",
                 "compression": of_client.compression or "unknown",
@@ -425,7 +421,7 @@ class OpenVpnTunnel(Tunnel):
 
     def _wanted(self, report: OpenVpnReport) -> list[tuple[str, object, object]]:
         """Return (what, as negotiated, as asked for) of everything the study sets."""
-        params = self._params
+        params = self.params
         wanted: list[tuple[str, object, object]] = [
             ("cipher", report.cipher, params.cipher),
             ("compression", report.compression, params.compression),
@@ -440,7 +436,7 @@ class OpenVpnTunnel(Tunnel):
         return wanted
 
     def _path(self, site: Site, client: _End, server: _End, agreed: Negotiated) -> TrafficPath:
-        client_address, server_address = inner_addresses(site, client.number, self._params)
+        client_address, server_address = inner_addresses(site, client.number, self.params)
         return TrafficPath(
             name=str(client.number),
             client_address=client_address,

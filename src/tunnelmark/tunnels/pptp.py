@@ -93,20 +93,18 @@ class PptpTunnel(PppTunnel):
     kind: ClassVar[str] = "pptp"
     title: ClassVar[str] = "PPTP"
     params_type: ClassVar[type[TunnelParams]] = PptpParams
+    params: PptpParams
     # Its GRE has no ports, and the router has no helper that tells calls apart.
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, PptpParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of pptp")
-        self._params: PptpParams = params
-        self._framing = PppFraming(0, 1, params.mppe != "none")
+        self._framing = PppFraming(0, 1, self.params.mppe != "none")
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need both programs on both hosts, PPP, and what encrypts or compresses."""
-        features = (*ppp.KERNEL[self._params.mppe], *ppp.KERNEL[self._params.compression])
+        features = (*ppp.KERNEL[self.params.mppe], *ppp.KERNEL[self.params.compression])
         return Need(
             programs={
                 **ppp.PROGRAMS,
@@ -120,8 +118,8 @@ class PptpTunnel(PppTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Start the server, call it ``count`` times, check what both ends say was agreed."""
-        check_inner_mtu(self.kind, self.params.inner, self._params.mtu_bytes)
-        count = self._params.count
+        check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
+        count = self.params.count
         accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in range(count)]
         server = self._start_server(site, accounts)
         ends = []
@@ -141,11 +139,11 @@ class PptpTunnel(PppTunnel):
             paths=tuple(paths),
             negotiated=tuple(agreed),
             wire=WireRule(
-                encrypted=self._params.mppe != "none",
+                encrypted=self.params.mppe != "none",
                 describe=f"GRE, or TCP to or from port {PORT}",
                 ip_protocols=(_GRE, _TCP),
                 tcp_ports=(PORT,),
-                compresses=self._params.compression != "none",
+                compresses=self.params.compression != "none",
             ),
             processes=(
                 *((site.client.host.name, client.process) for client, _ in ends),
@@ -234,11 +232,11 @@ class PptpTunnel(PppTunnel):
         return PppSetup(
             side=side,
             interface=inner_interface(site, "p", number, side),
-            mtu_bytes=self._params.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
             log=_folder(endpoint.host, side) / f"pppd-{number}-{site.prefix}.log",
-            mppe=self._params.mppe,
+            mppe=self.params.mppe,
             ipv6=self.params.inner == "ipv6",
-            compression=self._params.compression,
+            compression=self.params.compression,
             more=("nodetach", f"{client}:{server}", f'pty "{pptp}"') if side == "client" else (),
         )
 

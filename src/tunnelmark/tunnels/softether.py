@@ -88,13 +88,11 @@ class SoftEtherTunnel(DaemonTunnel):
     kind: ClassVar[str] = "softether"
     title: ClassVar[str] = "SoftEther VPN"
     params_type: ClassVar[type[TunnelParams]] = SoftEtherParams
+    params: SoftEtherParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, SoftEtherParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of softether")
-        self._params: SoftEtherParams = params
         self._started: list[Process] = []
         # What an earlier one of this run wrote there would be read again.
         self._name = f"softether-{token_hex(2)}"
@@ -117,7 +115,7 @@ class SoftEtherTunnel(DaemonTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Start both, make hubs and accounts, connect, check what both ends say."""
-        params, numbers = self._params, range(self._params.count)
+        params, numbers = self.params, range(self.params.count)
         mtu_bytes = params.mtu_bytes
         check_inner_mtu(self.kind, params.inner, mtu_bytes)
         passwords = [token_hex(16) for _ in numbers]
@@ -171,7 +169,7 @@ class SoftEtherTunnel(DaemonTunnel):
         fragments of a long datagram are smaller on the wire than this says.
         """
         layers = (
-            ip_layer(outer_version(self._params)),
+            ip_layer(outer_version(self.params)),
             tcp_layer(),
             Layer("TLS record header", 5, "RFC 8446 section 5.1"),
             Layer("number and length of blocks", _BLOCK_BYTES, "SoftEther Cedar/Connection.c"),
@@ -181,7 +179,7 @@ class SoftEtherTunnel(DaemonTunnel):
         return Encapsulation(
             lambda _inner_bytes: layers,
             agreed.mtu_bytes,
-            outer_ip=outer_version(self._params),
+            outer_ip=outer_version(self.params),
             stream=True,
         )
 
@@ -271,7 +269,7 @@ declare root
         return lines
 
     def _accounts(self, site: Site, passwords: Sequence[str]) -> list[str]:
-        _, outer = outer_addresses(site, self._params)
+        _, outer = outer_addresses(site, self.params)
         lines = []
         for number, password in enumerate(passwords):
             names = f"/HUB:t{number} /USERNAME:{_USER} /NICNAME:{_nic(site, number)}"
@@ -394,10 +392,10 @@ declare root
         for daemon, status in ((client, own), (server, other)):
             _check(daemon, status)
         return Negotiated(
-            cipher=self._params.cipher,
+            cipher=self.params.cipher,
             version=f"SoftEther VPN {own.version}",
             implementation="vpnclient, vpnserver",
-            mtu_bytes=self._params.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
             details={
                 "data_path": "user space",
                 "transport": "TLS 1.3 over one TCP connection",

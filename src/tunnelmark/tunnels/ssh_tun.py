@@ -98,13 +98,7 @@ class SshTunTunnel(DaemonTunnel):
     kind: ClassVar[str] = "ssh_tun"
     title: ClassVar[str] = "OpenSSH tunnel"
     params_type: ClassVar[type[TunnelParams]] = SshTunParams
-
-    def __init__(self, params: TunnelParams) -> None:
-        """Take the parameters of the study."""
-        super().__init__(params)
-        if not isinstance(params, SshTunParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of ssh_tun")
-        self._params: SshTunParams = params
+    params: SshTunParams
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need OpenSSH, both ends of it, and a TUN device."""
@@ -120,8 +114,8 @@ class SshTunTunnel(DaemonTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Start servers with a configuration of their own, log in, address the devices."""
-        numbers = range(self._params.count)
-        check_inner_mtu(self.kind, self._params.inner, self._params.mtu_bytes)
+        numbers = range(self.params.count)
+        check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         self._put(site)
         servers = [self._start_server(site, number) for number in numbers]
         wait_for(
@@ -133,16 +127,16 @@ class SshTunTunnel(DaemonTunnel):
         )
         wait_for([*clients, *servers], "open its device", _has_device, limit_s=_LOGIN_LIMIT_S)
         paths, negotiated = [], []
-        mtu_bytes = self._params.mtu_bytes
+        mtu_bytes = self.params.mtu_bytes
         for number, client, server in zip(numbers, clients, servers, strict=True):
             for daemon in (client, server):
                 self._rename(daemon, f"tun{number}")
-            here, there = inner_addresses(site, number, self._params)
+            here, there = inner_addresses(site, number, self.params)
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
             negotiated.append(self._agreed(client, server))
             path = traffic_path(
-                site, number, client, server, params=self._params, mtu_bytes=mtu_bytes
+                site, number, client, server, params=self.params, mtu_bytes=mtu_bytes
             )
             prove_path(site, path, client, server)
             paths.append(path)
@@ -155,14 +149,14 @@ class SshTunTunnel(DaemonTunnel):
                 describe=f"TCP to or from port {shown_ports(ports)}",
                 ip_protocols=(_TCP,),
                 tcp_ports=ports,
-                ip_version=outer_version(self._params),
+                ip_version=outer_version(self.params),
             ),
             processes=self._processes(),
         )
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a binary packet with one packet of the tunnel in it."""
-        cipher = self._params.cipher
+        cipher = self.params.cipher
         block = _CHACHA_BLOCK_BYTES if "CHACHA" in cipher else _AES_BLOCK_BYTES
 
         def layers(inner_bytes: int) -> tuple[Layer, ...]:
@@ -175,7 +169,7 @@ class SshTunTunnel(DaemonTunnel):
             filled = block - encrypted % block
             filled += block if filled < _LEAST_PADDING_BYTES else 0
             return (
-                ip_layer(outer_version(self._params)),
+                ip_layer(outer_version(self.params)),
                 tcp_layer(),
                 length,
                 padding_length,
@@ -188,7 +182,7 @@ class SshTunTunnel(DaemonTunnel):
             )
 
         return Encapsulation(
-            layers, agreed.mtu_bytes, outer_ip=outer_version(self._params), stream=True
+            layers, agreed.mtu_bytes, outer_ip=outer_version(self.params), stream=True
         )
 
     def _put(self, site: Site) -> None:
@@ -197,10 +191,10 @@ class SshTunTunnel(DaemonTunnel):
         server.put(_folder(server) / "host_key", _private(machine))
         server.put(_folder(server) / "authorized_keys", _public(user) + b"\n")
         client.put(_folder(client) / "id", _private(user))
-        _, outer = outer_addresses(site, self._params)
+        _, outer = outer_addresses(site, self.params)
         known = b"".join(
             b"[%s]:%d %s\n" % (outer.encode(), port, _public(machine))
-            for port in range(FIRST_PORT, FIRST_PORT + self._params.count)
+            for port in range(FIRST_PORT, FIRST_PORT + self.params.count)
         )
         client.put(_folder(client) / "known_hosts", known)
 
@@ -208,12 +202,12 @@ class SshTunTunnel(DaemonTunnel):
         return Ed25519PrivateKey.generate()
 
     def _cipher(self, side: Side) -> str:  # noqa: ARG002 - for drivers that want others by side
-        return _CIPHER[self._params.cipher]
+        return _CIPHER[self.params.cipher]
 
     def _start_server(self, site: Site, number: int) -> Daemon:
         host = site.server.host
         folder = _folder(host)
-        _, outer = outer_addresses(site, self._params)
+        _, outer = outer_addresses(site, self.params)
         lines = [
             f"ListenAddress {with_port(outer, FIRST_PORT + number)}",
             f"HostKey {folder / 'host_key'}",
@@ -250,7 +244,7 @@ class SshTunTunnel(DaemonTunnel):
     def _start_client(self, site: Site, number: int) -> Daemon:
         host = site.client.host
         folder = _folder(host)
-        _, outer = outer_addresses(site, self._params)
+        _, outer = outer_addresses(site, self.params)
         lines = [
             f"HostName {outer}",
             f"Port {FIRST_PORT + number}",
@@ -307,8 +301,8 @@ class SshTunTunnel(DaemonTunnel):
         host.run(["ip", "link", "set", "dev", made, "name", daemon.interface])
 
     def _agreed(self, client: Daemon, server: Daemon) -> Negotiated:
-        wanted = _CIPHER[self._params.cipher]
-        mac = _MAC if self._params.cipher in _MAC_BYTES else "<implicit>"
+        wanted = _CIPHER[self.params.cipher]
+        mac = _MAC if self.params.cipher in _MAC_BYTES else "<implicit>"
         for daemon in (client, server):
             said = {match[0]: match[1:] for match in _KEX.findall(daemon.log())}
             for way in ("client->server", "server->client"):
@@ -322,14 +316,14 @@ class SshTunTunnel(DaemonTunnel):
         versions = dict.fromkeys(match.replace("_", " ") for match in _VERSION.findall(log))
         exchange = _KEX_ALGORITHM.search(log)
         return Negotiated(
-            cipher=self._params.cipher,
+            cipher=self.params.cipher,
             version=" / ".join(versions) or "OpenSSH of unknown version",
             implementation="openssh",
-            mtu_bytes=self._params.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
             details={
                 "data_path": "user space",
                 "transport": "tcp",
-                "auth": mac if self._params.cipher in _MAC_BYTES else "in the AEAD cipher",
+                "auth": mac if self.params.cipher in _MAC_BYTES else "in the AEAD cipher",
                 "key_exchange": exchange.group(1) if exchange else "unknown",
                 "compression": "none",
             },

@@ -81,18 +81,16 @@ class SstpTunnel(PppTunnel):
     kind: ClassVar[str] = "sstp"
     title: ClassVar[str] = "SSTP"
     params_type: ClassVar[type[TunnelParams]] = SstpParams
+    params: SstpParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, SstpParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of sstp")
-        self._params: SstpParams = params
         self._framing = PppFraming(0, 1, mppe=False)
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need sstpc, a Python for the server, PPP, and what compresses."""
-        features = ("ppp", *ppp.KERNEL[self._params.compression])
+        features = ("ppp", *ppp.KERNEL[self.params.compression])
         return Need(
             programs={
                 **ppp.PROGRAMS,
@@ -105,8 +103,8 @@ class SstpTunnel(PppTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Start the server, call it ``count`` times, check what both ends say was agreed."""
-        check_inner_mtu(self.kind, self.params.inner, self._params.mtu_bytes)
-        count = self._params.count
+        check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
+        count = self.params.count
         accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in range(count)]
         server = self._start_server(site, accounts)
         ends = []
@@ -130,7 +128,7 @@ class SstpTunnel(PppTunnel):
                 describe=f"TCP to or from port {PORT}",
                 ip_protocols=(_TCP,),
                 tcp_ports=(PORT,),
-                compresses=self._params.compression != "none",
+                compresses=self.params.compression != "none",
             ),
             processes=(
                 *((site.client.host.name, client.process) for client, _ in ends),
@@ -143,7 +141,7 @@ class SstpTunnel(PppTunnel):
 
         Both programs put each packet of PPP into a packet of SSTP and a TLS record of its own.
         """
-        record, protection = _TLS_OVERHEAD[self._params.tls]
+        record, protection = _TLS_OVERHEAD[self.params.tls]
         sstp = Layer("SSTP header", 4, "MS-SSTP section 2.2.1")
         layers = (ip_layer(4), tcp_layer(), record, sstp, *self._framing.layers(), protection)
         return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes, stream=True)
@@ -164,7 +162,7 @@ class SstpTunnel(PppTunnel):
             "port": PORT,
             "certificate": str(folder / "server.crt"),
             "key": str(folder / "server.key"),
-            "tls": self._params.tls,
+            "tls": self.params.tls,
             "calls": [
                 ["pppd", "file", str(folder / f"options-{number}")]
                 for number in range(len(accounts))
@@ -239,16 +237,16 @@ class SstpTunnel(PppTunnel):
         return PppSetup(
             side=side,
             interface=inner_interface(site, "s", number, side),
-            mtu_bytes=self._params.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
             log=_folder(endpoint.host, side) / f"pppd-{number}.log",
-            compression=self._params.compression,
+            compression=self.params.compression,
             ipv6=self.params.inner == "ipv6",
             more=more,
         )
 
     def _negotiated(self, client: _Call, server: _Call) -> Negotiated:
         tls = sstp_log.read_server_log(server.process.log_tail(LOG_LINES), server.number)
-        wanted = f"TLSv{self._params.tls}"
+        wanted = f"TLSv{self.params.tls}"
         if tls.version != wanted or not tls.bound:
             raise TunnelError(
                 f"{server.place} runs with {tls.version or 'no TLS'} and "

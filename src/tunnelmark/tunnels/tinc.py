@@ -96,13 +96,7 @@ class TincTunnel(DaemonTunnel):
     kind: ClassVar[str] = "tinc"
     title: ClassVar[str] = "tinc"
     params_type: ClassVar[type[TunnelParams]] = TincParams
-
-    def __init__(self, params: TunnelParams) -> None:
-        """Take the parameters of the study."""
-        super().__init__(params)
-        if not isinstance(params, TincParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of tinc")
-        self._params: TincParams = params
+    params: TincParams
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need tinc 1.0, a TUN device, and kill(1) to ask the daemon what it agreed on."""
@@ -118,8 +112,8 @@ class TincTunnel(DaemonTunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Start servers, then clients; send a packet, then ask both ends what they agreed on."""
-        numbers = range(self._params.count)
-        check_inner_mtu(self.kind, self._params.inner, self._params.mtu_bytes)
+        numbers = range(self.params.count)
+        check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         for number in numbers:
             self._put(site, number)
         servers = [self._start(site, "server", number) for number in numbers]
@@ -133,13 +127,13 @@ class TincTunnel(DaemonTunnel):
             refused=_refused,
         )
         paths, negotiated = [], []
-        mtu_bytes = self._params.mtu_bytes
+        mtu_bytes = self.params.mtu_bytes
         for number, client, server in zip(numbers, clients, servers, strict=True):
-            here, there = inner_addresses(site, number, self._params)
+            here, there = inner_addresses(site, number, self.params)
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
             path = traffic_path(
-                site, number, client, server, params=self._params, mtu_bytes=mtu_bytes
+                site, number, client, server, params=self.params, mtu_bytes=mtu_bytes
             )
             # The keys of the packets are asked for with the first one.
             prove_path(site, path, client, server)
@@ -157,7 +151,7 @@ class TincTunnel(DaemonTunnel):
                 ip_protocols=(_UDP, _TCP),
                 udp_ports=ports,
                 tcp_ports=ports,
-                ip_version=outer_version(self._params),
+                ip_version=outer_version(self.params),
             ),
             processes=self._processes(),
         )
@@ -171,7 +165,7 @@ class TincTunnel(DaemonTunnel):
             ethernet = Layer("inner Ethernet header", 14, "tinc net.h, vpn_packet_t")
             encrypted = number.bytes + ethernet.bytes + inner_bytes
             return (
-                ip_layer(outer_version(self._params)),
+                ip_layer(outer_version(self.params)),
                 udp_layer(),
                 number,
                 ethernet,
@@ -180,13 +174,13 @@ class TincTunnel(DaemonTunnel):
                 Layer("HMAC", _MAC_BYTES, "tinc.conf(5), MACLength"),
             )
 
-        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self._params))
+        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self.params))
 
     def _put(self, site: Site, number: int) -> None:
         keys: dict[Side, _Keys] = {"client": self._keys("client"), "server": self._keys("server")}
         sides = ("client", "server")
-        addresses = dict(zip(sides, inner_addresses(site, number, self._params), strict=True))
-        outer = dict(zip(sides, outer_addresses(site, self._params), strict=True))
+        addresses = dict(zip(sides, inner_addresses(site, number, self.params), strict=True))
+        outer = dict(zip(sides, outer_addresses(site, self.params), strict=True))
         hosts: dict[Side, str] = {}
         for side, pair in keys.items():
             lines = [f"Address = {outer[side]}"] if side == "server" else []
@@ -194,7 +188,7 @@ class TincTunnel(DaemonTunnel):
                 f"Port = {FIRST_PORT + number}",
                 f"Subnet = {alone(addresses[side])}",
                 f"Cipher = {self._cipher(side).lower()}",
-                f"Digest = {self._params.digest.lower()}",
+                f"Digest = {self.params.digest.lower()}",
                 f"MACLength = {_MAC_BYTES}",
                 "Compression = 0",
                 "PMTUDiscovery = no",
@@ -208,7 +202,7 @@ class TincTunnel(DaemonTunnel):
                 "Mode = router",
                 "DeviceType = tun",
                 f"Interface = {inner_interface(site, 't', number, side)}",
-                f"AddressFamily = {self._params.outer}",
+                f"AddressFamily = {self.params.outer}",
                 f"BindToAddress = {outer[side]}",
                 f"KeyExpire = {_KEY_LIFE_S}",
                 *(["ConnectTo = server"] if side == "client" else []),
@@ -220,7 +214,7 @@ class TincTunnel(DaemonTunnel):
                 put(folder / "hosts" / name, text.encode())
 
     def _cipher(self, side: Side) -> str:  # noqa: ARG002 - for drivers that want others by side
-        return self._params.cipher
+        return self.params.cipher
 
     def _keys(self, side: Side) -> _Keys:  # noqa: ARG002 - for drivers that want others by side
         key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
@@ -274,8 +268,8 @@ class TincTunnel(DaemonTunnel):
             ),
         )
         wanted = {
-            "cipher": _CIPHER_NUMBER[self._params.cipher],
-            "digest": _DIGEST_NUMBER[self._params.digest],
+            "cipher": _CIPHER_NUMBER[self.params.cipher],
+            "digest": _DIGEST_NUMBER[self.params.digest],
             "MAC length": _MAC_BYTES,
             "compression": 0,
         }
@@ -293,13 +287,13 @@ class TincTunnel(DaemonTunnel):
             if (match := re.search(r"^tincd (\S{1,20}) starting", daemon.log(), re.MULTILINE))
         )
         return Negotiated(
-            cipher=self._params.cipher,
+            cipher=self.params.cipher,
             version=f"tinc {' / '.join(versions) or 'of unknown version'}",
             implementation="tincd",
-            mtu_bytes=self._params.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
             details={
                 "data_path": "user space",
-                "auth": f"{self._params.digest}, {_MAC_BYTES} bytes of it sent",
+                "auth": f"{self.params.digest}, {_MAC_BYTES} bytes of it sent",
                 "compression": "none",
                 "key_exchange": f"RSA {_KEY_BITS} over TCP",
                 "path_mtu_discovery": "off",

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from pydantic import Field
-
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, WireRule
 from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.kernel_link import KernelLinkTunnel, LinkEnd
+from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
 
 PORT: Final = 4789
 """RFC 7348 section 5."""
@@ -26,15 +24,8 @@ _LAYERS: Final = (
 )
 
 
-class VxlanParams(TunnelParams):
+class VxlanParams(KernelLinkParams):
     """What a study can set."""
-
-    mtu_bytes: int | None = Field(
-        None,
-        ge=68,
-        le=65535,
-        description="MTU of the inner interface; without it what the link leaves",
-    )
 
 
 class VxlanTunnel(KernelLinkTunnel):
@@ -43,6 +34,7 @@ class VxlanTunnel(KernelLinkTunnel):
     kind: ClassVar[str] = "vxlan"
     title: ClassVar[str] = "VXLAN (not encrypted)"
     params_type: ClassVar[type[TunnelParams]] = VxlanParams
+    params: VxlanParams
     # Likewise of GRE: the far end is known by its address.
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
     feature: ClassVar[str] = "vxlan"
@@ -50,23 +42,13 @@ class VxlanTunnel(KernelLinkTunnel):
     ethernet: ClassVar[bool] = True
 
     @property
-    def _params(self) -> VxlanParams:
-        assert isinstance(self.params, VxlanParams)  # noqa: S101 - checked when it was made
-        return self.params
-
-    @property
     def overhead_bytes(self) -> int:
         """IP, UDP, VXLAN and the inner Ethernet header."""
         return sum(layer.bytes for layer in self._layers())
 
-    @property
-    def mtu_bytes(self) -> int | None:
-        """What the study sets."""
-        return self._params.mtu_bytes
-
     def make(self, end: LinkEnd) -> None:
         """Make the interface; it learns no addresses, since there is one peer."""
-        own, peer = end.outer(self._params)
+        own, peer = end.outer(self.params)
         end.own.host.run(
             [
                 *("ip", "link", "add", "name", end.interface, "type", "vxlan"),
@@ -77,8 +59,8 @@ class VxlanTunnel(KernelLinkTunnel):
 
     def wanted(self, end: LinkEnd) -> Mapping[str, object]:
         """Return addresses, port and network identifier."""
-        own, peer = end.outer(self._params)
-        six = "6" if self._params.outer == "ipv6" else ""
+        own, peer = end.outer(self.params)
+        six = "6" if self.params.outer == "ipv6" else ""
         return {
             "id": _FIRST_VNI + end.number,
             f"local{six}": own,
@@ -93,7 +75,7 @@ class VxlanTunnel(KernelLinkTunnel):
             describe=f"UDP to or from port {PORT}, readable",
             ip_protocols=(_UDP,),
             udp_ports=(PORT,),
-            ip_version=outer_version(self._params),
+            ip_version=outer_version(self.params),
         )
 
     def agreed(self, kernel: str, mtu_bytes: int) -> Negotiated:
@@ -109,8 +91,8 @@ class VxlanTunnel(KernelLinkTunnel):
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of RFC 7348."""
         layers = self._layers()
-        version = outer_version(self._params)
+        version = outer_version(self.params)
         return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes, outer_ip=version)
 
     def _layers(self) -> tuple[Layer, ...]:
-        return (ip_layer(outer_version(self._params)), *_LAYERS)
+        return (ip_layer(outer_version(self.params)), *_LAYERS)

@@ -126,13 +126,11 @@ class WireGuardTunnel(Tunnel):
     kind: ClassVar[str] = "wireguard"
     title: ClassVar[str] = "WireGuard"
     params_type: ClassVar[type[TunnelParams]] = WireGuardParams
+    params: WireGuardParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, WireGuardParams):
-            raise TypeError(f"{type(params).__name__} are not the parameters of wireguard")
-        self._params: WireGuardParams = params
         self._ends: list[_End] = []
         self._kernel_interfaces: list[tuple[Host, str]] = []
 
@@ -156,12 +154,12 @@ class WireGuardTunnel(Tunnel):
 
     def up(self, site: Site) -> TunnelUp:
         """Make the interfaces, exchange keys by standard input, verify a handshake on both ends."""
-        check_inner_mtu(self.kind, self._params.inner, self._mtu_bytes(site))
+        check_inner_mtu(self.kind, self.params.inner, self._mtu_bytes(site))
         paths, negotiated = [], []
         # All daemons first: they start at the same time, however many there are.
         pairs = [
             (self._start(site, "client", number), self._start(site, "server", number))
-            for number in range(self._params.count)
+            for number in range(self.params.count)
         ]
         for end in self._ends:
             if end.process is not None:
@@ -180,7 +178,7 @@ class WireGuardTunnel(Tunnel):
                 )
             paths.append(path)
             negotiated.append(self._negotiated(client, server, path.mtu_bytes))
-        ports = tuple(FIRST_PORT + number for number in range(self._params.count))
+        ports = tuple(FIRST_PORT + number for number in range(self.params.count))
         shown = str(ports[0]) if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
         return TunnelUp(
             paths=tuple(paths),
@@ -190,7 +188,7 @@ class WireGuardTunnel(Tunnel):
                 describe=f"UDP to or from port {shown}",
                 ip_protocols=(_UDP,),
                 udp_ports=ports,
-                ip_version=outer_version(self._params),
+                ip_version=outer_version(self.params),
             ),
             processes=tuple(
                 (end.endpoint.host.name, end.process)
@@ -237,18 +235,18 @@ class WireGuardTunnel(Tunnel):
             padded = min(inner_bytes + padding(inner_bytes, 16), agreed.mtu_bytes)
             pad = Layer("padding", padded - inner_bytes, "whitepaper section 5.4.6")
             return (
-                ip_layer(outer_version(self._params)),
+                ip_layer(outer_version(self.params)),
                 udp_layer(),
                 Layer("type, receiver and counter", 16, "whitepaper section 5.4.6"),
                 *((pad,) if pads else ()),
                 Layer("authentication tag", 16, "RFC 8439 section 2.8"),
             )
 
-        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self._params))
+        return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self.params))
 
     def _choose(self, host: Host) -> Implementation:
-        if self._params.implementation != "auto":
-            return self._params.implementation
+        if self.params.implementation != "auto":
+            return self.params.implementation
         if host.has_kernel("wireguard"):
             return "kernel"
         if host.has(_PROGRAM["wireguard-go"]) is None and host.has(_PROGRAM["boringtun"]):
@@ -303,10 +301,10 @@ class WireGuardTunnel(Tunnel):
         )
 
     def _configure(self, site: Site, end: _End, peer: _End) -> None:
-        addresses = inner_addresses(site, end.number, self._params)
+        addresses = inner_addresses(site, end.number, self.params)
         port = FIRST_PORT + end.number
         here, there = addresses if end.side == "client" else addresses[::-1]
-        _, outer = outer_addresses(site, self._params)
+        _, outer = outer_addresses(site, self.params)
         lines = ["[Interface]", f"PrivateKey = {end.keys.private}"]
         lines += [f"ListenPort = {port}"] if end.side == "server" else []
         lines += ["[Peer]", f"PublicKey = {peer.keys.public}", f"AllowedIPs = {alone(there)}"]
@@ -360,12 +358,12 @@ class WireGuardTunnel(Tunnel):
         return _Keys(base64.b64encode(raw).decode(), base64.b64encode(public).decode())
 
     def _mtu_bytes(self, site: Site) -> int:
-        if self._params.mtu_bytes is not None:
-            return self._params.mtu_bytes
+        if self.params.mtu_bytes is not None:
+            return self.params.mtu_bytes
         return self.default_mtu_bytes(min(site.client.mtu_bytes, site.server.mtu_bytes))
 
     def _path(self, site: Site, client: _End, server: _End) -> TrafficPath:
-        client_address, server_address = inner_addresses(site, client.number, self._params)
+        client_address, server_address = inner_addresses(site, client.number, self.params)
         return TrafficPath(
             name=str(client.number),
             client_address=client_address,

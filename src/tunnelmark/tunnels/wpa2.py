@@ -98,6 +98,7 @@ class Wpa2Tunnel(Tunnel):
     kind: ClassVar[str] = "wpa2"
     title: ClassVar[str] = "WLAN security"
     params_type: ClassVar[type[TunnelParams]] = Wpa2Params
+    params: Wpa2Params
     # It is the link itself.
     routers: ClassVar[tuple[Router, ...]] = ("none",)
     is_link: ClassVar[bool] = True
@@ -105,9 +106,6 @@ class Wpa2Tunnel(Tunnel):
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        if not isinstance(params, Wpa2Params):
-            raise TypeError(f"{type(params).__name__} are not the parameters of wpa2")
-        self._params: Wpa2Params = params
         self._radios: Radios | None = None
         self._hostapd: Process | None = None
         self._supplicant: Process | None = None
@@ -153,7 +151,7 @@ class Wpa2Tunnel(Tunnel):
         for link, path in zip(self._links, paths, strict=True):
             self._first_packet(site, link, path)
             negotiated.append(self._agreed(site, radio, link, path))
-        count = self._params.count
+        count = self.params.count
         processes = tuple(
             (end.host.name, process)
             for end, process in ((site.server, self._hostapd), (site.client, self._supplicant))
@@ -162,7 +160,7 @@ class Wpa2Tunnel(Tunnel):
         return TunnelUp(
             paths=tuple(paths[:count]),
             negotiated=tuple(negotiated[:count]),
-            wire=_rule(self._params.security),
+            wire=_rule(self.params.security),
             processes=processes,
             medium=self._radios.medium(),
             tap=self._tap(site, self._links[:count]),
@@ -242,9 +240,9 @@ class Wpa2Tunnel(Tunnel):
         radio = radio_of(medium)
         if isinstance(radio, str):
             return f"real radios cannot be the link of the study: {radio}"
-        if radio.ht and self._params.security in {"wep", "wpa2-tkip"}:
+        if radio.ht and self.params.security in {"wep", "wpa2-tkip"}:
             # 12.6.3; mac80211 then turns 802.11n off without a word
-            return f"security is {self._params.security}, which {radio.standard} excludes"
+            return f"security is {self.params.security}, which {radio.standard} excludes"
         if mtu_bytes > MTU_MAX_BYTES:
             return (
                 f"the link's mtu is {mtu_bytes}, the kernel's simulated radios carry at most "
@@ -254,7 +252,7 @@ class Wpa2Tunnel(Tunnel):
 
     def _plan(self, site: Site) -> list[_Link]:
         """Lay out the networks of the study, and the open one behind them."""
-        kinds: list[Security] = [self._params.security] * self._params.count + ["open"]
+        kinds: list[Security] = [self.params.security] * self.params.count + ["open"]
         return [
             _Link(
                 number,
@@ -367,7 +365,7 @@ class Wpa2Tunnel(Tunnel):
                 site.server.host.run(["iw", "dev", link.bss.interface, *words])
 
     def _address(self, site: Site, link: _Link) -> None:
-        v6 = self._params.inner == "ipv6"
+        v6 = self.params.inner == "ipv6"
         client, server = (site.inner_ipv6 if v6 else site.inner_ipv4)(link.number)
         prefix = "64" if v6 else "30"
         mtu = str(site.client.mtu_bytes)
@@ -384,9 +382,9 @@ class Wpa2Tunnel(Tunnel):
             host.run(["ip", "neighbour", "replace", peer, *words])
 
     def _path(self, site: Site, link: _Link) -> TrafficPath:
-        inside = site.inner_ipv6 if self._params.inner == "ipv6" else site.inner_ipv4
+        inside = site.inner_ipv6 if self.params.inner == "ipv6" else site.inner_ipv4
         client, server = inside(link.number)
-        count = self._params.count
+        count = self.params.count
         return TrafficPath(
             name=str(link.number % count if link.number < count else 0),
             client_address=client,

@@ -109,6 +109,8 @@ RECIPE: Final = Recipe(
         "xl2tpd",
         # workloads and cross-checks
         "curl",
+        "dnsmasq-base",
+        "dnsperf",
         "iperf3",
         "irtt",
         "nginx-light",

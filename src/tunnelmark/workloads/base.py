@@ -97,9 +97,9 @@ class Workload(ABC):
         """Take the parameters of the point; nothing is touched yet."""
         self.params = params
 
-    @abstractmethod
     def need(self) -> Need:
-        """Say what each of the two hosts must have beside the engine."""
+        """Say what each of the two hosts must have beside the engine: nothing."""
+        return Need()
 
     def unavailable(self, host: Host) -> str | None:
         """Return why this workload cannot run on the host, with the mend, or None."""

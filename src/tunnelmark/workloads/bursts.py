@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 
 from tunnelmark.engine import config
 from tunnelmark.engine.traffic import OnOff, UniformSize
-from tunnelmark.model.host import Need
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.trial import Measurement
@@ -82,10 +81,6 @@ class Bursts(Workload):
         "owd_reverse_p99_ns",
     )
     params: BurstsParams
-
-    def need(self) -> Need:
-        """Return nothing: the engine is all it needs."""
-        return Need()
 
     @property
     def expected_s(self) -> float:

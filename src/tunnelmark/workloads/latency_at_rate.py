@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from tunnelmark.engine.link import AnyLinkSpec
-from tunnelmark.model.host import Need
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
@@ -41,10 +40,6 @@ class LatencyAtRate(Workload):
         ),
     )
     params: LatencyAtRateParams
-
-    def need(self) -> Need:
-        """Return nothing: the engine is all it needs."""
-        return Need()
 
     def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
         """Return that the link has no rate to take a share of, or None."""

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.host import Need
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio
 from tunnelmark.model.trial import Measurement
@@ -101,10 +100,6 @@ class RateSearch(Workload):
         "search_s",
     )
     params: RateSearchParams
-
-    def need(self) -> Need:
-        """Return nothing: the engine is all it needs."""
-        return Need()
 
     def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
         """Return that there is no reference rate, or that a trial would be too long, or None."""

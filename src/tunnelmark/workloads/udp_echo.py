@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from tunnelmark.engine import config
-from tunnelmark.model.host import Need
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, Ratio
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
@@ -97,10 +96,6 @@ class UdpEcho(Workload):
         "receiver_overrun_ratio",
     )
     params: UdpEchoParams
-
-    def need(self) -> Need:
-        """Return nothing: the engine is all it needs."""
-        return Need()
 
     def conflict(self, paths: int) -> str | None:
         """Each of the tunnels needs a packet of its own."""

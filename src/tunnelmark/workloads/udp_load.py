@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 from pydantic import Field
 
 from tunnelmark.engine.link import AnyLinkSpec
-from tunnelmark.model.host import Need
 from tunnelmark.model.params import Params
 from tunnelmark.model.trial import Measurement
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
@@ -53,10 +52,6 @@ class UdpLoad(Workload):
         "receiver_overrun_ratio",
     )
     params: UdpLoadParams
-
-    def need(self) -> Need:
-        """Return nothing: the engine is all it needs."""
-        return Need()
 
     def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
         """Return that the link has no rate to take a share of, or None."""

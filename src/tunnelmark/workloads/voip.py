@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Final
 import numpy as np
 from pydantic import Field
 
-from tunnelmark.model.host import Need
 from tunnelmark.model.params import Params
 from tunnelmark.model.trial import Measurement
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
@@ -46,10 +45,6 @@ class Voip(Workload):
         "voip_mouth_to_ear_ns",
     )
     params: VoipParams
-
-    def need(self) -> Need:
-        """Return nothing: the engine is all it needs."""
-        return Need()
 
     def conflict(self, paths: int) -> str | None:
         """Return that there are fewer calls than tunnels, or None."""

@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from tunnelmark.model.host import Need
 from tunnelmark.model.params import Params
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.validity import Check
@@ -46,10 +45,6 @@ class VoipCapacity(Workload):
         "search_s",
     )
     params: VoipCapacityParams
-
-    def need(self) -> Need:
-        """Return nothing: the engine is all it needs."""
-        return Need()
 
     def conflict(self, paths: int) -> str | None:
         """Return that the codec has no score, or that there are too many tunnels, or None."""
