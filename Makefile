@@ -6,7 +6,7 @@ CARGO := cargo
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test test-unit test-rust test-python test-all lint check bench fuzz sanitize lock schema metrics-page clean
+.PHONY: help setup demo gallery test test-unit test-rust test-python test-all lint check bench fuzz sanitize lock schema metrics-page drivers-page clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ lock: ## renew requirements.lock after a change of pyproject.toml
 
 metrics-page: ## renew docs/metrics.md after a change of src/tunnelmark/model/metrics
 	$(BIN)/python scripts/metrics_page.py
+
+drivers-page: ## renew docs/drivers.md after a change of a driver's parameters
+	$(BIN)/python scripts/drivers_page.py
 
 clean: ## remove what a build made (not results/)
 	rm -rf target .venv dist

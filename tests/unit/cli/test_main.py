@@ -88,3 +88,12 @@ def test_the_documentation_of_metrics_is_current() -> None:
     for metric in METRICS.values():
         row = f"| `{metric.name}` | {metric.title} | {metric.unit} | {metric.definition} |"
         assert row in text, metric.name
+
+
+def test_the_page_of_drivers_is_current() -> None:
+    import runpy  # noqa: PLC0415 - only this test runs a script of the checkout
+    from pathlib import Path  # noqa: PLC0415
+
+    root = Path(__file__).parents[3]
+    made = runpy.run_path(str(root / "scripts" / "drivers_page.py"))["page"]()
+    assert made == (root / "docs" / "drivers.md").read_text(encoding="utf-8"), "make drivers-page"
