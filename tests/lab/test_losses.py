@@ -68,3 +68,23 @@ def test_every_lost_packet_has_its_place(study: Callable[[str], Any]) -> None:
     shares = [value for name, value in row.items() if name.startswith("lost_forward_")]
     assert sum(shares) == pytest.approx(row["loss_forward_ratio"], abs=1e-6)
     assert one.leftovers() == []
+
+
+def test_damaged_packets_are_lost_at_the_receiver_and_no_fault_of_ours(
+    study: Callable[[str], Any],
+) -> None:
+    damaging = _STUDY.replace('loss_forward = "3 %"', 'corrupt = "10 %"')
+    one = study(damaging.replace('throughput = "9.6 Mbit/s"', 'throughput = "2 Mbit/s"'))
+    one.run()
+    frames = [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")]
+    (row,) = (
+        pl.concat(frames, how="diagonal_relaxed")
+        .filter((pl.col("path") == "total") & pl.col("valid"))
+        .iter_rows(named=True)
+    )
+    losses = json.loads(row["details"])["losses"]["forward"]
+    # 750 packets; a damaged one fails its checksum, unless the bit is of no consequence.
+    assert losses["places"]["receiver"] == pytest.approx(75, abs=4 * 75**0.5)
+    assert losses["places"]["receiver"] == losses["lost"]
+    assert row["receiver_overrun_ratio"] == 0
+    assert one.leftovers() == []

@@ -258,3 +258,21 @@ def test_parameters_have_their_unit(
 def test_a_heading_has_the_unit() -> None:
     assert parameter("payload_bytes").heading == "payload size [byte]"
     assert parameter("server.threads").heading == "server threads"
+
+
+def test_further_figures_stand_under_what_they_are_about_and_none_is_left_out() -> None:
+    figures = {
+        "tcp_goodput_bit_s": (1.0, 0.1),
+        "lost_forward_link_queue_ratio": (0.1, 0.01),
+        "delay_forward_link_p50_ns": (1e6, 1e3),
+        "wire_packet_mean_bytes": (900.0, 1.0),
+        "cpu_softirq_ratio": (0.1, 0.01),
+        "cpu_load_average": (0.5, 0.1),
+        "paths_fairness_ratio": (1.0, 0.0),
+    }
+    (family,) = families([point("none", {}, figures), point("wg", {}, figures)])
+    groups = dict(family.further_groups)
+    assert sorted(name for names in groups.values() for name in names) == sorted(family.further)
+    assert "lost_forward_link_queue_ratio" in groups["Where packets were lost"]
+    assert "delay_forward_link_p50_ns" in groups["Delay by place"]
+    assert list(groups)[-1] == "All other figures" or "All other figures" not in groups
