@@ -234,3 +234,4 @@ def test_the_proof_on_air(study: Callable[[str], Any]) -> None:
     # 24 MAC header, 8 SNAP, 40 IPv6, 8 UDP, 512, 4 FCS; CCMP brings 16.
     assert outer["open"][512] == [596]
     assert outer["wpa2"][512] == [612]
+    assert all(one["equal"] for one in block["layers"])

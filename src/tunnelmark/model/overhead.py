@@ -57,6 +57,8 @@ class Encapsulation:
 
     Sizes are then those of a packet that finds the stream idle, without acknowledgements: in a
     burst TCP may put two packets into one segment, or cut one elsewhere."""
+    below_ip: bool = False
+    """The layers are the link's own frame: the MTU does not count them and nothing cuts them."""
     cut_bytes: Callable[[int], int] | None = None
     """Link MTU to the length to which packets longer than it are cut up; None: to the MTU itself.
 
@@ -159,6 +161,8 @@ def fragmentation_point(
 
 def best_inner_mtu(*, link_mtu_bytes: int, encapsulation: Encapsulation) -> int:
     """Return the longest packet within the inner MTU whose outer packet is not fragmented."""
+    if encapsulation.below_ip:
+        return min(link_mtu_bytes, encapsulation.inner_mtu_bytes)
     best = 0
     for inner in range(min(link_mtu_bytes, encapsulation.inner_mtu_bytes), 0, -1):
         header = IP_HEADER_BYTES[encapsulation.outer_ip]
@@ -217,7 +221,10 @@ def _wrapped(
 ) -> tuple[int, ...]:
     version = encapsulation.outer_ip
     whole = wrapped_bytes + sum(layer.bytes for layer in layers)
-    if encapsulation.stream:
+    if encapsulation.below_ip:
+        packets: tuple[int, ...] = (whole,)
+        extra = Layer("", 0, "")
+    elif encapsulation.stream:
         headers = sum(layer.bytes for layer in layers[:2])
         packets = segment(whole - headers, headers, mtu_bytes)
         extra = Layer("headers of further segments", sum(packets) - whole, "RFC 9293 section 3.1")

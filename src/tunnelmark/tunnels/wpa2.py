@@ -51,6 +51,7 @@ from tunnelmark.tunnels.wpa2_config import (
     radio_of,
     supplicant_text,
 )
+from tunnelmark.tunnels.wpa2_overhead import frame_layers
 
 _START_LIMIT_S: Final = 30.0
 _CONNECT_LIMIT_S: Final = 60.0
@@ -220,8 +221,10 @@ class Wpa2Tunnel(Tunnel):
         self._radios = self._site = None
         self._links = []
 
-    def encapsulation(self, agreed: Negotiated) -> Encapsulation | None:
-        """Return that IP packets go as they are; what is around them belongs to the air's frame."""
+    def encapsulation(self, agreed: Negotiated) -> Encapsulation:
+        """Return the headers of a frame on air, from its MAC header to the FCS."""
+        layers = frame_layers(self.params.security, qos=agreed.details.get("qos") == "yes")
+        return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes, below_ip=True)
 
     def _radio(self, site: Site) -> tuple[Radio, SharedMedium]:
         shared = site.shared
@@ -435,6 +438,7 @@ class Wpa2Tunnel(Tunnel):
                 "key_management": str(client.get("key_mgmt")),
                 "group_cipher": str(client.get("group_cipher")),
                 "standard": radio.standard,
+                "qos": "yes" if radio.wmm else "no",
                 "frequency_mhz": str(radio.frequency_mhz),
                 "width_mhz": str(radio.width_mhz),
                 "rate_forward": str(rates["client"]),
