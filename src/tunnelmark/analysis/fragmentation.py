@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tunnelmark.model.block import BlockRecord, WireProof
-from tunnelmark.model.trial import BASELINE
 
 Place = tuple[str, str, str]
 """(link, device, tunnel)."""
@@ -52,7 +51,10 @@ def overheads(blocks: Iterable[BlockRecord]) -> Mapping[Place, Mapping[int, OnTh
 def proofs(blocks: Iterable[BlockRecord]) -> Iterator[tuple[Place, WireProof]]:
     """Yield every proof that passed, of tunnels and of the baselines beside them."""
     for block in blocks:
-        for tunnel, own in ((BASELINE, block.baseline_proofs), (block.tunnel, block.proofs)):
+        for tunnel, own in (
+            (block.baseline, block.baseline_proofs),
+            (block.tunnel, block.proofs),
+        ):
             for proof in own:
                 if proof.ok:
                     yield (block.link, block.device, tunnel), proof
