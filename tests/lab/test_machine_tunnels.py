@@ -193,6 +193,12 @@ def test_the_wire_the_model_and_the_known_figures_agree(
     assert proof.ok, proof.message
     assert proof.marker_seen is not up.wire.encrypted
     seen = {sample.payload_bytes: sample.outer_packet_bytes for sample in proof.samples}
+    if model is not None and model.stream:
+        # TCP may put both halves of a longer datagram into one segment, so the wire shows no point.
+        seen = {size: lengths for size, lengths in seen.items() if size <= point}
+        around = tuple(size for size in around if size <= point)
+    else:
+        assert proof.fragmentation_point_bytes == point
     inner = IP_VERSIONS[tunnel.params.inner]
     expected = {
         size: datagram(
@@ -201,9 +207,10 @@ def test_the_wire_the_model_and_the_known_figures_agree(
         for size in seen
     }
     assert seen == expected
-    assert {*AROUND_PADDING, *around} <= seen.keys()
+    wanted = {*AROUND_PADDING, *around}
+    assert {size for size in wanted if size <= max(seen)} <= seen.keys()
+    assert max(seen) >= point
     assert seen[1000] == (outer,)
-    assert proof.fragmentation_point_bytes == point
 
 
 class OtherPskOfL2tp(L2tpIpsecTunnel):
