@@ -19,17 +19,10 @@ IPERF3_TIMER_NS = 100_000
 def one_way(made: Pair, repeats: int, seconds: float) -> list[Line]:
     """64-byte payload, one flow, one way: the highest rate without loss, and CPU per packet."""
 
-    def engine(rate: float) -> tuple[float, float]:
-        return one(rate, segment=False)
-
-    def cut(rate: float) -> tuple[float, float]:
-        return one(rate, segment=True)
-
-    def one(rate: float, *, segment: bool) -> tuple[float, float]:
-        gap_ns = int(1e9 / rate)
+    def engine(rate: float, *, segment: bool) -> tuple[float, float]:
         run = echo(
             made,
-            gap_ns=gap_ns,
+            gap_ns=int(1e9 / rate),
             duration_s=seconds,
             one_way=True,
             realtime=False,
@@ -45,8 +38,8 @@ def one_way(made: Pair, repeats: int, seconds: float) -> list[Line]:
     own_cost: list[float] = []
     singly, ours, theirs, other_cost = [], [], [], []
     for _ in range(repeats):
-        singly.append(best_rate(engine, 100e3, 1e6))
-        ours.append(best_rate(cut, 200e3, 2e6))
+        singly.append(best_rate(partial(engine, segment=False), 100e3, 1e6))
+        ours.append(best_rate(partial(engine, segment=True), 200e3, 2e6))
         theirs.append(best_rate(iperf3, 20e3, 400e3))
         common = theirs[-1] or 20e3
         for cost, coalesce_ns in ((single_cost, 0), (own_cost, IPERF3_TIMER_NS)):

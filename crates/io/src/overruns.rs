@@ -15,15 +15,15 @@ impl Overruns {
         Self { start: read() }
     }
 
-    /// How many of a socket's `drops` were for want of room: at most what the namespace counted
-    /// since the start, all of them where it tells nothing.
+    /// How many there were since the start: of a socket's drops at most so many were for want of
+    /// room. The largest number where the kernel tells nothing.
     #[must_use]
-    pub fn among(&self, drops: u32) -> u32 {
+    pub fn so_far(&self) -> u32 {
         match (self.start, read()) {
             (Some(start), Some(now)) => {
-                drops.min(u32::try_from(now.saturating_sub(start)).unwrap_or(u32::MAX))
+                u32::try_from(now.saturating_sub(start)).unwrap_or(u32::MAX)
             }
-            _ => drops,
+            _ => u32::MAX,
         }
     }
 }
@@ -81,7 +81,7 @@ mod tests {
         let overruns = Overruns {
             start: Some(u64::MAX),
         };
-        assert_eq!(overruns.among(3), 0);
-        assert_eq!(Overruns { start: None }.among(3), 3);
+        assert_eq!(3.min(overruns.so_far()), 0);
+        assert_eq!(3.min(Overruns { start: None }.so_far()), 3);
     }
 }

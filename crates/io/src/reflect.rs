@@ -166,13 +166,14 @@ pub fn run(
         while reflector.take(place, socket, &mut batch, &mut records) > 0 {}
     }
     records.finish()?;
+    let most = overruns.so_far();
     Ok(ReflectOutcome {
         realtime: priority.kept(),
         kernel_timestamps: reflector.kernel_timestamps,
         rejected: reflector.rejected,
         overrun: sockets
             .iter()
-            .map(|socket| u64::from(overruns.among(socket.overrun())))
+            .map(|socket| u64::from(socket.overrun().min(most)))
             .sum(),
         turnround: reflector.turnround,
         flows: reflector.flows,
@@ -330,14 +331,13 @@ impl<'a> Reflector<'a> {
         } else {
             let mut found = None;
             let header = parse(packet, Direction::Question, |named| {
-                found = self.known.get(named).map(|index| {
-                    let session = &self.plan.sessions[index];
-                    (index, session.session, session.key)
-                });
-                found.map(|(_, session, key)| (session, key))
+                found = self.known.get(named);
+                let session = &self.plan.sessions[found?];
+                Some((session.session, session.key))
             })
             .ok()?;
-            let (index, _, key) = found?;
+            let index = found?;
+            let key = self.plan.sessions[index].key;
             let asked = Asked::Own {
                 session: header.session,
                 seq: header.seq,

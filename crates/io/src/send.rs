@@ -189,8 +189,9 @@ pub fn run(
         }
     })?;
     records.finish()?;
+    let most = overruns.so_far();
     for (_, dropped) in &mut outcome.flows {
-        *dropped = overruns.among(*dropped);
+        *dropped = (*dropped).min(most);
     }
     Ok(outcome)
 }

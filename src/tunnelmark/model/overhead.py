@@ -222,9 +222,8 @@ def _wrapped(
     version = encapsulation.outer_ip
     whole = wrapped_bytes + sum(layer.bytes for layer in layers)
     if encapsulation.below_ip:
-        packets: tuple[int, ...] = (whole,)
-        extra = Layer("", 0, "")
-    elif encapsulation.stream:
+        mtu_bytes = whole
+    if encapsulation.stream:
         headers = sum(layer.bytes for layer in layers[:2])
         packets = segment(whole - headers, headers, mtu_bytes)
         extra = Layer("headers of further segments", sum(packets) - whole, "RFC 9293 section 3.1")

@@ -12,12 +12,11 @@ from tunnelmark.model.esp import ESP_SUITES, esp
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import (
     IP_VERSIONS,
-    LEAST_IPV6_MTU_BYTES,
     Encapsulation,
-    IpName,
     best_inner_mtu,
 )
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp
+from tunnelmark.tunnels.addressing import alone, check_inner_mtu, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.ipsec_suites import Agreement, Mode, Suite, check_pair, esp_rule
 from tunnelmark.tunnels.strongswan import (
@@ -44,7 +43,6 @@ LIBIPSEC_MTU_BYTES: Final = 1400
 """What libipsec gives its TUN device (TUN_DEFAULT_MTU of strongSwan's tun_device.c)."""
 # One for all associations. The name is compiled in and libipsec routes by it: no other is possible.
 LIBIPSEC_TUN: Final = "ipsec0"
-PREFIX_BITS: Final[dict[IpName, int]] = {"ipv4": 32, "ipv6": 128}
 INITIATE_LIMIT_S: Final = 30
 
 _FIRST_PACKET_LIMIT_S: Final = 15.0
@@ -252,11 +250,7 @@ class EspTunnel(Tunnel):
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "
                 f"of {link} byte"
             )
-        if self.params.inner == "ipv6" and wanted < LEAST_IPV6_MTU_BYTES:
-            raise TunnelError(
-                f"{self.kind}: the inner MTU is {wanted} byte, IPv6 inside needs "
-                f"{LEAST_IPV6_MTU_BYTES}"
-            )
+        check_inner_mtu(self.kind, self.params.inner, wanted)
         return wanted
 
     def _charon_settings(self, side: Side) -> Settings:  # noqa: ARG002 - for subclasses
@@ -310,8 +304,7 @@ class EspTunnel(Tunnel):
 
     def _address(self, end: End, name: str, own: str, other: str) -> None:
         """Put an address with its peer on an inner interface."""
-        bits = PREFIX_BITS[self.params.inner]
-        peer = ["address", "add", own, "peer", f"{other}/{bits}", "dev", name]
+        peer = ["address", "add", own, "peer", alone(other), "dev", name]
         end.ip(*peer, *no_dad(own))
 
     def _interface(self, site: Site, side: Side, number: int) -> str:
@@ -328,8 +321,7 @@ class EspTunnel(Tunnel):
 
     def _inner(self, site: Site, side: Side, number: int) -> tuple[str, str]:
         """Return (own, other) address inside."""
-        pick = site.inner_ipv4 if self.params.inner == "ipv4" else site.inner_ipv6
-        client, server = pick(number)
+        client, server = inner_addresses(site, number, self.params)
         return (client, server) if side == "client" else (server, client)
 
     def _outer(self, site: Site, side: Side) -> tuple[str, str]:
@@ -400,8 +392,3 @@ class EspTunnel(Tunnel):
 def child_name(number: int) -> str:
     """Return what the associations of a tunnel are called in the daemons."""
     return f"esp{number}"
-
-
-def no_dad(address: str) -> tuple[str, ...]:
-    """Return what keeps the kernel from asking whether an IPv6 address is taken."""
-    return ("nodad",) if ":" in address else ()

@@ -11,11 +11,11 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import IpName
 from tunnelmark.model.tunnel import Site
+from tunnelmark.tunnels.addressing import alone
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.esp_tunnel import (
     INITIATE_LIMIT_S,
     LIBIPSEC_TUN,
-    PREFIX_BITS,
     End,
     EspParams,
     EspTunnel,
@@ -98,13 +98,12 @@ class Ikev2Tunnel(EspTunnel):
 
     def _document(self, site: Site, side: Side, passwords: list[str]) -> Settings:
         """Return what swanctl.conf says of one end."""
-        bits = PREFIX_BITS[self.params.inner]
         connections: dict[str, Settings] = {}
         pools: dict[str, Settings] = {}
         accounts: dict[str, Settings] = {}
         for number, password in enumerate(passwords):
             client, server = self._inner(site, "client", number)
-            of_server = {f"{'local' if side == 'server' else 'remote'}_ts": f"{server}/{bits}"}
+            of_server = {f"{'local' if side == 'server' else 'remote'}_ts": alone(server)}
             children = {
                 child_name(number): child(
                     mode="tunnel",
@@ -116,7 +115,7 @@ class Ikev2Tunnel(EspTunnel):
             client_auth = self._client_auth(site, side, number)
             own_cert: Settings = {"certs": "own.pem"}
             if side == "server":
-                pools[f"pool{number}"] = {"addrs": f"{client}/{bits}"}
+                pools[f"pool{number}"] = {"addrs": alone(client)}
                 more: Settings = {"pools": f"pool{number}", "unique": "never"}
             else:
                 more = {"vips": _ANY[self.params.inner]}

@@ -7,15 +7,14 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from tunnelmark.model.tunnel import Site
+from tunnelmark.tunnels.addressing import alone, no_dad
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.esp_tunnel import (
     INITIATE_LIMIT_S,
-    PREFIX_BITS,
     End,
     EspParams,
     EspTunnel,
     child_name,
-    no_dad,
 )
 from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, Mode
 from tunnelmark.tunnels.pki import RunAuthority
@@ -110,10 +109,9 @@ class IpsecTunnel(EspTunnel):
         if self._mode == "tunnel":
             self._address(end, name, own, other)
             return
-        bits = PREFIX_BITS[self.params.inner]
-        address = [f"{own}/{bits}", "dev", name]
+        address = [alone(own), "dev", name]
         # By way of the other end's own address, whose neighbour entry is permanent.
-        route = [f"{other}/{bits}", "via", self._outer(site, end.side)[1], "dev", name]
+        route = [alone(other), "via", self._outer(site, end.side)[1], "dev", name]
         end.ip("address", "add", *address, *no_dad(own), undo=("address", "del", *address))
         end.ip("route", "add", *route, "src", own, undo=("route", "del", *route))
 
@@ -142,9 +140,8 @@ class IpsecTunnel(EspTunnel):
     def _child_settings(self, site: Site, side: Side, number: int) -> Settings:
         selectors: Settings = {}
         if self._mode == "tunnel":
-            bits = PREFIX_BITS[self.params.inner]
             own, other = self._inner(site, side, number)
-            selectors = {"local_ts": f"{own}/{bits}", "remote_ts": f"{other}/{bits}"}
+            selectors = {"local_ts": alone(own), "remote_ts": alone(other)}
         return child(
             mode=self._mode,
             esp_proposals=SUITE_NAMES[self.params.suite].proposal,
