@@ -61,7 +61,11 @@ _REFUSED: Final = re.compile(
     r"|Peer .* had unknown|Intruder|Unable to (?:send|read) .*key).{0,200}",
     re.MULTILINE,
 )
-_NOISE: Final = re.compile(r"^(?:Can't write to Linux tun/tap device|total bytes|Got TERM)")
+# The lines that follow a failed connection do not say why it failed; the one before them does.
+_NOISE: Final = re.compile(
+    r"^(?:Can't write to Linux tun/tap device|total bytes|Got TERM"
+    r"|Closing connection with|Could not set up a meta connection|Trying to re-establish)"
+)
 
 
 class TincParams(TunnelParams):
