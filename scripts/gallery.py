@@ -70,7 +70,9 @@ def run(name: str, scale: str, results: Path) -> tuple[Path | None, int]:
         at = scale if f"[scale.{scale}]" in load_study(name).text else "full"
         command = ("run", name, "--scale", at, "--results", str(results))
     print(f"gallery: {name}", flush=True)
-    status = subprocess.run([*COMMAND, *command], check=False).returncode
+    # Hours in a log file without a word would look like a hang.
+    told = () if sys.stdout.isatty() else ("--lines",)
+    status = subprocess.run([*COMMAND, *command, *told], check=False).returncode
     now = latest(name, scale, results)
     return (None if now is None else now[0]), status
 

@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import math
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import click
 from rich.console import Console, Group
@@ -15,6 +17,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tunnelmark.cli.duration import shown_duration
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.show import Unit, digits, unit
 from tunnelmark.run.events import (
     BlockPhase,
     Event,
@@ -27,20 +32,23 @@ from tunnelmark.run.events import (
 
 
 @contextmanager
-def display(*, as_json: bool, quiet: bool) -> Iterator[Listener]:
-    """Give the listener that suits where the output goes."""
+def display(*, as_json: bool, quiet: bool, lines: bool = False) -> Iterator[Listener]:
+    """Give the listener that suits where the output goes: into a pipe, nothing but the result."""
     if quiet:
         yield lambda _event: None
     elif as_json:
         yield _print_json
-    elif sys.stdout.isatty():
+    elif lines:
+        yield _print_line
+    elif sys.stdout.isatty() or sys.stderr.isatty():
         screen = _Screen()
+        console = Console(stderr=not sys.stdout.isatty())
         with Live(
-            screen, console=Console(), refresh_per_second=4, transient=True, redirect_stderr=False
+            screen, console=console, refresh_per_second=4, transient=True, redirect_stderr=False
         ):
             yield screen.take
     else:
-        yield _print_line
+        yield lambda _event: None
 
 
 def _print_json(event: Event) -> None:
@@ -62,7 +70,7 @@ def describe(event: Event) -> str | None:
             skipped = "".join(f"\nskipped {label}: {why}" for label, why in event.skipped)
             return (
                 f"{event.study}: {event.blocks} blocks, {event.trials_min} to {event.trials_max} "
-                f"trials, about {_duration(event.expected_s)}, into {event.directory}{skipped}"
+                f"trials, about {shown_duration(event.expected_s)}, into {event.directory}{skipped}"
             )
         case BlockPhase():
             why = f": {event.message}" if event.message else ""
@@ -70,15 +78,15 @@ def describe(event: Event) -> str | None:
         case TrialDone():
             verdict = "" if event.valid else f" INVALID: {'; '.join(event.reasons)}"
             return (
-                f"  {event.trials_done}/{event.trials_expected} {event.tunnel} "
-                f"{_point(event.point)} #{event.repeat}: {_figures(event.figures)}{verdict} "
-                f"({_duration(event.time_left_s)} left)"
+                f"  {event.trials_done}/{event.trials_expected} {event.tunnel}, "
+                f"{event.workload} #{event.repeat}: {_figures(event)}{verdict} "
+                f"({shown_duration(event.time_left_s)} left)"
             )
         case RunEnded():
             share = event.measuring_s / event.wall_s if event.wall_s else 0
             return (
                 f"{event.outcome}: {event.valid_trials} valid and {event.invalid_trials} invalid "
-                f"trials in {_duration(event.wall_s)}, {share:.0%} of it measuring"
+                f"trials in {shown_duration(event.wall_s)}, {share:.0%} of it measuring"
             )
         case _:
             return None
@@ -115,8 +123,8 @@ class _Screen:
                 self._valid += event.valid
                 self._invalid += not event.valid
                 mark = "✓" if event.valid else "✗"
-                what = _figures(event.figures) if event.valid else "; ".join(event.reasons)
-                self._recent.append(f"{mark} {event.tunnel} {_point(event.point)}: {what}")
+                what = _figures(event) if event.valid else "; ".join(event.reasons)
+                self._recent.append(f"{mark} {event.tunnel}, {event.workload}: {what}")
             case RunEnded():
                 pass
         self._recent = self._recent[-6:]
@@ -135,7 +143,7 @@ class _Screen:
             Text(self._started.study, style="bold"),
             ProgressBar(total=max(expected, 1), completed=done + within, width=24),
             f"trial {min(done + 1, expected)} of {expected}",
-            f"{_duration(left)} left",
+            f"{shown_duration(left)} left",
             Text(f"{self._invalid} invalid", style="red") if self._invalid else "",
         )
         phase = self._phase
@@ -144,30 +152,22 @@ class _Screen:
         return Group(head, Text(state, style="cyan"), *lines)
 
 
-_SHOWN = (
-    ("goodput_bit_s", 1e-6, "{:.3f} Mbit/s"),
-    ("rtt_p50_ns", 1e-6, "RTT {:.2f} ms"),
-    ("loss_forward_ratio", 100.0, "loss {:.1f} %"),
-)
+_SHOWN: Final = ("goodput_bit_s", "rtt_p50_ns", "loss_forward_ratio")
+"""What is told of a trial beside the metric that decides."""
+_SHORT: Final = {
+    "goodput_bit_s": "goodput",
+    "rtt_p50_ns": "RTT",
+    "loss_forward_ratio": "loss",
+}
 
 
-def _figures(figures: Mapping[str, float | None]) -> str:
-    parts = [
-        form.format(value * factor)
-        for name, factor, form in _SHOWN
-        if (value := figures.get(name)) is not None
-    ]
-    return ", ".join(parts)
-
-
-def _point(point: Mapping[str, object]) -> str:
-    size = point.get("payload_bytes")
-    return f"{size} byte" if size is not None else ""
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+def _figures(event: TrialDone) -> str:
+    parts = []
+    for name in dict.fromkeys((event.metric, *_SHOWN)):
+        value = event.figures.get(name)
+        if value is not None and math.isfinite(value):
+            title = _SHORT.get(name, METRICS[name].title if name in METRICS else name)
+            shown = unit(name) if name in METRICS else Unit(1.0, "")
+            value *= shown.factor
+            parts.append(f"{title} {value:.{digits(value, None)}f} {shown.name}".rstrip())
+    return ", ".join(parts) or "no figures"

@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from tunnelmark.lab.placement import Wanted
+    from tunnelmark.run.events import RunEnded
 
 _EPILOG = """
 \b
@@ -17,6 +18,7 @@ examples:
   tunnelmark run my-study.toml --results /srv/results
   tunnelmark run modern-2026 --scale smoke
   tunnelmark run quickstart --json > events.jsonl
+  nohup tunnelmark run modern-2026 --lines > modern.log &
   tunnelmark run --resume results/quickstart-20261121T055442Z-tma0b1c
 
 Ctrl-C ends the run in order: what was measured is kept, everything that was
@@ -58,7 +60,8 @@ _INTERRUPTED = 130
 )
 @click.option("--no-samples", is_flag=True, help="Keep no per-packet records and captures.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
-@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+@click.option("--lines", is_flag=True, help="Progress as plain lines, also into a pipe or file.")
+@click.option("--quiet", is_flag=True, help="No progress, only the result; so without a terminal.")
 def run(
     *,
     study: str | None,
@@ -69,15 +72,17 @@ def run(
     scale: str | None,
     no_samples: bool,
     as_json: bool,
+    lines: bool,
     quiet: bool,
 ) -> int:
     """Run STUDY: the name of a built-in study, or a file."""
     if (study is None) == (resume is None):
         raise click.UsageError("give either STUDY or --resume DIR")
-    if resume is not None and seed is not None:
-        raise click.UsageError("--seed cannot be changed with --resume")
-    if resume is not None and scale is not None:
-        raise click.UsageError("--scale cannot be changed with --resume")
+    if as_json + lines + quiet > 1:
+        raise click.UsageError("--json, --lines and --quiet exclude each other")
+    for name, value in (("seed", seed), ("scale", scale)):
+        if resume is not None and value is not None:
+            raise click.UsageError(f"--{name} cannot be changed with --resume")
     from tunnelmark.cli.progress import display  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.cli.report import write_reports  # noqa: PLC0415 - likewise
     from tunnelmark.engine.binary import find_engine  # noqa: PLC0415 - likewise
@@ -96,7 +101,7 @@ def run(
     here = place in {"local", "endpoints"}
     if here or (place == "auto" and (os.geteuid() == 0 or cannot_run_rootless() is None)):
         ensure_privileges()
-    with display(as_json=as_json, quiet=quiet) as listener:
+    with display(as_json=as_json, quiet=quiet, lines=lines) as listener:
         ended = execute(
             loaded,
             results_dir=results,
@@ -112,6 +117,11 @@ def run(
     if as_json:
         for verdict in summary.verdicts:
             click.echo(json.dumps(as_event(verdict)))
+    return _status(ended, as_json=as_json) or (_NO_VALID_TRIAL if unfinished(summary.points) else 0)
+
+
+def _status(ended: "RunEnded", *, as_json: bool) -> int:
+    """Say why a run is not complete and return its exit status; 0 if it is."""
     if ended.outcome == "interrupted":
         if not as_json:
             click.echo(f"interrupted; go on with: tunnelmark run --resume {ended.directory}")
@@ -119,4 +129,4 @@ def run(
     if ended.outcome == "failed":
         click.echo(f"tunnelmark: error: {ended.message}", err=True)
         return _TUNNEL_FAILED
-    return _NO_VALID_TRIAL if unfinished(summary.points) else 0
+    return 0

@@ -4,8 +4,16 @@ import json
 
 import click
 
+_EPILOG = """
+\b
+examples:
+  tunnelmark studies show quickstart > my-study.toml
+  tunnelmark studies check my-study.toml
+  tunnelmark studies check modern-2026 --scale short
+"""
 
-@click.group(epilog="example: tunnelmark studies show quickstart > my-study.toml")
+
+@click.group(epilog=_EPILOG)
 def studies() -> None:
     """List and show the built-in studies, and the schema of study files."""
 
@@ -40,15 +48,18 @@ def schema() -> None:
 @click.argument("file")
 @click.option("--scale", type=click.Choice(["smoke", "short", "full"]), default="full")
 def check(file: str, scale: str) -> None:
-    """Check a study file and say what it would run."""
-    from tunnelmark.study import load_study  # noqa: PLC0415 - keeps --help quick
+    """Check a study, built-in or a file; say what it would run and for how long."""
+    from tunnelmark.cli.duration import shown_duration  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.run.time_left import expected_s  # noqa: PLC0415 - likewise
+    from tunnelmark.study import load_study  # noqa: PLC0415 - likewise
     from tunnelmark.study.plan import blocks  # noqa: PLC0415 - likewise
 
     study = load_study(file, scale)
     plan = blocks(study)
     points = sum(len(block.points) for block in plan)
     least, most = study.precision.min_repeats, study.precision.max_repeats
+    times = " to ".join(dict.fromkeys(shown_duration(seconds) for seconds in expected_s(study)))
     click.echo(
         f"{study.name}: {len(plan)} blocks, {points} points, {points * least} to {points * most} "
-        f"trials"
+        f"trials, about {times}"
     )

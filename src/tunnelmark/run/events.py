@@ -47,6 +47,8 @@ class TrialDone:
 
     trial_id: str
     tunnel: str
+    workload: str
+    """Its label."""
     point: Mapping[str, object]
     """The workload's parameters."""
     repeat: int
@@ -54,6 +56,8 @@ class TrialDone:
     valid: bool
     reasons: tuple[str, ...]
     figures: Mapping[str, float | None]
+    metric: str
+    """Name of the one whose precision decides how often the trial is repeated."""
     trials_done: int
     trials_expected: int
     time_left_s: float

@@ -202,23 +202,23 @@ class _Run:
         writer.append(result, pair_id=pair_id(trial.point))
         figures = dict(result.measurements[0].metrics) if result.measurements else {}
         valid = result.validity.valid
-        self._progress[trial.block_id].record(
-            trial,
-            valid=valid,
-            value=figures.get(self._study.precision.metric_of(trial.point.workload.kind)),
-        )
+        workload = trial.point.workload
+        metric = self._study.precision.metric_of(workload.kind)
+        self._progress[trial.block_id].record(trial, valid=valid, value=figures.get(metric))
         self._counts["valid" if valid else "invalid"] += 1
         self._left.trial_done(trial, result.duration_s)
         self._listener(
             TrialDone(
                 trial_id=trial.trial_id,
                 tunnel=trial.point.tunnel.label,
-                point=trial.point.workload.params,
+                workload=workload.label,
+                point=workload.params,
                 repeat=trial.repeat,
                 attempt=result.attempt,
                 valid=valid,
                 reasons=result.validity.reasons,
                 figures=figures,
+                metric=metric,
                 trials_done=sum(len(p.done) for p in self._progress.values()),
                 trials_expected=sum(p.expected_trials for p in self._progress.values()),
                 time_left_s=self._left_s(),

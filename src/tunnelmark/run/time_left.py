@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tunnelmark.model.trial import Trial
+from tunnelmark.study.plan import blocks, first_round, repeat
 from tunnelmark.study.study import Study
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -44,6 +45,16 @@ class TimeLeft:
             left += per_block if trials and not begun else 0.0
             left += sum(self._expected_s[t.point.workload.label] + per_trial for t in trials)
         return max(0.0, left)
+
+
+def expected_s(study: Study) -> tuple[float, float]:
+    """Return the seconds a run takes with the fewest repeats, and with the most; none invalid."""
+    left = TimeLeft(study)
+    plan = blocks(study)
+    precision = study.precision
+    least = left.seconds((first_round(study, block).trials, False) for block in plan)
+    once = left.seconds((repeat(study, block, block.points, 1), True) for block in plan)
+    return least, least + once * (precision.max_repeats - precision.min_repeats)
 
 
 def _mean(values: Sequence[float], default: float) -> float:

@@ -1,6 +1,7 @@
 """The command line: exit statuses, one line an error, help."""
 
 import json
+import re
 
 import pytest
 
@@ -78,6 +79,15 @@ def test_studies_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> Non
     assert "quickstart" in capsys.readouterr().out
     assert main.call(["studies", "show", "quickstart"]) == 0
     assert 'name = "quickstart"' in capsys.readouterr().out
+
+
+def test_a_check_of_a_study_says_how_long_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.call(["studies", "check", "quickstart"]) == 0
+    assert re.fullmatch(
+        r"quickstart: 3 blocks, 36 points, 108 to 180 trials, "
+        r"about \d min \d\d s to \d min \d\d s\n",
+        capsys.readouterr().out,
+    )
 
 
 def test_the_documentation_of_metrics_is_current() -> None:

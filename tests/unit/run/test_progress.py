@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tunnelmark.run.progress import BlockProgress
 from tunnelmark.run.stop import relative_half_width
-from tunnelmark.run.time_left import TimeLeft
+from tunnelmark.run.time_left import TimeLeft, expected_s
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import baseline, blocks
 
@@ -195,3 +195,14 @@ def test_time_left_learns_from_what_was_seen() -> None:
     assert left.seconds([(trials, False)]) == pytest.approx(3.5 + 12 * (expected + 0.1))
     assert left.seconds([(trials, True)]) == pytest.approx(12 * (expected + 0.1))
     assert left.seconds([((), False)]) == 0.0
+
+
+def test_the_time_of_a_run_grows_with_its_repeats() -> None:
+    study = parse_study(_TEXT, "made.toml")
+    least, most = expected_s(study)
+    one_trial = 0.05 + 0.3 + 0.4
+    assert least == pytest.approx(6.0 + 12 * one_trial)
+    points = len(blocks(study)[0].points)
+    more = study.precision.max_repeats - study.precision.min_repeats
+    assert more > 0
+    assert most == pytest.approx(least + more * points * one_trial)
