@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -84,6 +84,17 @@ class Placement:
         if self._wanted == "auto":
             return f"{reason}; nor in a machine: {inside}"
         return inside
+
+    def gather(self, unavailable: Mapping[str, Callable[[Host], str | None]]) -> None:
+        """Move what was chosen to run here into the machine, if anything runs there.
+
+        What cannot run there stays here; with a place that was wanted nothing moves. To be called
+        when all are chosen, by label the driver's own answer for a host.
+        """
+        if self._wanted != "auto" or not self._inside:
+            return
+        machine = self.machine_host()
+        self._inside |= {label for label, ask in unavailable.items() if ask(machine) is None}
 
     def host(self, label: str) -> Host:
         """Return a host of the kind that ``label`` runs on, to look at what it has."""

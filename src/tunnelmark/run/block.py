@@ -328,7 +328,8 @@ def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], s
         for spec in (DriverSpec(one.kind, one.label, one.params) for one in beside.values())
     ]
     programs = {program for _, workload in workloads for program in workload.need().programs}
-    skipped = {}
+    skipped: dict[str, str] = {}
+    chosen: dict[str, Tunnel] = {}
     for tunnel_spec in study.tunnels:
         label, tunnel = tunnel_spec.label, _tunnel(tunnel_spec)
         if (router := study.topology.router) not in tunnel.routers:
@@ -339,6 +340,10 @@ def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], s
         if reason := placement.choose(label, tunnel.unavailable):
             skipped[label] = reason
             continue
+        chosen[label] = tunnel
+    if study.place.together:
+        placement.gather({label: tunnel.unavailable for label, tunnel in chosen.items()})
+    for label, tunnel in chosen.items():
         host = placement.host(label)
         programs |= set(tunnel.need(host).programs)
         for spec, workload in workloads:

@@ -17,7 +17,7 @@ from tunnelmark.study.hypotheses import RUN_METRICS, at_scale, hypotheses
 from tunnelmark.study.lines import Path, line_index, line_of
 from tunnelmark.study.messages import nearest, shown
 from tunnelmark.study.scale import FULL, Scaled, names, scaled
-from tunnelmark.study.study import Limits, Precision, Probes, Study, TopologyParams
+from tunnelmark.study.study import Limits, PlaceParams, Precision, Probes, Study, TopologyParams
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -29,7 +29,7 @@ MOST_TEXT_CHARACTERS: Final = 10_000
 MOST_DEPTH: Final = 8
 TOP_KEYS: Final = (
     *("format", "name", "title", "description", "seed", "precision", "validity", "topology"),
-    "probes",
+    *("probes", "place"),
     *("tunnel", "link", "device", "background", "workload", "hypothesis", "scale"),
 )
 _P = TypeVar("_P", bound=Params)
@@ -107,6 +107,7 @@ class _Parser:
             limits=self._table("validity", Limits),
             topology=self._table("topology", TopologyParams),
             probes=self._table("probes", Probes),
+            place=self._table("place", PlaceParams),
             tunnels=self._compared(tunnels),
             links=links,
             devices=devices or (DriverSpec("host", "host", {}),),

@@ -16,7 +16,7 @@ from tunnelmark.study.hypotheses import MOST_HYPOTHESES, RUN_METRICS, Hypothesis
 from tunnelmark.study.parse import FORMAT, MOST_TEXT_CHARACTERS, NAME_PATTERN
 from tunnelmark.study.scale import SECTIONS, SMALLER
 from tunnelmark.study.selections import AXES
-from tunnelmark.study.study import Limits, Precision, Probes, TopologyParams
+from tunnelmark.study.study import Limits, PlaceParams, Precision, Probes, TopologyParams
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -91,6 +91,7 @@ def study_schema() -> Schema:
             "validity": _model(Limits, definitions),
             "topology": _model(TopologyParams, definitions),
             "probes": _model(Probes, definitions),
+            "place": _model(PlaceParams, definitions),
             "scale": _scales(
                 precision,
                 definitions,

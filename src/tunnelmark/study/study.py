@@ -118,6 +118,17 @@ class TopologyParams(Params):
     )
 
 
+class PlaceParams(Params):
+    """Where the tunnels of a study are measured."""
+
+    together: bool = Field(
+        False,
+        description="measure all tunnels where the one with the greatest needs can be: in a "
+        "machine with a full kernel, as soon as one of them needs that; figures of an emulated "
+        "and of a native CPU are never compared",
+    )
+
+
 @dataclass(frozen=True)
 class Study:
     """What is to be measured, and how well."""
@@ -142,5 +153,6 @@ class Study:
     """``smoke``, ``short`` or ``full``."""
     topology: TopologyParams = field(default_factory=TopologyParams)
     probes: Probes = field(default_factory=Probes)
+    place: PlaceParams = field(default_factory=PlaceParams)
     hypotheses: tuple[Hypothesis, ...] = ()
     """What is claimed before the run."""

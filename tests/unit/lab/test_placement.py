@@ -109,6 +109,30 @@ def test_what_needs_another_kernel_runs_in_the_machine(make: Make, tmp_path: Pat
     assert host.machine.closed == 1
 
 
+def test_what_is_compared_runs_together_where_one_of_them_must(make: Make, tmp_path: Path) -> None:
+    def only_here(host: Host) -> str | None:
+        return "the image has no such program" if isinstance(host, FakeHost) else None
+
+    tunnels = {"openvpn": everywhere, "pptp": only_inside, "native": only_here}
+    made, _ = make("auto")
+    for label, unavailable in tunnels.items():
+        assert made.choose(label, unavailable) is None
+    made.gather(tunnels)
+    assert isinstance(made.place("openvpn", tmp_path), MachinePlace)
+    assert isinstance(made.place("pptp", tmp_path), MachinePlace)
+    assert isinstance(made.place("native", tmp_path), LocalPlace)
+    # Nothing needs the machine: it is not booted.
+    made, _ = make("auto", machine="must not be asked for")
+    assert made.choose("openvpn", everywhere) is None
+    made.gather({"openvpn": everywhere})
+    assert isinstance(made.place("openvpn", tmp_path), LocalPlace)
+    # A place that was asked for is kept.
+    made, _ = make("local")
+    assert made.choose("openvpn", everywhere) is None
+    made.gather({"openvpn": everywhere})
+    assert isinstance(made.place("openvpn", tmp_path), LocalPlace)
+
+
 def test_what_runs_nowhere_says_why_for_both(make: Make) -> None:
     made, _ = make("auto")
     reason = "esoteric is not installed; nor in a machine: esoteric is not installed"
