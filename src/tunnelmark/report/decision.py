@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tunnelmark.analysis.discoveries import discoveries
 from tunnelmark.analysis.emulated import is_marked, shown_name
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
 from tunnelmark.model.block import BlockRecord
@@ -196,15 +197,12 @@ def _cpu(points: Sequence[PointEstimates]) -> str:
 
 
 def _changes(points: Sequence[PointEstimates], metric: str) -> str:
-    """Return the changes whose interval excludes 0, from the smallest to the largest."""
+    """Return the changes that are more than chance, from the smallest to the largest."""
     found = [d for p in points if (d := p.differences.get(metric)) is not None]
     if not found:
         return NOTHING
-    clear = sorted(
-        100 * d.value
-        for d in found
-        if d.low is not None and d.high is not None and (d.low > 0 or d.high < 0)
-    )
+    told = discoveries(found)
+    clear = sorted(100 * d.value for d, clear in zip(found, told, strict=True) if clear)
     if not clear:
         return "not told apart"
     low, high = (f"{value:+.{digits(value, abs(value) / 2)}f}" for value in (clear[0], clear[-1]))
@@ -217,7 +215,7 @@ def _breaks(name: str, section: Section) -> str:
     found = []
     for part in section.parts:
         own = [p for p in part.family.points if p.tunnel == name]
-        lossy = [p for p in own if any(_above(p.differences.get(m), 0.0) for m in _LOSS)]
+        lossy = _more(own, _LOSS)
         if lossy:
             found.append(f"loses more than no tunnel: {_from(part.family, lossy)}")
         busy = [p for p in own if any(_above(p.estimates.get(m), _SATURATED) for m in _CPU)]
@@ -235,6 +233,18 @@ def _breaks(name: str, section: Section) -> str:
     if largest is not None and sizes and max(sizes) > largest:
         return f"fragments payloads above {largest} byte, nothing else"
     return "nothing in what was offered"
+
+
+def _more(points: Sequence[PointEstimates], metrics: Sequence[str]) -> list[PointEstimates]:
+    """Return the points where a metric is above the baseline's, by more than chance."""
+    places = [(p, p.differences.get(metric)) for p in points for metric in metrics]
+    told = discoveries([difference for _, difference in places])
+    found = {
+        p.point_id
+        for (p, difference), clear in zip(places, told, strict=True)
+        if clear and difference is not None and difference.value > 0
+    }
+    return [p for p in points if p.point_id in found]
 
 
 def _above(estimate: Estimate | None, limit: float) -> bool:
