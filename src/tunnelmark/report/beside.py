@@ -5,8 +5,11 @@ from dataclasses import dataclass, replace
 
 from tunnelmark.analysis.emulated import MARK
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Outcome, Verdict
 from tunnelmark.published import Claim, claims, table
+from tunnelmark.report.beside_headers import headers_beside
+from tunnelmark.report.beside_table import Beside, Row
 from tunnelmark.report.charts import Chart, Dot, Line, Surface, chart, surface
 from tunnelmark.report.classics import Classic, Difference, Figure, Table, load_classic
 from tunnelmark.report.families import slug
@@ -16,29 +19,6 @@ from tunnelmark.report.show import NOTHING, digits, unit
 
 Key = tuple[tuple[str, str], ...]
 """What a published number is about: name of a label or parameter to its text."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One published number."""
-
-    cells: tuple[str, ...]
-    published: str
-    measured: str
-    difference: str
-
-
-@dataclass(frozen=True)
-class Beside:
-    """One table of the original."""
-
-    number: str
-    title: str
-    unit: str
-    heads: tuple[str, ...]
-    rows: tuple[Row, ...]
-    found: int
-    """Rows that have a measured figure."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +45,10 @@ class Comparison:
 
 
 def compare(
-    study: str, points: Sequence[PointEstimates], verdicts: Sequence[Verdict]
+    study: str,
+    points: Sequence[PointEstimates],
+    verdicts: Sequence[Verdict],
+    blocks: Sequence[BlockRecord] = (),
 ) -> Comparison | None:
     """Return the comparison; None if the study is no classic one.
 
@@ -89,6 +72,7 @@ def compare(
         key = f"published-{position}-{slug(one.number)}"
         if (printed := _drawn(one, numbers, points, key)) is not None:
             drawn.append(printed)
+    tables += [headers_beside(one, blocks) for one in classic.headers]
     return Comparison(
         classic.source,
         classic.differs,

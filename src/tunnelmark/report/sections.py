@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tunnelmark.analysis import fragmentation
 from tunnelmark.analysis.emulated import shown_name
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.block import BlockRecord
@@ -44,15 +45,13 @@ def sections(
     found = []
     for number, (link, device) in enumerate(places):
         own = [p for p in points if (p.link, p.device) == (link, device)]
-        fragmentation = fragmentation_points(blocks, link, device)
+        largest = fragmentation_points(blocks, link, device)
         key = f"{number + 1}-{slug(place_name(link, device))}"
         parts = []
         for family in families(own):
-            charts, notes = draw(family, key=key, order=order, fragmentation=fragmentation)
+            charts, notes = draw(family, key=key, order=order, fragmentation=largest)
             parts.append(Part(workload_title(family.kind), family, charts, notes))
-        found.append(
-            Section(key, place_name(link, device), link, device, tuple(parts), fragmentation)
-        )
+        found.append(Section(key, place_name(link, device), link, device, tuple(parts), largest))
     return tuple(found)
 
 
@@ -90,18 +89,14 @@ def tunnels(points: Sequence[PointEstimates]) -> list[str]:
 
 
 def fragmentation_points(blocks: Sequence[BlockRecord], link: str, device: str) -> dict[str, int]:
-    """Return the largest payload of one packet by tunnel, as the proof by wire found it."""
+    """Return the largest payload of one packet by the name that a tunnel has in the report."""
     found: dict[str, int] = {}
     for block in blocks:
         if (block.link, block.device) != (link, device):
             continue
-        sides = ((block.baseline, block.baseline_proofs), (block.tunnel, block.proofs))
-        for tunnel, proofs in sides:
-            # What a proof that failed saw is no finding.
-            if not proofs or not proofs[0].ok:
-                continue
-            if (point := proofs[0].fragmentation_point_bytes) is not None:
-                found[shown_name(tunnel, block)] = point
+        for (_, _, tunnel), point in fragmentation.fragmentation_points([block]).items():
+            name = shown_name(tunnel, block)
+            found[name] = min(point, found.get(name, point))
     return found
 
 

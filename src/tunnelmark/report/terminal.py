@@ -1,8 +1,10 @@
 """A report for a terminal of 80 columns."""
 
 import textwrap
+from collections.abc import Sequence
 from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -28,18 +30,19 @@ _SHORT: Final = {
 _STYLES: Final = {"confirmed": "green", "rejected": "red", "undecided": "yellow"}
 _LONGEST_HEAD = 12
 _MOST_COLUMNS = 4
+_GAP: Final = 1
 _CPU = "cpu_tunnel_ratio"
 
 
-def render(summary: Summary) -> RenderableType:
-    """Return the report as something rich can print."""
+def render(summary: Summary, width: int = 80) -> RenderableType:
+    """Return the report as something rich can print in lines of so many columns."""
     manifest = summary.manifest
     parts: list[RenderableType] = [Text(manifest.title, style="bold")]
     if manifest.scale == "smoke":
         parts.append(Text(SMOKE, style="yellow"))
     for section in summary.sections:
         for part in section.parts:
-            parts += [Text(), _figures(section.title, part)]
+            parts += [Text(), _figures(section.title, part, width)]
             if part.family.baselines and part.family.compared:
                 parts += [Text(), _differences(part.family)]
     if summary.findings:
@@ -53,7 +56,7 @@ def render(summary: Summary) -> RenderableType:
 
 def print_report(summary: Summary, console: Console) -> None:
     """Print it."""
-    console.print(render(summary))
+    console.print(render(summary, console.width))
 
 
 def _verdicts(summary: Summary) -> Table:
@@ -76,30 +79,62 @@ def _verdicts(summary: Summary) -> Table:
     return table
 
 
-def _figures(place: str, part: Part) -> Table:
+def _figures(place: str, part: Part, width: int) -> Table:
+    """Return the figures of a part; columns that a line has no room for are left out."""
     family = part.family
+    first = [f"tunnel\n  {_unit(family)}"]
+    rows: list[tuple[Text, tuple[str, ...]]] = []
+    shown = [m for m in family.metrics if m != _CPU][:_MOST_COLUMNS]
+    shown += [m for m in family.metrics if m == _CPU]
+    last = ""
+    for point in family.points:
+        if family.headings and point.tunnel != last:
+            rows.append((Text(point.tunnel, style="bold"), ()))
+        last = point.tunnel
+        count = f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else "")
+        figures = [figure(point.estimates.get(m)).replace(" ", "") for m in shown]
+        rows.append((_name(family, point), (*figures, count)))
+    heads = [*(_head(metric) for metric in shown), "n"]
+    names = max(_wide(text) for text in (*first, *(name.plain for name, _ in rows)))
+    widths = [
+        max(_wide(text) for text in (head, *(cells[at] for _, cells in rows if cells)))
+        for at, head in enumerate(heads)
+    ]
+    kept = kept_columns(
+        widths, width - names - _GAP, cpu=shown.index(_CPU) if _CPU in shown else None
+    )
     # The title is text: a label may have square brackets, which rich takes for markup.
     table = Table(
         title=Text(f"{place}: {part.title}", style="bold"),
         title_justify="left",
+        caption=None if len(kept) == len(heads) else "more columns in the HTML report",
+        caption_justify="left",
         box=None,
-        padding=(0, 1, 0, 0),
+        padding=(0, _GAP, 0, 0),
     )
-    table.add_column(Text(f"tunnel\n  {_unit(family)}"), no_wrap=True)
-    columns = [m for m in family.metrics if m != _CPU][:_MOST_COLUMNS]
-    columns += [m for m in family.metrics if m == _CPU]
-    for metric in columns:
-        table.add_column(_head(metric), justify="right", no_wrap=True)
-    table.add_column("n", justify="right", no_wrap=True)
-    last = ""
-    for point in family.points:
-        count = f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else "")
-        figures = [figure(point.estimates.get(m)).replace(" ", "") for m in columns]
-        if family.headings and point.tunnel != last:
-            table.add_row(Text(point.tunnel, style="bold"))
-        table.add_row(_name(family, point), *figures, count)
-        last = point.tunnel
+    table.add_column(Text(first[0]), no_wrap=True)
+    for at in kept:
+        table.add_column(Text(heads[at]), justify="right", no_wrap=True)
+    for name, cells in rows:
+        table.add_row(name, *(cells[at] for at in kept if cells))
     return table
+
+
+def kept_columns(widths: Sequence[int], room: int, *, cpu: int | None) -> list[int]:
+    """Return the columns that a line has room for: count, first figure, CPU, then the others."""
+    last = len(widths) - 1
+    order = dict.fromkeys((last, 0, *([] if cpu is None else [cpu]), *range(last)))
+    kept: list[int] = []
+    for at in order:
+        room -= widths[at] + _GAP
+        if room < 0 and len(kept) > 1:
+            break
+        kept.append(at)
+    return sorted(kept)
+
+
+def _wide(text: str) -> int:
+    return max(cell_len(line) for line in text.split("\n"))
 
 
 def _differences(family: Family) -> RenderableType:
@@ -141,9 +176,9 @@ def _name(family: Family, point: PointEstimates) -> Text:
     return Text(f"  {cells}" if family.headings else point.tunnel)
 
 
-def _head(metric: str) -> Text:
+def _head(metric: str) -> str:
     title = _SHORT.get(metric, METRICS[metric].title)
-    return Text("\n".join([*textwrap.wrap(title, _LONGEST_HEAD), unit(metric).name]))
+    return "\n".join([*textwrap.wrap(title, _LONGEST_HEAD), unit(metric).name])
 
 
 def _validity(summary: Summary) -> Text:

@@ -154,7 +154,8 @@ def run_metrics(
     # Programs work while traffic is offered; the waiting before and after it would thin it out.
     busy_s = measuring_s or usage.wall_s
     forward, reverse = (_carried(before, after, way) for way in ("forward", "reverse"))
-    carried = (forward or 0) + (reverse or 0)
+    carried = (forward or (0, 0))[1] + (reverse or (0, 0))[1]
+    frames = (forward or (0, 0))[0] + (reverse or (0, 0))[0]
     return {
         "cpu_client_ratio": _per(usage.groups["client"].run_s, busy_s),
         "cpu_server_ratio": _per(usage.groups["server"].run_s, busy_s),
@@ -167,6 +168,7 @@ def run_metrics(
         "cpu_cost_s_per_mpkt": _per(tunnel_s, payload_packets / 1e6),
         "wire_forward_bit_s": _rate(forward, measuring_s),
         "wire_reverse_bit_s": _rate(reverse, measuring_s),
+        "wire_packet_mean_bytes": _per(carried, frames),
         "compression_ratio": _per(payload_bytes, carried) if payload_bytes else None,
         "overhead_ratio": _per(carried - payload_bytes, payload_bytes) if carried else None,
     }
@@ -215,19 +217,21 @@ def fairness(measurements: Sequence[Measurement]) -> float | None:
     return None
 
 
-def _carried(before: LinkCounters | None, after: LinkCounters | None, direction: str) -> int | None:
-    """Return the bytes of the IP packets that the link handed on; none that its queue dropped."""
+def _carried(
+    before: LinkCounters | None, after: LinkCounters | None, direction: str
+) -> tuple[int, int] | None:
+    """Return number and bytes of the IP packets that the link handed on; none that it dropped."""
     if before is None or after is None:
         return None
     then: Mapping[str, Any] = getattr(before, direction)
     now: Mapping[str, Any] = getattr(after, direction)
     frames = int(now["delivered"]) - int(then["delivered"])
     octets = int(now["delivered_bytes"]) - int(then["delivered_bytes"])
-    return octets - before.header_bytes * frames
+    return frames, octets - before.header_bytes * frames
 
 
-def _rate(octets: int | None, seconds: float) -> float | None:
-    return None if octets is None or seconds <= 0 else octets * 8 / seconds
+def _rate(carried: tuple[int, int] | None, seconds: float) -> float | None:
+    return None if carried is None or seconds <= 0 else carried[1] * 8 / seconds
 
 
 def _per(value: float, whole: float) -> float | None:

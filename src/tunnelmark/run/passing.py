@@ -118,7 +118,6 @@ def findings(
     seen = {way: sizes(passed.captured["client"].frames, addresses[way]) for way in WAYS}
     packets = sum(one.packets for one in seen.values())
     metrics: dict[str, float | None] = {
-        "wire_packet_mean_bytes": _per(sum(one.octets for one in seen.values()), packets),
         "wire_packets_per_datagram": _per(packets, outcome.payload_packets),
         "wire_fragments_ratio": _per(sum(one.fragments for one in seen.values()), packets),
     }

@@ -1,12 +1,15 @@
 """Measured beside published: the data fit the studies, the arithmetic holds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.model.block import BlockRecord, Layered, WireProof, WireSample
 from tunnelmark.model.hypothesis import Hypothesis, Outcome, Verdict
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.overhead import Layer
 from tunnelmark.published import claims, table
 from tunnelmark.report.beside import compare, of_a_claim
 from tunnelmark.report.charts import Chart, Surface
@@ -35,7 +38,8 @@ def test_what_is_compared_is_in_the_study(name: str) -> None:
     for one in (*classic.tables, *classic.figures):
         assert one.workload in kinds
         given = {*workload_kinds()[one.workload].metrics}
-        assert one.metric in given or one.metric.startswith(("cpu_", "overhead_", "compression_"))
+        of_all = ("cpu_", "overhead_", "compression_", "wire_")
+        assert one.metric in given or one.metric.startswith(of_all)
         for label, text in one.labels.items():
             assert text in labels(study, label)
         columns = {
@@ -64,6 +68,79 @@ def test_every_published_number_has_its_place(name: str) -> None:
                     assert any(
                         str(spec.columns.get(str(choice.param))) == text for spec in study.workloads
                     ), (column, text)
+
+
+def test_every_printed_header_has_its_place() -> None:
+    classic, study = load_classic("pptp-vs-ssl-2011"), load_study("pptp-vs-ssl-2011")
+    assert classic is not None
+    (one,) = classic.headers
+    texts = set()
+    for row in table(one.csv):
+        texts.add(row[one.attribute])
+        for column, choice in one.choose.items():
+            assert choice.label is not None
+            assert choice.names[row[column]] in labels(study, choice.label)
+    assert texts - set(one.layers) == {"mean_packet_size"}
+
+
+def block(tunnel: str, hmac_bytes: int, paddings: Sequence[int], *, equal: bool) -> BlockRecord:
+    def layers(padding: int) -> tuple[Layer, ...]:
+        return (
+            Layer("outer IPv4 header", 20, ""),
+            Layer("outer UDP header", 8, ""),
+            Layer("HMAC", hmac_bytes, ""),
+            Layer("padding", padding, ""),
+            Layer("inner UDP header", 8, ""),
+        )
+
+    samples = tuple(WireSample(size, (size + 56,)) for size in range(100, 100 + len(paddings)))
+    # A datagram in two packets: its headers are there twice, and do not count.
+    split = WireSample(1450, (1400, 150))
+    twice = Layered(1450, (Layer("outer IPv4 header", 40, ""),), equal=True)
+    proof = WireProof("p", True, "", 9, 0, False, True, (*samples, split), 1400)
+    return BlockRecord(
+        "b",
+        tunnel,
+        "8 Mbit/s 41 ms",
+        "host",
+        "here",
+        (),
+        (),
+        (proof,),
+        (),
+        {},
+        layers=(
+            *(
+                Layered(sample.payload_bytes, layers(padding), equal)
+                for sample, padding in zip(samples, paddings, strict=True)
+            ),
+            twice,
+        ),
+    )
+
+
+def test_printed_headers_stand_beside_those_of_the_proof() -> None:
+    blocks = [
+        block("openvpn-bf-cbc-none", 33, range(1, 9), equal=True),
+        block("openvpn-aes-128-cbc-none", 41, range(1, 17), equal=True),
+        block("openvpn-aes-256-cbc-none", 41, [5], equal=False),
+    ]
+    found = compare("pptp-vs-ssl-2011", (), (), blocks)
+    assert found is not None
+    (headers,) = [one for one in found.tables if one.title == "Headers of a packet"]
+    line = "8 Mbit/s 41 ms"
+    rows = {row.cells: (row.published, row.measured, row.difference) for row in headers.rows}
+    assert rows[line, "openvpn-bf-cbc-none", "ip_header"] == ("20", "20", "same")
+    assert rows[line, "openvpn-bf-cbc-none", "security_layer"] == ("41", "34 to 41", "within")
+    assert rows[line, "openvpn-aes-128-cbc-none", "security_layer"] == (
+        "41",
+        "42 to 57",
+        "+1 to +16",
+    )
+    # What the capture did not confirm is not measured.
+    assert rows[line, "openvpn-aes-256-cbc-none", "ip_header"] == ("20", "-", "-")
+    assert rows["2 Mbit/s 115 ms", "openvpn-bf-cbc-none", "udp_header"] == ("8", "-", "-")
+    assert headers.found == 6
 
 
 @pytest.mark.parametrize("name", names())

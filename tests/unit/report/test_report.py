@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from made_results import trial_result, write
@@ -21,7 +23,7 @@ from tunnelmark.report.latex import to_latex
 from tunnelmark.report.show import change, figure
 from tunnelmark.report.summary import summarise
 from tunnelmark.report.tables import escape, to_csv, to_markdown
-from tunnelmark.report.terminal import print_report
+from tunnelmark.report.terminal import kept_columns, print_report
 from tunnelmark.store import Result, open_result
 
 _EVIL = '<script>alert(1)</script>"`|'
@@ -72,8 +74,31 @@ def test_the_terminal_has_80_columns(result: Result) -> None:
     print_report(summarise(result), Console(file=out, width=80, no_color=True))
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
     assert "openvpn" in text
     assert "1 invalid" in text
+
+
+def test_columns_without_room_are_left_out_and_no_figure_is_cut(result: Result) -> None:
+    out = io.StringIO()
+    print_report(summarise(result), Console(file=out, width=44, no_color=True))
+    text = out.getvalue()
+    assert "goodput" in text
+    assert "…" not in text
+    assert "more columns in the HTML report" in text
+    wide = io.StringIO()
+    print_report(summarise(result), Console(file=wide, width=80, no_color=True))
+    assert "more columns" not in wide.getvalue()
+
+
+@given(st.lists(st.integers(1, 30), min_size=2, max_size=8), st.integers(0, 120), st.integers(0, 7))
+def test_the_columns_that_are_kept_fit(widths: list[int], room: int, cpu: int) -> None:
+    kept = kept_columns(widths, room, cpu=cpu if cpu < len(widths) else None)
+    assert kept == sorted(set(kept))
+    # The first figure and the count are there whatever they need.
+    assert {0, len(widths) - 1} <= set(kept)
+    if len(kept) > 2:
+        assert sum(widths[at] + 1 for at in kept) <= room
 
 
 def test_csv_has_estimates_and_differences_in_stored_units(result: Result) -> None:

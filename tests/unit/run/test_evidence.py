@@ -159,6 +159,7 @@ def test_metrics_are_of_the_time_in_which_traffic_was_offered() -> None:
     # 100 frames of 114 byte came through the link, each with an IP packet of 100 byte.
     assert found["wire_forward_bit_s"] == 100 * 100 * 8
     assert found["wire_reverse_bit_s"] == 0
+    assert found["wire_packet_mean_bytes"] == 100
 
 
 @pytest.mark.parametrize(
@@ -190,6 +191,7 @@ def test_what_was_not_measured_is_missing_and_not_zero() -> None:
     assert found["wire_forward_bit_s"] is None
     assert found["compression_ratio"] is None
     assert found["overhead_ratio"] is None
+    assert found["wire_packet_mean_bytes"] is None
     assert found["cpu_tunnel_ratio"] == 0.25
 
 

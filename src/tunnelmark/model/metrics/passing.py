@@ -27,13 +27,6 @@ METRICS: Final = (
         for name, words in _QUANTILES.items()
     ),
     Metric(
-        "wire_packet_mean_bytes",
-        "Packet on the link, mean",
-        "byte",
-        "mean length of the IP packets that the client's end of the link saw, both ways",
-        "docs/probes.md",
-    ),
-    Metric(
         "wire_packets_per_datagram",
         "Packets on the link per datagram",
         "1",

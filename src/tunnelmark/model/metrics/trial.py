@@ -132,6 +132,13 @@ METRICS: Final = (
         "docs/metrics.md",
     ),
     Metric(
+        "wire_packet_mean_bytes",
+        "Packet on the link, mean",
+        "byte",
+        "mean length of the IP packets that the link handed on, both ways, all of them",
+        "docs/metrics.md",
+    ),
+    Metric(
         "compression_ratio",
         "Payload per byte on the wire",
         "ratio",

@@ -53,6 +53,22 @@ class Table(Params):
     draw: Drawn | None = None
 
 
+class Headers(Params):
+    """Published sizes of headers, and which headers of ours stand beside each."""
+
+    number: str
+    title: str
+    csv: str
+    value: str
+    """Column with bytes."""
+    attribute: str
+    """Column that says which header a row is about."""
+    layers: Mapping[str, Annotated[tuple[str, ...], Field(min_length=1)]]
+    """Text of that column to names of layers, which are added up; rows of other texts are none."""
+    choose: Mapping[str, Column]
+    """Which tunnel and link the other columns choose, by label."""
+
+
 class Figure(Params):
     """A figure of the original that was printed without numbers."""
 
@@ -83,6 +99,7 @@ class Classic(Params):
     source: str
     differs: tuple[Difference, ...]
     tables: tuple[Table, ...] = ()
+    headers: tuple[Headers, ...] = ()
     figures: tuple[Figure, ...] = ()
     unjudged: Mapping[str, str] = Field({})
     """Claim to the reason why no run of this study can judge it."""
