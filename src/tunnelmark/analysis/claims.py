@@ -27,8 +27,8 @@ def claim_of(
         return Nothing(f"not at this scale of the study: {hypothesis.left_out}")
     if hypothesis.metric == FRAGMENTATION_POINT:
         cells = _fragmentation_cells(fragmentation)
-    cells = chosen(cells, hypothesis.over)
-    if (lacking := _lacking(hypothesis, cells)) is not None:
+    every, cells = cells, chosen(cells, hypothesis.over)
+    if (lacking := _lacking(hypothesis, cells, every)) is not None:
         return lacking
     if hypothesis.kind == "threshold":
         return _threshold(hypothesis, cells)
@@ -37,8 +37,10 @@ def claim_of(
     return between_groups(hypothesis, cells)
 
 
-def _lacking(hypothesis: Hypothesis, cells: Sequence[Cell]) -> Nothing | None:
-    """Say what a claim speaks of and no valid trial measured."""
+def _lacking(
+    hypothesis: Hypothesis, cells: Sequence[Cell], every: Sequence[Cell]
+) -> Nothing | None:
+    """Say what a claim speaks of and no valid trial measured; ``cells`` are those it is about."""
     if hypothesis.metric == FRAGMENTATION_POINT and not cells:
         return Nothing("the proof by wire found no fragmentation point where the claim is made")
     if not any(cell.figures for cell in cells):
@@ -48,9 +50,23 @@ def _lacking(hypothesis: Hypothesis, cells: Sequence[Cell]) -> Nothing | None:
             if not cell.figures:
                 return Nothing(f"no valid trial of {name_of(cell)} gave {hypothesis.metric}")
         for part, what in _named(selection):
-            if not chosen(cells, part):
+            if not chosen(cells, part) and _is_meant(part, hypothesis, selection, every):
                 return Nothing(f"no valid trial {what} gave {hypothesis.metric}")
     return None
+
+
+def _is_meant(
+    part: Selection, hypothesis: Hypothesis, selection: Selection, every: Sequence[Cell]
+) -> bool:
+    """Say whether a claim speaks of what one of its names stands for.
+
+    A kind of workload stands for all its sizes, of which the claim may speak of one.
+    """
+    if "workload" not in part.labels:
+        return True
+    known = chosen(every, part)
+    params = {**hypothesis.over.params, **selection.params}
+    return not known or bool(chosen(known, Selection(params=params)))
 
 
 def _named(selection: Selection) -> Iterator[tuple[Selection, str]]:

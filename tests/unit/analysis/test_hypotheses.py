@@ -224,6 +224,29 @@ def test_a_point_without_a_valid_trial_keeps_a_claim_over_all_points_open() -> N
     assert "no valid trial of wg" in found.reason
 
 
+def test_a_kind_of_workload_stands_for_the_sizes_that_the_claim_speaks_of() -> None:
+    good = {
+        (name, size): around(rate, 0.01, seed=size)
+        for size in (64, 512)
+        for name, rate in (("none", 10e6), ("wg", 12e6))
+    }
+    trials = table(good)
+    labels = tuple(trials["workload"].unique(maintain_order=True))
+    assert len(labels) == 2
+    over = Selection({"workload": labels}, {"payload_bytes": (512,)})
+    claim = Hypothesis("h", "threshold", GOODPUT, over=over, bound="at_least", limit=9e6)
+    assert verdict(trials, claim).outcome == "confirmed"
+    # The size itself, and a workload that was never run, are missed.
+    for missed in (
+        Selection({"workload": labels}, {"payload_bytes": (512, 1400)}),
+        Selection({"workload": (*labels, "udp_echo 9")}, {"payload_bytes": (512,)}),
+    ):
+        claim = Hypothesis("h", "threshold", GOODPUT, over=missed, bound="at_least", limit=9e6)
+        found = verdict(trials, claim)
+        assert found.outcome == "undecided"
+        assert "no valid trial" in found.reason
+
+
 def test_one_repeat_decides_nothing() -> None:
     found = verdict(table({("wg", 64): [2e6], ("none", 64): [1e6]}), compared("superiority"))
     assert found.outcome == "undecided"
