@@ -24,7 +24,7 @@ HELD = "tunnel on device"
 
 
 def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[Check]:
-    """Judge stolen time and the CPU of each measuring program while traffic was offered."""
+    """Judge stolen time and the CPU of each measuring program while traffic was under way."""
     busy_s = measuring_s or usage.wall_s
     steal = usage.steal_ratio or 0.0
     checks = [
@@ -151,7 +151,7 @@ def run_metrics(
 ) -> dict[str, float | None]:
     """Return the metrics that are the same for every workload."""
     tunnel_s = usage.groups["tunnel"].run_s
-    # Programs work while traffic is offered; the waiting before and after it would thin it out.
+    # Programs work while traffic is under way; the waiting before and after would thin it out.
     busy_s = measuring_s or usage.wall_s
     forward, reverse = (_carried(before, after, way) for way in ("forward", "reverse"))
     carried = (forward or (0, 0))[1] + (reverse or (0, 0))[1]

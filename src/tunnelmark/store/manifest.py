@@ -39,7 +39,7 @@ class Manifest(BaseModel):
     wall_s: float | None = None
     """Over all sessions of a run that was resumed."""
     measuring_s: float | None = None
-    """Seconds of it in which traffic was offered."""
+    """Seconds of it in which traffic was under way."""
     environment: Mapping[str, str]
     """Kernel, CPU, memory, versions of every program used, by name."""
     skipped: Mapping[str, str] = {}
@@ -47,7 +47,7 @@ class Manifest(BaseModel):
 
     @property
     def measuring_ratio(self) -> float | None:
-        """Share of the wall time in which traffic was offered."""
+        """Share of the wall time in which traffic was under way."""
         if self.wall_s is None or self.measuring_s is None or self.wall_s <= 0:
             return None
         return self.measuring_s / self.wall_s

@@ -74,7 +74,7 @@ class Outcome:
     payload_packets: int
     """Datagrams delivered in both directions, for the CPU cost."""
     measuring_s: float
-    """Seconds during which traffic was offered."""
+    """Seconds during which traffic was under way: offered, or still coming."""
     details: Mapping[str, object] = field(default_factory=dict)
     samples: tuple[str, ...] = ()
     """Names of files left in ``samples_dir``."""

@@ -172,11 +172,15 @@ def run_streams(
         ok=not found.problems,
         message="; ".join(found.problems) or "sender and reflector ran to their end",
     )
-    return _judged(context, flows, found, alive)
+    return _judged(context, flows, found, alive, drain_ns)
 
 
 def _judged(
-    context: TrialContext, flows: Sequence[config.Flow], found: Exchanged, alive: Check
+    context: TrialContext,
+    flows: Sequence[config.Flow],
+    found: Exchanged,
+    alive: Check,
+    drain_ns: int,
 ) -> Streamed:
     sent, send, reflect = found.sent, found.send, found.reflect
     if sent is None or send is None or reflect is None:
@@ -192,7 +196,7 @@ def _judged(
         (alive, *evidence(sent, found.reflected, joined, late_limit_ns=limit_ns)),
         joined,
         tuple(told[flow.session.flow] for flow in flows),
-        _span_s(joined, sum(flow.gap_ns for flow in flows) / len(flows) ** 2),
+        under_way_s(joined, sum(flow.gap_ns for flow in flows) / len(flows) ** 2, drain_ns),
         details={
             **_details(sent, found.reflected),
             "goodput_seconds_bit_s": goodput_seconds(joined),
@@ -201,14 +205,32 @@ def _judged(
     )
 
 
-def _span_s(joined: Sequence[records.Flow], gap_ns: float) -> float:
-    """Return how long traffic was offered: the last packet has its gap too."""
-    spans = [flow.sent_ns for flow in joined if len(flow.sent_ns)]
-    if not spans:
+def under_way_s(joined: Sequence[records.Flow], gap_ns: float, drain_ns: int) -> float:
+    """Return how long traffic was under way: while it was offered, and until the last packet came.
+
+    The last packet offered has its gap too. What overloads a tunnel is worked off behind that, for
+    as long as is waited (``drain_ns``): who divides the CPU time of a trial by the time in which
+    packets were offered finds more than there is.
+    """
+    flows = [flow for flow in joined if len(flow.sent_ns)]
+    if not flows:
         return 0.0
-    first = min(int(span.min()) for span in spans)
-    last = max(int(span.max()) for span in spans)
-    return (last - first + gap_ns) / 1e9
+    first = min(int(flow.sent_ns.min()) for flow in flows)
+    offered = max(int(flow.sent_ns.max()) for flow in flows) - first + gap_ns
+    last = max(_last_ns(flow) for flow in flows) - first
+    return min(max(offered, last), offered + drain_ns) / 1e9
+
+
+def _last_ns(flow: records.Flow) -> int:
+    """Return when the last packet of a flow was seen, on the sender's clock."""
+    last = int(flow.sent_ns.max())
+    if flow.returned.any():
+        last = max(last, int(flow.returned_ns[flow.returned].max()))
+    elif flow.arrived.any():
+        # The far end may have a clock of its own: the quickest packet is taken to need no time.
+        sent, came = flow.sent_ns[flow.arrived], flow.arrived_ns[flow.arrived]
+        last = max(last, int(came.max()) - int((came - sent).min()))
+    return last
 
 
 def _details(sent: SendSummary, reflected: ReflectSummary | None) -> dict[str, object]:
