@@ -204,6 +204,8 @@ class _Parser:
                     f"precision.{'.'.join(key)} is {shown(metric)}, which {spec.kind} does "
                     f"not give; it gives {', '.join(kind.metrics)}",
                 )
+            if reason := kind(kind.params_type.model_validate(dict(spec.params))).withheld(metric):
+                raise self._error(place, f"workload {spec.label}: {reason}")
             self._serves(study, spec, place, counts)
             for one in spec.background:
                 beside = DriverSpec(one.kind, one.label, one.params)

@@ -113,6 +113,10 @@ class Workload(ABC):
         """Return why these parameters cannot serve on a link with such an MTU, or None."""
         return None
 
+    def withheld(self, metric: str) -> str | None:  # noqa: ARG002 - for drivers that have one
+        """Return why these parameters never give a metric that the kind has, or None."""
+        return None
+
     @property
     def payload_sizes(self) -> tuple[int, ...]:
         """Sizes in bytes of datagrams whose packets on the wire are to be looked at."""

@@ -55,6 +55,16 @@ class Voip(Workload):
             )
         return None
 
+    def withheld(self, metric: str) -> str | None:
+        """Return that a codec without published values has no score, or None."""
+        if self.params.impairment is None and metric.startswith(("voip_mos", "voip_rating")):
+            return (
+                f"codec {self.params.codec} has no published impairment (ITU-T G.113), so no "
+                "score: give equipment_impairment and loss_robustness, or decide by "
+                "voip_mouth_to_ear_ns"
+            )
+        return None
+
     @property
     def payload_sizes(self) -> tuple[int, ...]:
         """The one size of all packets."""

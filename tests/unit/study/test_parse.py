@@ -405,3 +405,28 @@ def outcome_of(text: str) -> Study | str:
         return parse(text)
     except StudyError as error:
         return str(error)
+
+
+def test_a_metric_that_parameters_withhold_does_not_decide() -> None:
+    text = """format = 1
+name = "calls"
+title = "Calls"
+seed = 1
+precision = { metric = "voip_mos_p50" }
+[[link]]
+kind = "serial"
+rate = "8 Mbit/s"
+delay = "20 ms"
+[[workload]]
+kind = "voip"
+codec = "opus-24k"
+"""
+    assert complaint(text).startswith(
+        "a.toml:10: workload voip: codec opus-24k has no published impairment"
+    )
+    for change in (
+        ("opus-24k", "g711"),
+        ("voip_mos_p50", "voip_mouth_to_ear_ns"),
+        ('24k"', '24k"\nequipment_impairment = 10\nloss_robustness = 20'),
+    ):
+        assert parse_study(text.replace(*change), "a.toml").workloads
