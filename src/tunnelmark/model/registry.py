@@ -3,8 +3,11 @@
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Mapping
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from tunnelmark.model.trial import DriverSpec
 
 T = TypeVar("T")
 
@@ -26,3 +29,10 @@ def drivers(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
                 )
             found[kind] = value
     return found
+
+
+def make(kinds: Mapping[str, type[T]], spec: DriverSpec) -> T:
+    """Return the driver that a study means, with the parameters that it has there."""
+    kind: Any = kinds[spec.kind]
+    driver: T = kind(kind.params_type.model_validate(dict(spec.params)))
+    return driver

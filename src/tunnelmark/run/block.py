@@ -11,10 +11,10 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.placement import Placement
-from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.block import BlockRecord, Layered, WireProof
 from tunnelmark.model.errors import LabError, ResultError, TunnelError, TunnelmarkError
+from tunnelmark.model.registry import make
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
 from tunnelmark.model.tunnel import TunnelUp
@@ -99,9 +99,9 @@ class BlockRunner:
 
     def _live(self) -> str | None:
         """Bring the block up, run trials, take it down; return what killed it, or None."""
-        link = _link(self.block.link)
-        tunnel = _tunnel(self.block.tunnel)
-        baseline = _tunnel(baseline_of(self.block))
+        link = make(link_kinds(), self.block.link)
+        tunnel = make(tunnel_kinds(), self.block.tunnel)
+        baseline = make(tunnel_kinds(), baseline_of(self.block))
         logs = self.directory / "logs" / self.block.block_id
         self._phase("lab")
         with self._timed("lab_up"), self.interrupts.abrupt():
@@ -164,7 +164,7 @@ class BlockRunner:
                     continue
                 own = trial.point.tunnel.kind == self.block.tunnel.kind
                 key = trial.point.workload.label
-                workload = workloads.setdefault(key, _workload(trial.point.workload))
+                workload = workloads.setdefault(key, make(workload_kinds(), trial.point.workload))
                 for limit in lab.place.limits.values():
                     limit.settle()
                 attempt = self.progress.attempts[trial.trial_id] + 1
@@ -194,7 +194,9 @@ class BlockRunner:
 
     def _prove(self, lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]) -> tuple[WireProof, ...]:
         sizes = {
-            size for point in self.block.points for size in _workload(point.workload).payload_sizes
+            size
+            for point in self.block.points
+            for size in make(workload_kinds(), point.workload).payload_sizes
         }
         proofs = []
         for path in up.paths:
@@ -291,25 +293,12 @@ def _refuse_unlimited(block: Block, up: TunnelUp, place: Place) -> None:
         )
 
 
-def _tunnel(spec: DriverSpec) -> Tunnel:
-    kind = tunnel_kinds()[spec.kind]
-    return kind(kind.params_type.model_validate(dict(spec.params)))
-
-
-def _link(spec: DriverSpec) -> Link:
-    kind = link_kinds()[spec.kind]
-    return kind(kind.params_type.model_validate(dict(spec.params)))
-
-
-def _workload(spec: DriverSpec) -> Workload:
-    kind = workload_kinds()[spec.kind]
-    return kind(kind.params_type.model_validate(dict(spec.params)))
-
-
 def _background(spec: DriverSpec) -> list[Load]:
     return [
         Load(
-            one.label, _workload(DriverSpec(one.kind, one.label, one.params)), one.path == "outside"
+            one.label,
+            make(workload_kinds(), DriverSpec(one.kind, one.label, one.params)),
+            one.path == "outside",
         )
         for one in spec.background
     ]
@@ -321,17 +310,17 @@ def check_drivers(study: Study, placement: Placement) -> tuple[dict[str, str], s
     Returns the tunnels that cannot run with the reason, and all programs that are needed. Raises
     ``LabError`` if a workload cannot run, or no tunnel can.
     """
-    workloads = [(spec, _workload(spec)) for spec in study.workloads]
+    workloads = [(spec, make(workload_kinds(), spec)) for spec in study.workloads]
     beside = {one.label: one for spec in study.workloads for one in spec.background}
     workloads += [
-        (spec, _workload(spec))
+        (spec, make(workload_kinds(), spec))
         for spec in (DriverSpec(one.kind, one.label, one.params) for one in beside.values())
     ]
     programs = {program for _, workload in workloads for program in workload.need().programs}
     skipped: dict[str, str] = {}
     chosen: dict[str, Tunnel] = {}
     for tunnel_spec in study.tunnels:
-        label, tunnel = tunnel_spec.label, _tunnel(tunnel_spec)
+        label, tunnel = tunnel_spec.label, make(tunnel_kinds(), tunnel_spec)
         if (router := study.topology.router) not in tunnel.routers:
             skipped[label] = f"{tunnel.title} does not pass a router" + (
                 " with NAT" if router == "nat" and "routed" in tunnel.routers else ""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from tunnelmark.model.registry import make
 from tunnelmark.model.trial import Trial
 from tunnelmark.study.plan import blocks, first_round, repeat
 from tunnelmark.study.study import Study
@@ -22,9 +23,7 @@ class TimeLeft:
         """Ask each workload how long a trial takes."""
         self._expected_s: dict[str, float] = {}
         for spec in study.workloads:
-            kind = workload_kinds()[spec.kind]
-            workload = kind(kind.params_type.model_validate(dict(spec.params)))
-            self._expected_s[spec.label] = workload.expected_s
+            self._expected_s[spec.label] = make(workload_kinds(), spec).expected_s
         self._trials: list[float] = []
         self._blocks: list[float] = []
 

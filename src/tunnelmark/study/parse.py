@@ -10,6 +10,7 @@ from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.params import Params
+from tunnelmark.model.registry import make
 from tunnelmark.model.trial import BASELINE, DriverSpec
 from tunnelmark.study.background import OWN_KEYS, WORKLOAD_KEYS, accompanied, backgrounds
 from tunnelmark.study.drivers import MOST_POINTS, Section, checked_table
@@ -19,6 +20,7 @@ from tunnelmark.study.messages import nearest, shown
 from tunnelmark.study.scale import FULL, Scaled, names, scaled
 from tunnelmark.study.study import Limits, PlaceParams, Precision, Probes, Study, TopologyParams
 from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
 
 FORMAT: Final = 1
@@ -204,40 +206,37 @@ class _Parser:
                     f"precision.{'.'.join(key)} is {shown(metric)}, which {spec.kind} does "
                     f"not give; it gives {', '.join(kind.metrics)}",
                 )
-            if reason := kind(kind.params_type.model_validate(dict(spec.params))).withheld(metric):
+            workload = make(workload_kinds(), spec)
+            if reason := workload.withheld(metric):
                 raise self._error(place, f"workload {spec.label}: {reason}")
-            self._serves(study, spec, place, counts)
+            self._serves(study, f"workload {spec.label}", workload, place, counts)
             for one in spec.background:
-                beside = DriverSpec(one.kind, one.label, one.params)
-                self._serves(study, beside, ("background",), counts)
+                beside = make(workload_kinds(), DriverSpec(one.kind, one.label, one.params))
+                self._serves(study, f"background {one.label}", beside, ("background",), counts)
 
     def _tunnels_fit(self, study: Study) -> None:
         """Refuse a tunnel on a link that it cannot have."""
         for spec in study.tunnels:
-            driver = tunnel_kinds()[spec.kind]
-            tunnel = driver(driver.params_type.model_validate(dict(spec.params)))
+            tunnel = make(tunnel_kinds(), spec)
             for link_spec in study.links:
-                link_kind = link_kinds()[link_spec.kind]
-                link = link_kind(link_kind.params_type.model_validate(dict(link_spec.params)))
+                link = make(link_kinds(), link_spec)
                 if reason := tunnel.unfit(link.spec(study.seed), link.mtu_bytes):
                     raise self._error(
                         self._place("tunnel", spec.kind),
                         f"tunnel {spec.label}: {reason} (link {link_spec.label})",
                     )
 
-    def _serves(self, study: Study, spec: DriverSpec, place: Path, counts: set[int]) -> None:
+    def _serves(
+        self, study: Study, name: str, workload: Workload, place: Path, counts: set[int]
+    ) -> None:
         """Refuse a load that a link or a number of tunnels cannot have."""
-        name = "background" if place == ("background",) else "workload"
-        kind = workload_kinds()[spec.kind]
-        workload = kind(kind.params_type.model_validate(dict(spec.params)))
-        for link_spec in study.links:
-            driver = link_kinds()[link_spec.kind]
-            link = driver(driver.params_type.model_validate(dict(link_spec.params)))
+        for spec in study.links:
+            link = make(link_kinds(), spec)
             if reason := workload.unfit(link.spec(study.seed), link.mtu_bytes):
-                raise self._error(place, f"{name} {spec.label}: {reason} (link {link_spec.label})")
+                raise self._error(place, f"{name}: {reason} (link {spec.label})")
         for count in sorted(counts):
             if reason := workload.conflict(count):
-                raise self._error(place, f"{name} {spec.label}: {reason}")
+                raise self._error(place, f"{name}: {reason}")
 
     def _place(self, section: str, kind: str) -> Path:
         tables = self._document[section]
