@@ -5,7 +5,17 @@ from collections.abc import Sequence
 
 from scipy import stats
 
-from tunnelmark.analysis.estimates import Estimate
+from tunnelmark.analysis.estimates import Estimate, PointEstimates
+
+Told = tuple[PointEstimates, str, Estimate]
+"""A point, a metric, and its difference to the baseline there."""
+
+
+def told(points: Sequence[PointEstimates], metrics: Sequence[str]) -> list[Told]:
+    """Return the differences that may be told of some points, all of them looked at together."""
+    found = [(p, m, d) for p in points for m in metrics if (d := p.differences.get(m)) is not None]
+    clear = discoveries([difference for _, _, difference in found])
+    return [one for one, sure in zip(found, clear, strict=True) if sure]
 
 
 def discoveries(differences: Sequence[Estimate | None]) -> list[bool]:
@@ -17,12 +27,12 @@ def discoveries(differences: Sequence[Estimate | None]) -> list[bool]:
     Benjamini and Yekutieli 2001). All are to have one confidence; None is never told.
     """
     tested = [(i, d, p) for i, d in enumerate(differences) if d and (p := p_value(d)) is not None]
-    told = [False] * len(differences)
+    clear = [False] * len(differences)
     if tested:
         adjusted = stats.false_discovery_control([p for _, _, p in tested], method="bh")
         for (i, one, _), p in zip(tested, adjusted, strict=True):
-            told[i] = bool(p <= 1 - one.confidence)
-    return told
+            clear[i] = bool(p <= 1 - one.confidence)
+    return clear
 
 
 def p_value(difference: Estimate) -> float | None:

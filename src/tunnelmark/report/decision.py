@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tunnelmark.analysis.discoveries import discoveries
+from tunnelmark.analysis.discoveries import told
 from tunnelmark.analysis.emulated import is_marked, shown_name
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
 from tunnelmark.model.block import BlockRecord
@@ -201,8 +201,7 @@ def _changes(points: Sequence[PointEstimates], metric: str) -> str:
     found = [d for p in points if (d := p.differences.get(metric)) is not None]
     if not found:
         return NOTHING
-    told = discoveries(found)
-    clear = sorted(100 * d.value for d, clear in zip(found, told, strict=True) if clear)
+    clear = sorted(100 * difference.value for _, _, difference in told(points, (metric,)))
     if not clear:
         return "not told apart"
     low, high = (f"{value:+.{digits(value, abs(value) / 2)}f}" for value in (clear[0], clear[-1]))
@@ -215,7 +214,8 @@ def _breaks(name: str, section: Section) -> str:
     found = []
     for part in section.parts:
         own = [p for p in part.family.points if p.tunnel == name]
-        lossy = _more(own, _LOSS)
+        more = {p.point_id for p, _, difference in told(own, _LOSS) if difference.value > 0}
+        lossy = [p for p in own if p.point_id in more]
         if lossy:
             found.append(f"loses more than no tunnel: {_from(part.family, lossy)}")
         busy = [p for p in own if any(_above(p.estimates.get(m), _SATURATED) for m in _CPU)]
@@ -233,18 +233,6 @@ def _breaks(name: str, section: Section) -> str:
     if largest is not None and sizes and max(sizes) > largest:
         return f"fragments payloads above {largest} byte, nothing else"
     return "nothing in what was offered"
-
-
-def _more(points: Sequence[PointEstimates], metrics: Sequence[str]) -> list[PointEstimates]:
-    """Return the points where a metric is above the baseline's, by more than chance."""
-    places = [(p, p.differences.get(metric)) for p in points for metric in metrics]
-    told = discoveries([difference for _, difference in places])
-    found = {
-        p.point_id
-        for (p, difference), clear in zip(places, told, strict=True)
-        if clear and difference is not None and difference.value > 0
-    }
-    return [p for p in points if p.point_id in found]
 
 
 def _above(estimate: Estimate | None, limit: float) -> bool:

@@ -1,9 +1,9 @@
 """What holds, in words: only what the estimates support, all that is told taken together."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tunnelmark.analysis.discoveries import discoveries
+from tunnelmark.analysis.discoveries import Told, told
 from tunnelmark.analysis.emulated import is_marked, shown_name
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.block import BlockRecord
@@ -12,9 +12,6 @@ from tunnelmark.report.compressed import compressed
 from tunnelmark.report.families import Family
 from tunnelmark.report.sections import Section
 from tunnelmark.report.show import change, figure, unit
-
-_Told = Mapping[tuple[str, str], bool]
-"""(point, metric) to whether its difference may be told."""
 
 
 def findings(parts: Sequence[Section], blocks: Sequence[BlockRecord]) -> list[str]:
@@ -36,11 +33,11 @@ def findings(parts: Sequence[Section], blocks: Sequence[BlockRecord]) -> list[st
         found += compressed(_points(section), section.title)
         for part in section.parts:
             family = part.family
-            told = _told(family)
+            clear = told(family.points, _metrics(family))
             for tunnel in dict.fromkeys(p.tunnel for p in family.points if not p.is_baseline):
                 own = [p for p in family.points if p.tunnel == tunnel]
                 for metric in _metrics(family):
-                    if sentence := _difference(family, own, metric, told):
+                    if sentence := _difference(family, own, metric, clear):
                         found.append(f"{tunnel} over {section.title}: {sentence}")
     return found
 
@@ -62,21 +59,14 @@ def _metrics(family: Family) -> tuple[str, ...]:
     return (*family.compared, *(m for m in family.metrics if m in _ALSO_TOLD))
 
 
-def _told(family: Family) -> _Told:
-    """Say which differences of a kind of workload may be told, all its points together."""
-    places = [(p, metric) for p in family.points for metric in _metrics(family)]
-    found = discoveries([p.differences.get(metric) for p, metric in places])
-    return {(p.point_id, metric): told for (p, metric), told in zip(places, found, strict=True)}
-
-
 def _difference(
-    family: Family, own: Sequence[PointEstimates], metric: str, told: _Told
+    family: Family, own: Sequence[PointEstimates], metric: str, clear: Sequence[Told]
 ) -> str | None:
     """Say where a metric differs from the baseline; silent where that may be chance."""
-    clear = [(p, p.differences[metric]) for p in own if told.get((p.point_id, metric), False)]
-    if not clear:
+    found = [(p, d) for p, m, d in clear if p in own and m == metric]
+    if not found:
         return None
-    point, largest = max(clear, key=lambda entry: abs(entry[1].value))
+    point, largest = max(found, key=lambda entry: abs(entry[1].value))
     cells = [
         f"{name} {cell}"
         for name, cell in zip(family.headings, family.cells(point), strict=True)
@@ -84,7 +74,7 @@ def _difference(
     ]
     place = f" at {', '.join(cells)}" if cells else ""
     return (
-        f"{METRICS[metric].title} differs from no tunnel at {len(clear)} of {len(own)} points, "
+        f"{METRICS[metric].title} differs from no tunnel at {len(found)} of {len(own)} points, "
         f"most{place}: {figure(point.estimates.get(metric))} {unit(metric).name}, "
         f"{change(largest)}."
     )
