@@ -46,27 +46,25 @@ def _lacking(
     if not any(cell.figures for cell in cells):
         return Nothing(f"no valid trial gave {hypothesis.metric} where the claim is made")
     for selection in (hypothesis.over, *hypothesis.groups):
+        sizes = Selection(params={**hypothesis.over.params, **selection.params})
         for cell in chosen(cells, selection):
             if not cell.figures:
                 return Nothing(f"no valid trial of {name_of(cell)} gave {hypothesis.metric}")
         for part, what in _named(selection):
-            if not chosen(cells, part) and _is_meant(part, hypothesis, selection, every):
+            if not chosen(cells, part) and _is_meant(part, sizes, every):
                 return Nothing(f"no valid trial {what} gave {hypothesis.metric}")
     return None
 
 
-def _is_meant(
-    part: Selection, hypothesis: Hypothesis, selection: Selection, every: Sequence[Cell]
-) -> bool:
+def _is_meant(part: Selection, sizes: Selection, every: Sequence[Cell]) -> bool:
     """Say whether a claim speaks of what one of its names stands for.
 
-    A kind of workload stands for all its sizes, of which the claim may speak of one.
+    A kind of workload stands for all its sizes, of which the claim may speak of some.
     """
     if "workload" not in part.labels:
         return True
     known = chosen(every, part)
-    params = {**hypothesis.over.params, **selection.params}
-    return not known or bool(chosen(known, Selection(params=params)))
+    return not known or bool(chosen(known, sizes))
 
 
 def _named(selection: Selection) -> Iterator[tuple[Selection, str]]:

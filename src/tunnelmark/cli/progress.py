@@ -34,13 +34,11 @@ from tunnelmark.run.events import (
 @contextmanager
 def display(*, as_json: bool, quiet: bool, lines: bool = False) -> Iterator[Listener]:
     """Give the listener that suits where the output goes: into a pipe, nothing but the result."""
-    if quiet:
-        yield lambda _event: None
-    elif as_json:
+    if as_json:
         yield _print_json
     elif lines:
         yield _print_line
-    elif sys.stdout.isatty() or sys.stderr.isatty():
+    elif not quiet and (sys.stdout.isatty() or sys.stderr.isatty()):
         screen = _Screen()
         console = Console(stderr=not sys.stdout.isatty())
         with Live(
@@ -152,13 +150,8 @@ class _Screen:
         return Group(head, Text(state, style="cyan"), *lines)
 
 
-_SHOWN: Final = ("goodput_bit_s", "rtt_p50_ns", "loss_forward_ratio")
-"""What is told of a trial beside the metric that decides."""
-_SHORT: Final = {
-    "goodput_bit_s": "goodput",
-    "rtt_p50_ns": "RTT",
-    "loss_forward_ratio": "loss",
-}
+_SHOWN: Final = {"goodput_bit_s": "goodput", "rtt_p50_ns": "RTT", "loss_forward_ratio": "loss"}
+"""What is told of a trial beside the metric that decides, and what it is called."""
 
 
 def _figures(event: TrialDone) -> str:
@@ -166,8 +159,9 @@ def _figures(event: TrialDone) -> str:
     for name in dict.fromkeys((event.metric, *_SHOWN)):
         value = event.figures.get(name)
         if value is not None and math.isfinite(value):
-            title = _SHORT.get(name, METRICS[name].title if name in METRICS else name)
-            shown = unit(name) if name in METRICS else Unit(1.0, "")
+            known = METRICS.get(name)
+            title = _SHOWN.get(name) or (known.title if known else name)
+            shown = unit(name) if known else Unit(1.0, "")
             value *= shown.factor
             parts.append(f"{title} {value:.{digits(value, None)}f} {shown.name}".rstrip())
     return ", ".join(parts) or "no figures"

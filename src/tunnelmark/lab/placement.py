@@ -94,7 +94,11 @@ class Placement:
         if self._wanted != "auto" or not self._inside:
             return
         machine = self.machine_host()
-        self._inside |= {label for label, ask in unavailable.items() if ask(machine) is None}
+        self._inside |= {
+            label
+            for label, ask in unavailable.items()
+            if label not in self._inside and ask(machine) is None
+        }
 
     def host(self, label: str) -> Host:
         """Return a host of the kind that ``label`` runs on, to look at what it has."""

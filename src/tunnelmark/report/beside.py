@@ -90,7 +90,7 @@ def _published(one: Table) -> dict[Key, float]:
         if any(row[column] not in texts for column, texts in one.only.items()):
             continue
         key = tuple(
-            (column.label or column.param or name, str(column.names.get(row[name], row[name])))
+            (column.label or column.param or name, column.ours(row[name]))
             for name, column in one.choose.items()
         )
         found.setdefault(key, []).extend(float(row[name]) for name in one.values if row[name])

@@ -18,7 +18,7 @@ def headers_beside(one: Headers, blocks: Sequence[BlockRecord]) -> Beside:
     printed: dict[tuple[str, ...], list[float]] = {}
     for row in table(one.csv):
         if row[one.attribute] in one.layers:
-            key = [str(c.names.get(row[name], row[name])) for name, c in one.choose.items()]
+            key = [column.ours(row[name]) for name, column in one.choose.items()]
             printed.setdefault((*key, row[one.attribute]), []).append(float(row[one.value]))
     labels = [str(column.label) for column in one.choose.values()]
     rows, found = [], 0

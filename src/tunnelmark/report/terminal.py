@@ -1,7 +1,7 @@
 """A report for a terminal of 80 columns."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rich.cells import cell_len
@@ -82,20 +82,17 @@ def _verdicts(summary: Summary) -> Table:
 def _figures(place: str, part: Part, width: int) -> Table:
     """Return the figures of a part; columns that a line has no room for are left out."""
     family = part.family
-    first = [f"tunnel\n  {_unit(family)}"]
-    rows: list[tuple[Text, tuple[str, ...]]] = []
     shown = [m for m in family.metrics if m != _CPU][:_MOST_COLUMNS]
     shown += [m for m in family.metrics if m == _CPU]
-    last = ""
-    for point in family.points:
-        if family.headings and point.tunnel != last:
-            rows.append((Text(point.tunnel, style="bold"), ()))
-        last = point.tunnel
-        count = f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else "")
+
+    def cells_of(point: PointEstimates) -> list[str]:
         figures = [figure(point.estimates.get(m)).replace(" ", "") for m in shown]
-        rows.append((_name(family, point), (*figures, count)))
+        return [*figures, f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else "")]
+
+    first = _first_head(family)
+    rows = _rows(family, family.points, cells_of)
     heads = [*(_head(metric) for metric in shown), "n"]
-    names = max(_wide(text) for text in (*first, *(name.plain for name, _ in rows)))
+    names = max(_wide(text) for text in (first, *(name.plain for name, _ in rows)))
     widths = [
         max(_wide(text) for text in (head, *(cells[at] for _, cells in rows if cells)))
         for at, head in enumerate(heads)
@@ -112,7 +109,7 @@ def _figures(place: str, part: Part, width: int) -> Table:
         box=None,
         padding=(0, _GAP, 0, 0),
     )
-    table.add_column(Text(first[0]), no_wrap=True)
+    table.add_column(Text(first), no_wrap=True)
     for at in kept:
         table.add_column(Text(heads[at]), justify="right", no_wrap=True)
     for name, cells in rows:
@@ -143,30 +140,42 @@ def _differences(family: Family) -> RenderableType:
         title_justify="left",
         title_style="bold",
         box=None,
-        padding=(0, 1, 0, 0),
+        padding=(0, _GAP, 0, 0),
     )
-    table.add_column(Text(f"tunnel\n  {_unit(family)}"), no_wrap=True)
+    table.add_column(Text(_first_head(family)), no_wrap=True)
     for metric in family.compared:
         table.add_column(Text(METRICS[metric].title), justify="right")
-    last = ""
-    for point in family.points:
-        if not point.differences:
-            continue
-        if family.headings and point.tunnel != last:
-            table.add_row(Text(point.tunnel, style="bold"))
-        table.add_row(
-            _name(family, point), *(change(point.differences.get(m)) for m in family.compared)
-        )
-        last = point.tunnel
+    compared = [point for point in family.points if point.differences]
+    for name, cells in _rows(
+        family, compared, lambda p: [change(p.differences.get(m)) for m in family.compared]
+    ):
+        table.add_row(name, *cells)
     return table
 
 
-def _unit(family: Family) -> str:
-    """Return the head of the rows of a tunnel: a unit, where they differ in one number only."""
-    if len(family.varied) != 1:
-        return ", ".join(family.headings)
-    shown = parameter(family.varied[0])
-    return shown.unit or shown.title
+def _rows(
+    family: Family,
+    points: Sequence[PointEstimates],
+    cells_of: Callable[[PointEstimates], Sequence[str]],
+) -> list[tuple[Text, Sequence[str]]]:
+    """Return name and cells of each point, those of a tunnel under a line with its name."""
+    rows: list[tuple[Text, Sequence[str]]] = []
+    last = ""
+    for point in points:
+        if family.headings and point.tunnel != last:
+            rows.append((Text(point.tunnel, style="bold"), ()))
+        rows.append((_name(family, point), cells_of(point)))
+        last = point.tunnel
+    return rows
+
+
+def _first_head(family: Family) -> str:
+    """Return the head of the names: below it a unit, where they differ in one number only."""
+    below = ", ".join(family.headings)
+    if len(family.varied) == 1:
+        shown = parameter(family.varied[0])
+        below = shown.unit or shown.title
+    return f"tunnel\n  {below}"
 
 
 def _name(family: Family, point: PointEstimates) -> Text:

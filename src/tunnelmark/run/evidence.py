@@ -1,7 +1,7 @@
 """What the run itself can say of a trial's validity: CPU, link, tunnel. Pure functions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.lab import LinkCounters
@@ -154,8 +154,8 @@ def run_metrics(
     # Programs work while traffic is under way; the waiting before and after would thin it out.
     busy_s = measuring_s or usage.wall_s
     forward, reverse = (_carried(before, after, way) for way in ("forward", "reverse"))
-    carried = (forward or (0, 0))[1] + (reverse or (0, 0))[1]
-    frames = (forward or (0, 0))[0] + (reverse or (0, 0))[0]
+    carried = sum(way.octets for way in (forward, reverse) if way)
+    packets = sum(way.packets for way in (forward, reverse) if way)
     return {
         "cpu_client_ratio": _per(usage.groups["client"].run_s, busy_s),
         "cpu_server_ratio": _per(usage.groups["server"].run_s, busy_s),
@@ -168,7 +168,7 @@ def run_metrics(
         "cpu_cost_s_per_mpkt": _per(tunnel_s, payload_packets / 1e6),
         "wire_forward_bit_s": _rate(forward, measuring_s),
         "wire_reverse_bit_s": _rate(reverse, measuring_s),
-        "wire_packet_mean_bytes": _per(carried, frames),
+        "wire_packet_mean_bytes": _per(carried, packets),
         "compression_ratio": _per(payload_bytes, carried) if payload_bytes else None,
         "overhead_ratio": _per(carried - payload_bytes, payload_bytes) if carried else None,
     }
@@ -217,21 +217,27 @@ def fairness(measurements: Sequence[Measurement]) -> float | None:
     return None
 
 
+class _Carried(NamedTuple):
+    """The IP packets that a link handed on one way, without those that it dropped."""
+
+    packets: int
+    octets: int
+
+
 def _carried(
     before: LinkCounters | None, after: LinkCounters | None, direction: str
-) -> tuple[int, int] | None:
-    """Return number and bytes of the IP packets that the link handed on; none that it dropped."""
+) -> _Carried | None:
     if before is None or after is None:
         return None
     then: Mapping[str, Any] = getattr(before, direction)
     now: Mapping[str, Any] = getattr(after, direction)
     frames = int(now["delivered"]) - int(then["delivered"])
     octets = int(now["delivered_bytes"]) - int(then["delivered_bytes"])
-    return frames, octets - before.header_bytes * frames
+    return _Carried(frames, octets - before.header_bytes * frames)
 
 
-def _rate(carried: tuple[int, int] | None, seconds: float) -> float | None:
-    return None if carried is None or seconds <= 0 else carried[1] * 8 / seconds
+def _rate(carried: _Carried | None, seconds: float) -> float | None:
+    return None if carried is None or seconds <= 0 else carried.octets * 8 / seconds
 
 
 def _per(value: float, whole: float) -> float | None:

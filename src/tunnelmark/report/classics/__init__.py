@@ -21,6 +21,10 @@ class Column(Params):
     names: Mapping[str, str | int | float] = Field({})
     """Printed text to ours; a text that is not in it stands as it is."""
 
+    def ours(self, printed: str) -> str:
+        """Return what a printed text is called here."""
+        return str(self.names.get(printed, printed))
+
 
 class Drawn(Params):
     """How a table is drawn: over a parameter or a kind of label, a line for each label."""
