@@ -6,7 +6,7 @@ CARGO := cargo
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test test-unit test-rust test-python test-all lint check bench fuzz sanitize lock schema metrics-page drivers-page clean
+.PHONY: help setup setup-tests demo gallery test test-unit test-rust test-python lint check bench truth verdicts chaos fuzz sanitize lock schema metrics-page drivers-page clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -14,7 +14,7 @@ help: ## list the targets
 setup: ## install what is missing, make .venv, build the engine
 	@scripts/setup
 
-demo: setup ## measure four tunnels on an emulated 8 Mbit/s, 41 ms link (3 minutes)
+demo: setup ## measure four tunnels on an emulated 8 Mbit/s, 41 ms link (5 minutes)
 	@$(BIN)/tunnelmark run quickstart
 
 GALLERY_SCALE ?= short
@@ -22,19 +22,20 @@ GALLERY_STUDIES ?=
 gallery: setup ## the classic studies run and reported on, into gallery/ (hours; GALLERY_SCALE=smoke: minutes)
 	@$(BIN)/python scripts/gallery.py --scale $(GALLERY_SCALE) $(GALLERY_STUDIES)
 
-test: setup test-rust fuzz test-python ## all tests; those that need root are skipped without it
+test: setup-tests ## all tests; without root, those that need it are skipped
+	@scripts/test $(PYTEST_ARGS)
+
+test-python: setup-tests ## the tests in Python: side by side, then alone what measures time
+	@scripts/test python $(PYTEST_ARGS)
+
+setup-tests:
+	@scripts/setup tests
+
+test-unit: setup ## the tests that need no root and no network namespace
+	$(BIN)/pytest -n auto tests/unit $(PYTEST_ARGS)
 
 test-rust:
 	$(CARGO) test --workspace --locked --target $(TARGET)
-
-test-python:
-	$(BIN)/pytest $(PYTEST_ARGS)
-
-test-unit: setup ## the tests that need no root and no network namespace
-	$(BIN)/pytest tests/unit $(PYTEST_ARGS)
-
-test-all: setup test-rust ## all tests, those too that want a quiet computer
-	TUNNELMARK_TEST_ALL=1 $(BIN)/pytest $(PYTEST_ARGS)
 
 lint: setup ## formatters, linters, types, direction of imports
 	$(CARGO) fmt --all --check
@@ -57,6 +58,21 @@ BENCH_ARGS ?=
 bench: setup ## benchmarks beside public tools, into bench/results.md
 	$(CARGO) build --release --locked --target $(TARGET) --package tm-io --example flood
 	$(BIN)/python bench/run.py --flood $${CARGO_TARGET_DIR:-target}/$(TARGET)/release/examples/flood $(BENCH_ARGS)
+
+VERDICTS_ARGS ?=
+verdicts: setup ## simulated studies from the plan to the report's sentences, into bench/verdicts.md
+	$(BIN)/python bench/verdicts.py $(VERDICTS_ARGS)
+
+CHAOS_RUNS ?= 100
+CHAOS_ARGS ?=
+chaos: setup ## small runs with a process killed or paused at random (CHAOS_RUNS=100), into bench/chaos.md
+	$(BIN)/python bench/chaos.py --runs $(CHAOS_RUNS) $(CHAOS_ARGS)
+
+TRUTH_RUNS ?= 3
+truth: setup ## known answers measured by the whole program, into bench/truth.md (as root; TRUTH_RUNS=200: hours)
+	$(CARGO) build --release --locked --target $(TARGET) --package tm-io --example known
+	TUNNELMARK_KNOWN=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/$(TARGET)/release/examples/known PYTHONPATH=tests/truth \
+		bash -c '$(BIN)/python bench/truth.py $(TRUTH_RUNS) && $(BIN)/pytest tests/truth/known_answers.py'
 
 lock: ## renew requirements.lock after a change of pyproject.toml
 	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --python-version 3.11 --no-header -o requirements.lock

@@ -171,7 +171,7 @@ def relay_run(
     Returns the emulator's summary and its CPU seconds.
     """
     config = {
-        "protocol": 1,
+        "protocol": 2,
         "parent_pid": None,
         "a": {"interface": "a"},
         "b": {"interface": "b"},
@@ -207,7 +207,7 @@ def _reflector(
         pair.server,
         "reflect",
         {
-            "protocol": 1,
+            "protocol": 2,
             "parent_pid": None,
             "listen": [f"{SERVER}:{PORT}"],
             "sessions": [_SESSION],
@@ -244,7 +244,7 @@ def _sender(
         "content": {"type": "zero"},
     }
     config = {
-        "protocol": 1,
+        "protocol": 2,
         "parent_pid": None,
         "flows": [flow],
         "seed": 1,

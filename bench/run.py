@@ -13,6 +13,7 @@ from pathlib import Path
 
 import emulator
 import endpoints
+from analysis import analysis
 from ours import version
 from page import Line, write
 from pair import Pair, pair
@@ -23,24 +24,30 @@ from tunnelmark.engine.binary import find_engine
 def main() -> None:
     """Run the benchmarks and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flood", type=Path, required=True, help="the source of frames")
+    parser.add_argument("--flood", type=Path, help="the source of frames")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one run")
-    parser.add_argument("--only", choices=("endpoints", "emulator"), help="no page is written")
+    parser.add_argument(
+        "--only", choices=("endpoints", "emulator", "analysis"), help="no page is written"
+    )
     options = parser.parse_args()
-    if os.geteuid() != 0:
+    if options.flood is None and options.only in {None, "emulator"}:
+        parser.error("--flood PROGRAM is needed for the emulator")
+    if os.geteuid() != 0 and options.only != "analysis":
         sys.exit("bench: needs root: network namespaces are made")
     load = os.getloadavg()[0]
     if load > 0.5:  # noqa: PLR2004 - two cores, of which a run needs both
         print(f"bench: the machine is busy (load average {load:.2f}): figures will be worse")
     engine = find_engine()
     lines: list[Line] = []
-    if options.only != "emulator":
+    if options.only in {None, "endpoints"}:
         with pair(engine) as made:
             lines += _each(made, *_endpoints(options.repeats, options.seconds))
-    if options.only != "endpoints":
+    if options.only in {None, "emulator"}:
         with pair(engine, emulated=True) as made:
             lines += _each(made, *_emulator(options.repeats, options.seconds, options.flood))
+    if options.only in {None, "analysis"}:
+        lines += _told(analysis(options.repeats))
     if options.only is None:
         write(lines, version=version(engine), repeats=options.repeats, load=load)
 
@@ -67,12 +74,13 @@ def _emulator(repeats: int, seconds: float, flood: Path) -> list[Group]:
 
 
 def _each(made: Pair, *groups: Group) -> list[Line]:
-    lines = []
-    for group in groups:
-        for line in group(made):
-            mark = {True: "met", False: "MISSED", None: ""}[line.met]
-            print(f"{line.name}: {line.ours}; {line.peer}; {line.target} {mark}", flush=True)
-            lines.append(line)
+    return [line for group in groups for line in _told(group(made))]
+
+
+def _told(lines: list[Line]) -> list[Line]:
+    for line in lines:
+        mark = {True: "met", False: "MISSED", None: ""}[line.met]
+        print(f"{line.name}: {line.ours}; {line.peer}; {line.target} {mark}", flush=True)
     return lines
 
 

@@ -17,6 +17,8 @@ _HEAD = """\
 Made by `make drivers-page` from the drivers themselves; a test holds it to them. In a study each is
 a table with `kind` and `label`, and what is set is written beside them. A list in place of a value
 varies it: each value is a point of its own.
+A share is written with `%` or as a number below 1 (`0.02` is 2 %); `1` and `"1"` could be 1 % or
+all of it and are refused.
 """
 _TABLE = "| key | values | without it | meaning |\n| --- | --- | --- | --- |"
 
@@ -34,6 +36,10 @@ def page() -> str:
         routers = ", ".join(f"`{router}`" for router in tunnel.routers)
         lines += [f"### `{kind}`: {tunnel.title}", "", f"Routers on the way: {routers}.", ""]
         lines += _parameters(tunnel.params_type)
+        if tunnel.deviations:
+            lines += ["Set although it is not the program's own default:", ""]
+            lines += [f"- {what}: {why}." for what, why in tunnel.deviations.items()]
+            lines += [""]
     lines += ["## Links: `[[link]]`", ""]
     for kind, link in sorted(link_kinds().items()):
         lines += [f"### `{kind}`: {_first_sentence(link)}", "", *_parameters(link.params_type)]

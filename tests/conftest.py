@@ -1,19 +1,74 @@
-"""Rules for all tests."""
+"""Rules for all tests: what runs where, beside what, and how often."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-# A busy machine takes as long as it likes for an example: how long it took says nothing.
-settings.register_profile("shared", deadline=None)
+import skips
+from places import Places
+from tunnelmark.engine.binary import find_engine
+from tunnelmark.hosts import vm_payload
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.vm_payload import Payload
+from tunnelmark.vmimage import build
+from tunnelmark.vmimage.cache import Image
+
+# A busy machine takes as long as it likes for an example: how long it took says nothing. The same
+# examples in every run: what fails here fails everywhere (scripts/fuzz looks for new ones).
+settings.register_profile("shared", deadline=None, derandomize=True)
 settings.load_profile("shared")
 
+_TESTS = Path(__file__).parent
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    skips.register(config)
+
+
+# First: xdist reads the groups when it is told of the items, and marks that come later are lost.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run a lab test that failed once more, and show that it did.
+    """Mark by place, and let what measures time run once more where it fails.
 
-    These tests measure on a machine that others share: one that stands still for a second fails a
-    test of timing without any fault in the code. A fault in the code fails twice.
+    Such a test measures on a machine that others share: one that stands still for a second fails it
+    without any fault in the code. A fault in the code fails twice. How often that was needed is
+    shown at the end of the session.
     """
     for item in items:
-        if item.get_closest_marker("lab") is not None:
+        if item.path.is_relative_to(_TESTS / "truth"):
+            item.add_marker(pytest.mark.timing)
+        if item.get_closest_marker("timing") is not None:
             item.add_marker(pytest.mark.flaky(reruns=1))
+        if item.get_closest_marker("machine") is not None:
+            item.add_marker(pytest.mark.xdist_group("machine"))
+        if item.path.is_relative_to(_TESTS / "packaging"):
+            item.add_marker(pytest.mark.xdist_group("packaging"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("lab") is not None and os.geteuid() != 0:
+        pytest.skip("needs root: network namespaces are made")
+
+
+@pytest.fixture(scope="session")
+def image() -> Image:
+    """What machines boot from; built once, by whoever comes first."""
+    return build.ensure(clock=time.monotonic, say=lambda _step: None)
+
+
+@pytest.fixture(scope="session")
+def payload() -> Payload:
+    return vm_payload.installed()
+
+
+@pytest.fixture(scope="session")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    """Where real tunnels run; the machine that some need boots with the first and then stays."""
+    with Ledger() as ledger:
+        made = Places(ledger, find_engine(), tmp_path_factory.mktemp("logs"))
+        with made.placement:
+            yield made

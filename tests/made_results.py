@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tunnelmark.model.block import BlockRecord, WireProof, WireSample
+from tunnelmark.model.block import BlockRecord, ProofVerdict, WireProof, WireSample
 from tunnelmark.model.trial import DriverSpec, Measurement, Point, Trial, TrialResult
-from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.model.tunnel import DataPath, Negotiated
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.store import Manifest, Writer
 from tunnelmark.study.plan import pair_id
@@ -17,7 +17,7 @@ HOST = DriverSpec("host", "host", {})
 
 def manifest(**changes: object) -> Manifest:
     values: dict[str, object] = {
-        "format": 1,
+        "format": 2,
         "study": "made",
         "title": "Made for a test",
         "description": "",
@@ -81,10 +81,12 @@ def write(folder: Path, results: list[TrialResult], **changes: object) -> Path:
 
 
 def block_record(error: str | None = None) -> BlockRecord:
-    agreed = Negotiated("AES-256-GCM", "OpenVPN 2.6.14", "openvpn", 1500, {"auth": "none"})
+    agreed = Negotiated(
+        "AES-256-GCM", "OpenVPN 2.6.14", "openvpn", 1500, DataPath.USER_SPACE, {"auth": "none"}
+    )
     proof = WireProof(
         "0",
-        ok=True,
+        ProofVerdict.PROVED,
         message="12 packets, all the tunnel's",
         packets=12,
         foreign_packets=0,

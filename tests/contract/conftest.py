@@ -9,17 +9,12 @@ import pytest
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
-from tunnelmark.model.errors import LabError
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads.base import TrialContext
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[TrialContext]:
-    try:
-        engine = find_engine()
-    except LabError as error:
-        pytest.skip(str(error))
     root, samples = tmp_path / "runtime", tmp_path / "samples"
     root.mkdir(mode=0o700)
     samples.mkdir()
@@ -30,7 +25,7 @@ def context(tmp_path: Path) -> Iterator[TrialContext]:
                 client=hosts[0],
                 server=hosts[1],
                 paths=(_path(0),),
-                engine=engine,
+                engine=find_engine(),
                 seed=1,
                 samples_dir=samples,
                 sample_stem="trial-1",

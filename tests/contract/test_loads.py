@@ -18,6 +18,8 @@ from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
 from tunnelmark.workloads.voip import Voip, VoipParams
 from tunnelmark.workloads.voip_capacity import VoipCapacity, VoipCapacityParams
 
+pytestmark = pytest.mark.timing
+
 # What judges the machine and not the workload: this one may be busy with anything.
 TIMING = "sender_lateness"
 
@@ -115,7 +117,8 @@ def test_delay_at_a_rate_derived_from_the_throughput(context: TrialContext) -> N
     figures = total(outcome)
     assert set(figures) == set(LatencyAtRate.metrics)
     assert figures["offered_packet_s"] == 500
-    assert 0 < figures["rtt_min_ns"] <= figures["rtt_p50_ns"] <= figures["rtt_p99_ns"]
+    assert 0 < figures["rtt_min_ns"] <= figures["rtt_p50_ns"]
+    assert figures["rtt_p99_ns"] is None, "fewer than 300 answers have no 99th percentile"
 
 
 @pytest.mark.parametrize("method", ["mlrsearch", "binary"])

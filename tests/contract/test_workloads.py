@@ -20,6 +20,8 @@ from tunnelmark.workloads.base import Outcome, Progress, TrialContext
 from tunnelmark.workloads.registry import workload_kinds
 from tunnelmark.workloads.udp_echo import PORT, UdpEcho, UdpEchoParams, plan_flows
 
+pytestmark = pytest.mark.timing
+
 KINDS = workload_kinds()
 
 # What judges the machine and not the workload: this one may be busy with anything.
@@ -73,7 +75,8 @@ def test_every_packet_comes_back_over_the_loopback(context: TrialContext) -> Non
     assert set(figures) == set(UdpEcho.metrics)
     assert figures["loss_forward_ratio"] == 0.0
     assert figures["loss_reverse_ratio"] == 0.0
-    assert 0 < figures["rtt_min_ns"] <= figures["rtt_p50_ns"] <= figures["rtt_p99_ns"]
+    assert 0 < figures["rtt_min_ns"] <= figures["rtt_p50_ns"]
+    assert figures["rtt_p99_ns"] is None, "fewer than 300 answers have no 99th percentile"
     assert figures["owd_forward_p50_ns"] > 0
     assert figures["owd_reverse_p50_ns"] > 0
     assert outcome.payload_packets == 60

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
 # 150 % of what the link carries keep the queue full: 20 KiB of an 8 Mbit/s line are 20.48 ms.
 # How busy this machine is may not decide whether there is a figure at all.

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
 # How busy this machine is may not decide whether there is a figure at all.
 _STUDY = """

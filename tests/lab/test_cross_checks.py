@@ -6,7 +6,6 @@ catches up within it, so what is measured is the link and not the machine.
 
 import json
 import math
-import os
 import re
 import statistics
 from collections.abc import Callable, Iterator
@@ -28,11 +27,8 @@ from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams
 from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams
 from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
-needs_all = pytest.mark.skipif(
-    "TUNNELMARK_TEST_ALL" not in os.environ, reason="takes more than 20 s; run make test-all"
-)
 IPERF3_PORT = 5301
 IRTT_PORT = 2112
 QUEUE = Queue("bytes", 1 << 20)
@@ -135,14 +131,12 @@ def test_udp_load_fills_10_mbit_s_ethernet(bench: Callable[..., Any], frame_byte
         _carries(made, frame_bytes)
 
 
-@needs_all
 def test_udp_load_at_every_other_frame_size_of_rfc_2544(bench: Callable[..., Any]) -> None:
     with bench(ethernet_10()) as made:
         for frame_bytes in FRAMES.keys() - {512, 1518}:
             _carries(made, frame_bytes)
 
 
-@needs_all
 def test_frames_of_64_byte_by_iperf3(bench: Callable[..., Any]) -> None:
     # A frame of 64 byte has room for 18: beside our own count, that of another sender.
     with bench(ethernet_10()) as made, _serving(made.context.server, IPERF3_PORT):
@@ -155,7 +149,6 @@ def test_frames_of_64_byte_by_iperf3(bench: Callable[..., Any]) -> None:
         assert carried >= received["packets"]
 
 
-@needs_all
 @pytest.mark.parametrize("method", ["mlrsearch", "binary"])
 def test_rate_search_finds_what_the_line_carries(bench: Callable[..., Any], method: str) -> None:
     with bench(serial(8_000_000, queue=Queue("bytes", 65536))) as made:

@@ -10,7 +10,7 @@ import pytest
 
 from tunnelmark.store import open_result
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timing]
 
 _TEXT = """
 format = 1
@@ -77,6 +77,31 @@ def test_a_part_that_is_killed_makes_the_trial_invalid_and_the_run_goes_on(
     # Both points have both repeats all the same.
     assert sum(event["valid"] for event in done) == 4
     assert one.of("run_ended")[0]["outcome"] == "complete"
+    assert one.leftovers() == []
+
+
+@pytest.mark.parametrize("phase", ["proof", "warm"])
+@pytest.mark.parametrize("program", ["openvpn", "tunnelmark-engine"])
+def test_a_death_before_the_first_trial_is_tried_again_and_recorded(
+    study: Callable[[str], Any], phase: str, program: str
+) -> None:
+    one = study(_TEXT.replace("packets = 160", "packets = 30"))
+    one.start()
+    one.until(lambda event: event["event"] == "block_phase" and event["phase"] == phase)
+    _kill(one, "server" if program == "openvpn" else "link", program)
+    assert one.finish() == 0, one.errors
+    assert one.of("run_ended")[0]["outcome"] == "complete"
+    again = [e["bring_up"] for e in one.of("block_phase") if e["phase"] == "again"]
+    assert again[:1] == [1]
+    (block,) = open_result(one.directory).blocks.values()
+    assert block.error is None
+    # A busy machine may ask for more attempts than what was done to the first.
+    first, *_, last = block.attempts
+    assert (first.bring_up, last.bring_up, last.reason) == (1, 2, None)
+    assert first.reason
+    assert first.transient
+    trials = open_result(one.directory).trials().filter(pl.col("path") == "total")
+    assert set(trials.filter("valid").select("repeat", "bring_up").rows()) == {(1, 1), (2, 2)}
     assert one.leftovers() == []
 
 

@@ -24,7 +24,7 @@ from tunnelmark.hosts.local import LocalHost, NetnsHost
 from tunnelmark.lab.lab import Lab
 from tunnelmark.model.topology import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6, Topology
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Spec:
         if self.files:
             forward["trace"] = {"path": f"{files_dir}/forward.trace"}
         return {
-            "protocol": 1,
+            "protocol": 2,
             "parent_pid": parent_pid,
             "a": {"interface": a},
             "b": {"interface": b},

@@ -19,7 +19,7 @@ from tunnelmark.links.wlan import Wlan, WlanParams
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.topology import SERVER_IPV4, Topology
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
 SNAP_IP_UDP_BYTES = 8 + 20 + 8
 MEASURED_S = 3.0
@@ -37,7 +37,7 @@ class Line:
         key = secrets.token_hex(16)
         flow = {"flow": 0, "session": 7, "key": key}
         reflect = {
-            "protocol": 1,
+            "protocol": 2,
             "parent_pid": os.getpid(),
             "listen": [f"{SERVER_IPV4}:7700"],
             "sessions": [flow],
@@ -48,7 +48,7 @@ class Line:
             "socket_buffer_bytes": 1 << 20,
         }
         send = {
-            "protocol": 1,
+            "protocol": 2,
             "parent_pid": os.getpid(),
             "flows": [
                 {

@@ -7,7 +7,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-pytestmark = pytest.mark.lab
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import NetnsHost
+from tunnelmark.lab.lab import Lab
+from tunnelmark.model.topology import Topology
+
+pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
 # How busy this machine is may not decide whether there is a figure at all.
 _STUDY = """
@@ -88,3 +93,18 @@ def test_damaged_packets_are_lost_at_the_receiver_and_no_fault_of_ours(
     assert losses["places"]["receiver"] == losses["lost"]
     assert row["receiver_overrun_ratio"] == 0
     assert one.leftovers() == []
+
+
+@pytest.mark.parametrize("asked", [None, 1 << 20])
+def test_memory_for_fragments_is_the_kernels_own_or_what_the_study_says(asked: int | None) -> None:
+    """A default of ours would flatter whatever fragments at a saturated link."""
+    with Ledger() as ledger, Lab(ledger, Topology(reassembly_bytes=asked), None, engine="") as lab:
+        bare = NetnsHost(ledger, f"{ledger.run_id}-bare")
+        try:
+            own, *found = (
+                host.run(["sysctl", "-n", "net.ipv4.ipfrag_high_thresh"]).text().strip()
+                for host in (bare, lab.client_host, lab.server_host)
+            )
+        finally:
+            bare.remove()
+    assert found == [own if asked is None else str(asked)] * 2

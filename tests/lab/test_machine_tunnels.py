@@ -1,30 +1,19 @@
-"""Tunnels that need a full kernel, in a machine: what the wire says of them, and what goes wrong.
-
-One machine is booted for all tests here; those beyond the first only by ``make test-all``.
-"""
+"""Tunnels that need a full kernel, in the machine: what the wire says, and what goes wrong."""
 
 import dataclasses
-import os
 import re
-import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from places import Places, interfaces
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
-from tunnelmark.hosts import vm_payload
-from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.hosts.local import LocalHost
-from tunnelmark.hosts.vm_accel import choose
-from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.lab.lab import Lab
-from tunnelmark.lab.place import MachinePlace
 from tunnelmark.model.block import WireProof
-from tunnelmark.model.errors import LabError, TunnelError
+from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import IP_VERSIONS, datagram
-from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import Site, TunnelUp
 from tunnelmark.probes.prober import EngineProber
 from tunnelmark.probes.wire import Watch, prove
@@ -34,13 +23,8 @@ from tunnelmark.tunnels.ipsec import IpsecTunnel
 from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecTunnel
 from tunnelmark.tunnels.pptp import PptpTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
-from tunnelmark.vmimage import build, cache, programs
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
-only_all = pytest.mark.skipif(
-    "TUNNELMARK_TEST_ALL" not in os.environ, reason="takes minutes in a machine: make test-all"
-)
+pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
 Params = dict[str, object]
 FEW = (100, 1000)
@@ -50,8 +34,8 @@ DIRECTION = Direction(rate_bit_s=100_000_000, delay_ns=5_000_000, queue=Queue("b
 
 NOT_ENCRYPTED = [
     (L2tpIpsecTunnel, {"ipsec": False}),
-    pytest.param((PptpTunnel, {"mppe": "none"}), marks=only_all),
-    pytest.param((IpsecTunnel, {"implementation": "kernel", "suite": "NULL-SHA1"}), marks=only_all),
+    (PptpTunnel, {"mppe": "none"}),
+    (IpsecTunnel, {"implementation": "kernel", "suite": "NULL-SHA1"}),
 ]
 # Outer IP bytes of a payload of 1000, and the largest payload in one packet.
 CASES: list[tuple[str, Params, int, int]] = [
@@ -71,41 +55,21 @@ CASES: list[tuple[str, Params, int, int]] = [
     ("pptp", {"mppe": "none", "inner": "ipv6"}, 1081, 1352),
     ("sstp", {"tls": "1.3"}, 1107, 1372),
     ("sstp", {"tls": "1.2", "inner": "ipv6"}, 1134, 1352),
+    ("wireguard", {"implementation": "kernel"}, 1100, 1392),
     ("gre", {}, 1052, 1448),
+    ("gre", {"keyed": True}, 1056, 1444),
     ("gre", {"inner": "ipv6", "outer": "ipv6", "keyed": True}, 1096, 1404),
     ("vxlan", {}, 1078, 1422),
     ("macsec", {}, 1060, 1440),
+    ("macsec", {"encrypt": False, "cipher": "GCM-AES-256"}, 1060, 1440),
     ("macsec", {"inner": "ipv6"}, 1080, 1420),
 ]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachinePlace]:
-    if programs.find("qemu-system-x86_64") is None:
-        pytest.skip("qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)")
-    image = cache.find()
-    if image is None and (reason := build.unavailable()):
-        pytest.skip(f"there is no system image and it cannot be built: {reason}")
-    image = image or build.build(clock=time.monotonic, say=lambda _step: None)
-    try:
-        payload = vm_payload.installed()
-    except LabError as error:
-        pytest.skip(str(error))
-    with Ledger() as ledger:
-        machine = Machine.boot(
-            LocalHost(ledger), name="lab", image=image, payload=payload, choice=choose(image)
-        )
-        try:
-            logs = tmp_path_factory.mktemp("logs")
-            yield MachinePlace(machine, ledger.run_id, logs=Path(logs))
-        finally:
-            machine.close()
-
-
 @pytest.fixture
-def lab(place: MachinePlace) -> Iterator[Lab]:
-    spec = LinkSpec(DIRECTION, DIRECTION, seed=1)
-    with Ledger() as ledger, Lab(ledger, Topology(), spec, engine="", place=place) as lab:
+def lab(places: Places) -> Iterator[Lab]:
+    with ExitStack() as stack:
+        lab = places.lab(stack, places.machine(), LinkSpec(DIRECTION, DIRECTION, seed=1))
         yield lab
         nothing_stays(lab)
 
@@ -114,10 +78,7 @@ def nothing_stays(lab: Lab) -> None:
     """After ``down``: no daemon, no interface, no association, and no address of a tunnel's."""
     for host in (lab.client_host, lab.server_host):
         assert [process.name for process in host.spawned if process.poll() is None] == []
-        links = host.run(["ip", "-o", "link", "show"]).text().splitlines()
-        names = {line.split(":")[1].split("@")[0].strip() for line in links}
-        # A kernel with GRE loaded shows these in every namespace from then on.
-        assert names - {"gre0", "gretap0", "erspan0", "ip6gre0", "ip6tnl0"} == {"lo", "eth0"}
+        assert interfaces(host) == {"lo", "eth0"}
         for what in ("state", "policy"):
             assert host.run(["ip", "xfrm", what]).text() == ""
         addresses = host.run(["ip", "-4", "-o", "address", "show", "dev", "eth0"]).text()
@@ -175,7 +136,6 @@ def test_what_does_not_encrypt_is_marked_so_and_cannot_claim_to(
     assert "the plaintext marker stands readable in" in lying.message
 
 
-@only_all
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_the_wire_the_model_and_the_known_figures_agree(
     lab: Lab, case: tuple[str, Params, int, int]
@@ -241,7 +201,6 @@ REFUSALS: list[tuple[type[Tunnel], Params, str]] = [
 ]
 
 
-@only_all
 @pytest.mark.parametrize(
     "case", REFUSALS, ids=[f"{driver.__name__} {params}" for driver, params, _ in REFUSALS]
 )
@@ -258,7 +217,6 @@ def test_a_peer_that_refuses_is_told_in_the_program_s_own_words(
     assert re.fullmatch(words, str(caught.value)), caught.value
 
 
-@only_all
 @pytest.mark.parametrize(
     ("kind", "params", "program"),
     [

@@ -47,7 +47,7 @@ def _no_esp() -> None:
 def _nothing_was_made(one: Any) -> None:
     assert one.of("run_started") == []
     assert list(one.folder.glob("results/*")) == []
-    assert list(one.folder.glob("runtime/*")) == []
+    assert list(one.runtime.iterdir()) == []
 
 
 def test_a_missing_kernel_feature_is_told_before_anything_is_made(

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timing]
 
 _HEAD = """
 format = 1

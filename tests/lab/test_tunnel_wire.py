@@ -1,8 +1,6 @@
 """The proof by wire on real tunnels: equal to the model and to tcpdump, and not to be deceived."""
 
-import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -28,7 +26,8 @@ from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.tunnels.wireguard import WireGuardTunnel
 
-pytestmark = pytest.mark.lab
+# The proof paces its packets; a busy computer brings them together.
+pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
 # Both sides of every padding boundary, of the fragmentation point, and the usual ones.
 SIZES = (25, *range(96, 114), 1000, *range(1368, 1396), 1419, 1420, 1421, 1472, 1473, 2000, 2900)
@@ -48,7 +47,6 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("openvpn", {"key_exchange": "static", "cipher": "AES-256-CBC"}, 1116, 1387),
     ("openvpn", {"key_exchange": "static", "cipher": "BF-CBC", "auth": "SHA1"}, 1096, 1403),
     ("openvpn", {"control": "tls-crypt"}, 1080, 1420),
-    ("openvpn", {"offload": "kernel"}, 1080, 1420),
     ("openvpn", {"transport": "tcp"}, 1106, 1394),
     ("openvpn", {"transport": "tcp", "cipher": "AES-256-CBC"}, 1146, 1359),
     ("ssh_tun", {}, 1120, 1378),
@@ -59,7 +57,6 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("nebula", {"cipher": "CHACHA20-POLY1305", "mtu_bytes": 1440}, 1088, 1412),
     ("wireguard", {"implementation": "wireguard-go"}, 1100, 1392),
     ("wireguard", {"implementation": "boringtun"}, 1088, 1392),
-    ("wireguard", {"implementation": "kernel"}, 1100, 1392),
     ("ocserv", {}, 1094, 1372),
     ("ocserv", {"cipher": "CHACHA20-POLY1305", "mtu_bytes": 1442}, 1086, 1414),
     ("ocserv", {"transport": "tls", "cipher": "AES-128-GCM"}, 1110, 1372),
@@ -75,12 +72,8 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("nebula", {"outer": "ipv6"}, 1108, 1272),
     ("softether", {}, 1124, 1376),
     ("softether", {"inner": "ipv6", "outer": "ipv6"}, 1164, 1336),
-    ("gre", {}, 1052, 1448),
-    ("gre", {"keyed": True}, 1056, 1444),
     ("vxlan", {}, 1078, 1422),
     ("vxlan", {"inner": "ipv6", "outer": "ipv6"}, 1118, 1382),
-    ("macsec", {}, 1060, 1440),
-    ("macsec", {"encrypt": False, "cipher": "GCM-AES-256"}, 1060, 1440),
 ]
 
 
@@ -95,18 +88,11 @@ def direction(loss: float = 0.0) -> Direction:
 
 @pytest.fixture(scope="module")
 def engine() -> str:
-    if os.geteuid() != 0:
-        pytest.skip("needs root to make network namespaces")
-    try:
-        return find_engine()
-    except LabError as error:
-        pytest.skip(str(error))
+    return find_engine()
 
 
 @pytest.fixture(scope="module")
 def lab(engine: str) -> Iterator[Lab]:
-    if shutil.which("tcpdump") is None:
-        pytest.skip("tcpdump is not installed (apt-get install tcpdump)")
     spec = LinkSpec(direction(), direction(), seed=1)
     with Ledger() as ledger, Lab(ledger, Topology(), spec, engine=engine) as lab:
         yield lab
@@ -138,9 +124,7 @@ def proved(
 def make(kind: str, params: dict[str, object], lab: Lab) -> Tunnel:
     driver = tunnel_kinds()[kind]
     tunnel = driver(driver.params_type.model_validate(params))
-    for host in (lab.client_host, lab.server_host):
-        if reason := tunnel.unavailable(host):
-            pytest.skip(reason)
+    assert tunnel.unavailable(lab.client_host) is None
     return tunnel
 
 
@@ -310,8 +294,7 @@ def test_a_tunnel_that_silently_passes_cleartext_fails(
     lab: Lab, engine: str, driver: type[OpenVpnTunnel]
 ) -> None:
     tunnel = driver(OpenVpnParams.model_validate({"count": 1}))
-    if reason := tunnel.unavailable(lab.client_host):
-        pytest.skip(reason)
+    assert tunnel.unavailable(lab.client_host) is None
     try:
         up = tunnel.up(lab.site)
         proof = proved(lab, engine, up)

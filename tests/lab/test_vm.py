@@ -1,4 +1,4 @@
-"""Real machines. One is shared by most tests; five more boot, a few seconds each, emulated."""
+"""Real machines. One is shared by all tests; five more boot, a few seconds each, emulated."""
 
 import json
 import os
@@ -17,20 +17,21 @@ from typing import Any
 
 import pytest
 
-from tunnelmark.hosts import vm_payload
+from places import Places
+from skips import nobody_reads_this
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost, NetnsHost
 from tunnelmark.hosts.vm import VmHost, VmNetnsHost
-from tunnelmark.hosts.vm_accel import Choice, choose
+from tunnelmark.hosts.vm_accel import Choice
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_payload import Payload
 from tunnelmark.hosts.vm_qemu import MachineSpec, Nic
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
-from tunnelmark.vmimage import build, cache, programs
+from tunnelmark.vmimage import cache
 from tunnelmark.vmimage.cache import Image
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.machine]
 
 EMULATED = Choice("tcg", "a test")
 PROGRAMS = (
@@ -40,24 +41,6 @@ PROGRAMS = (
     *("openconnect", "tincd", "nebula", "vpnserver", "vpnclient", "vpncmd", "sshd", "ssh"),
     *("iperf3", "irtt", "nginx", "curl", "nft", "iptables", "openssl", "modprobe"),
 )
-
-
-@pytest.fixture(scope="module")
-def image() -> Image:
-    if programs.find("qemu-system-x86_64") is None:
-        pytest.skip("qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)")
-    found = cache.find()
-    if found is None and (reason := build.unavailable()):
-        pytest.skip(f"there is no system image and it cannot be built: {reason}")
-    return found or build.build(clock=time.monotonic, say=lambda _step: None)
-
-
-@pytest.fixture(scope="module")
-def payload() -> Payload:
-    try:
-        return vm_payload.installed()
-    except LabError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +54,13 @@ def base(ledger: Ledger) -> LocalHost:
     return LocalHost(ledger)
 
 
-@pytest.fixture(scope="module")
-def machine(base: LocalHost, image: Image, payload: Payload) -> Iterator[Machine]:
-    """Boot as a study does: with whatever works here."""
-    machine = Machine.boot(base, name="shared", image=image, payload=payload, choice=choose(image))
-    yield machine
-    machine.close()
-    assert not machine.alive()
+@pytest.fixture
+def machine(places: Places) -> Machine:
+    """The shared one, booted as a study does: with whatever works here."""
+    return places.placement.machine_host().machine
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def host(machine: Machine, ledger: Ledger) -> VmHost:
     logs = ledger.work_dir / "vm-logs"
     return VmHost(machine, name="client", unique=f"{ledger.run_id}-client", log_dir=logs)
@@ -196,6 +176,9 @@ def test_a_whole_lab_fits_inside(machine: Machine, ledger: Ledger) -> None:
         place.run(["ip", "link", "set", device, "up"])
     done = a.run(["ping", "-c", "3", "-i", "0.05", "-W", "5", "198.18.0.2"])
     assert " 0% packet loss" in done.text()
+    stays = VmHost(machine, name="out", unique=f"{ledger.run_id}-out", log_dir=ledger.work_dir)
+    places = [one.run(["readlink", "/proc/self/ns/net"]).text() for one in (a, b, stays)]
+    assert len(set(places)) == 3
     # Nothing leads anywhere else.
     assert a.run(["ip", "route", "show", "default"]).text() == ""
     as_host: Host = a
@@ -225,8 +208,9 @@ def test_cpu_of_programs_inside_is_read_in_one_go(host: VmHost, machine: Machine
             host.run(["sleep", "0.1"])
         assert ticks() > first + 10
         snapshot = machine.cpu()
-        # Ticks of 10 ms are sampled, the run time is exact.
-        assert snapshot.processes[burner.pid].run_ns > 50_000_000
+        # Ticks of 10 ms are sampled, the run time of a thread is exact.
+        ((_, run_ns),) = snapshot.processes[burner.pid].threads
+        assert run_ns > 50_000_000
         assert all(usage.parent != 2 for usage in snapshot.processes.values())
     finally:
         burner.stop()
@@ -355,7 +339,7 @@ image = cache.load(Path(sys.argv[2]))
 base = LocalHost(ledger)
 machine = Machine.boot(base, name="m", image=image, payload=vm_payload.installed(),
                        choice=Choice("tcg", "a test"))
-host = VmNetnsHost(machine, name="client", unique="tm0-client", log_dir=Path(sys.argv[1]))
+host = VmNetnsHost(machine, name="client", unique="tm0-client", log_dir=ledger.work_dir)
 print(machine.facts.qemu_pid, host.run(["id", "-u"]).text().strip(), flush=True)
 if sys.argv[3] == "wait":
     time.sleep(1000)
@@ -380,10 +364,11 @@ def test_a_run_that_is_killed_takes_its_machine_along(image: Image, payload: Pay
                 os.close(pidfd)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_an_ordinary_user_has_the_whole_lab_in_a_machine(image: Image, payload: Payload) -> None:
     """As nobody, in a user's usual restrictions and without any device: /dev is empty."""
     assert payload
+    if not nobody_reads_this():
+        pytest.skip("this checkout cannot be read by other users")
     with tempfile.TemporaryDirectory(prefix="tm", dir="/var/tmp") as root:
         Path(root).chmod(0o755)
         shutil.copytree(image.directory, Path(root) / "image")
@@ -393,9 +378,6 @@ def test_an_ordinary_user_has_the_whole_lab_in_a_machine(image: Image, payload: 
         user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
         bare = 'mount -t tmpfs none /dev/net && mount -t tmpfs none /sys/fs && exec "$@"'
         argv = ["unshare", "--mount", "sh", "-c", bare, "bare", *user, *inner]
-        probe = [*user, sys.executable, "-c", "import tunnelmark.hosts.local"]
-        if subprocess.run(probe, capture_output=True, check=False, cwd="/").returncode != 0:
-            pytest.skip("this checkout cannot be read by other users")
         done = subprocess.run(
             argv,
             capture_output=True,

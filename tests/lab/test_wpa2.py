@@ -1,35 +1,21 @@
 """WLAN security in a machine with a full kernel: hostapd, wpa_supplicant, radios, our medium."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from tunnelmark.hosts import vm_payload
-from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.hosts.local import LocalHost
-from tunnelmark.hosts.vm_accel import choose
-from tunnelmark.hosts.vm_machine import Machine
+from places import Places, interfaces
 from tunnelmark.lab.lab import Lab
-from tunnelmark.lab.place import MachinePlace, Place
 from tunnelmark.links.wlan import Wlan, WlanParams
-from tunnelmark.model.errors import LabError, TunnelError
-from tunnelmark.model.topology import Topology
+from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.tunnel import TunnelUp
 from tunnelmark.tunnels.wpa2 import Wpa2Params, Wpa2Tunnel
-from tunnelmark.vmimage import build, cache, programs
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        "TUNNELMARK_TEST_ALL" not in os.environ, reason="boots a machine; run make test-all"
-    ),
-]
+pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
 B, G, N = "wlan-80211b-11", "wlan-80211g-54", "wlan-80211n-ht20"
 N_WIDE = "wlan-80211n-ht40-2ss"
@@ -44,43 +30,15 @@ VARIANTS: list[tuple[str, dict[str, object], str, str | None, str]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
-    """A machine for all tests of this file."""
-    if programs.find("qemu-system-x86_64") is None:
-        pytest.skip("qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)")
-    image = cache.find()
-    if image is None and (reason := build.unavailable()):
-        pytest.skip(f"there is no system image and it cannot be built: {reason}")
-    image = image or build.build(clock=time.monotonic, say=lambda _step: None)
-    try:
-        payload = vm_payload.installed()
-    except LabError as error:
-        pytest.skip(str(error))
-    with Ledger() as ledger:
-        machine = Machine.boot(
-            LocalHost(ledger), name="wlan", image=image, payload=payload, choice=choose(image)
-        )
-        try:
-            logs = Path(ledger.work_dir) / "vm-logs"
-            yield MachinePlace(machine, ledger.run_id, logs=logs)
-        finally:
-            machine.close()
-
-
 @pytest.fixture
-def lab_of(place: Place, ledger: Ledger) -> Iterator[Callable[..., Lab]]:
-    labs = []
+def lab_of(places: Places) -> Iterator[Callable[..., Lab]]:
+    with ExitStack() as stack:
 
-    def make(preset: str, **more: object) -> Lab:
-        link = Wlan(WlanParams.model_validate(dict(Wlan.presets[preset]) | more))
-        lab = Lab(ledger, Topology(), link.spec(1), engine="", place=place, emulate=False)
-        labs.append(lab)
-        return lab
+        def make(preset: str, **more: object) -> Lab:
+            link = Wlan(WlanParams.model_validate(dict(Wlan.presets[preset]) | more))
+            return places.lab(stack, places.machine(), link.spec(1), emulate=False)
 
-    yield make
-    for lab in labs:
-        lab.down()
+        yield make
 
 
 def wpa2(params: dict[str, object]) -> Wpa2Tunnel:
@@ -95,8 +53,7 @@ def answered(lab: Lab, up: TunnelUp, number: int) -> bool:
 
 def nothing_stays(lab: Lab) -> None:
     for host in (lab.client_host, lab.server_host):
-        lines = host.run(["ip", "-o", "link", "show"]).text().splitlines()
-        assert {line.split(":")[1].split("@")[0].strip() for line in lines} == {"lo", "eth0"}
+        assert interfaces(host) == {"lo", "eth0"}
         assert host.run(["iw", "phy"]).text() == ""
         assert [process.name for process in host.spawned if process.poll() is None] == []
 
@@ -222,8 +179,8 @@ def test_the_proof_on_air(study: Callable[[str], Any]) -> None:
     (block,) = [json.loads(path.read_text()) for path in one.directory.glob("blocks/*.json")]
     assert block["error"] is None
     (proof,), (bare,) = block["proofs"], block["baseline_proofs"]
-    assert proof["ok"]
-    assert bare["ok"]
+    assert proof["verdict"] == "proved"
+    assert bare["verdict"] == "proved"
     assert proof["encrypted_expected"]
     assert not proof["marker_seen"]
     assert bare["marker_seen"]

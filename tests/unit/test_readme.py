@@ -1,17 +1,33 @@
-"""The README names what there is: every driver, device and built-in study."""
+"""README and docs name what there is: drivers, devices, studies, pages, commands that parse."""
 
 import re
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
+import click
 import pytest
 
+from tunnelmark.cli import main
 from tunnelmark.devices.registry import DEVICES
 from tunnelmark.links.registry import link_kinds
-from tunnelmark.study import list_studies
+from tunnelmark.study import FULL, list_studies, parse_study
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`(tunnelmark [^`\n]+)`")
+# What stands in a text for a name of the reader's own, and a name that is there.
+_FOLDERS = {"DIR": "dir", "A": "dir", "B": "dir", "FOLDER": "dir", "results/NAME": "dir"}
+_NAMES = {"NAME": "quickstart", "STUDY": "quickstart", "TUNNEL": "openvpn", "COMMAND": "run"}
+_CHEAP = {"overhead", "audit", "version", "studies", "--help", "--version"}
+"""Commands that touch nothing and end at once: these are not only parsed but run."""
 
 
 @pytest.mark.parametrize(
@@ -29,7 +45,140 @@ def test_the_readme_names_every_one(names: list[str]) -> None:
     assert [name for name in names if name not in told] == []
 
 
-def test_every_page_of_the_readme_is_there() -> None:
-    pages = re.findall(r"\]\(([^)]+)\)", README.read_text(encoding="utf-8"))
-    assert pages
-    assert [page for page in pages if not (README.parent / page).exists()] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_that_is_linked_is_there(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def _told() -> list[tuple[str, str]]:
+    """Return (where, command line) of all pages and of the examples of every ``--help``."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        lines = [line for _, body in _BLOCK.findall(text) for line in body.splitlines()]
+        commands = [line for line in lines if line.startswith("tunnelmark ")]
+        commands += _INLINE.findall(_BLOCK.sub("", text))
+        found += [(page.name, command) for command in commands]
+    for words, command in _commands(main.tunnelmark, ()):
+        lines = [line.strip() for line in (command.epilog or "").splitlines()]
+        found += [
+            (f"{' '.join(words)} --help", line.removeprefix("nohup "))
+            for line in lines
+            if line.removeprefix("nohup ").startswith("tunnelmark ")
+        ]
+    return found
+
+
+def _commands(
+    group: click.Group, words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    yield words, group
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+def _lines(told: str) -> list[list[str]]:
+    """Return the words of a command as a reader would type them, once for each choice (a|b)."""
+    plain = re.split(r"\s{2,}|\s[#>|&]\s?", told)[0]  # what is said of it, where its output goes
+    words = shlex.split(plain)[1:]
+    ways = [word.split("|") for word in words]
+    return [[_typed(word) for word in way] for way in product(*ways)]
+
+
+def _costs_nothing(told: str) -> bool:
+    """Say whether a command ends at once and needs no result of a run."""
+    return told.split()[1] in _CHEAP and not any("dir" in words for words in _lines(told))
+
+
+def _typed(word: str) -> str:
+    if word in _FOLDERS or word.startswith("results/") or "…" in word:
+        return "dir"
+    if word.endswith(".toml") or word == "FILE":
+        return "study.toml"
+    return _NAMES.get(word, word)
+
+
+@pytest.fixture
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with what the commands name, and nothing else."""
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "study.toml").write_text(_studies_of(README)[0], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_place")
+@pytest.mark.parametrize(("where", "told"), _told())
+def test_every_command_that_is_told_parses(where: str, told: str) -> None:
+    for words in _lines(told):
+        try:
+            _parse(words)
+        except click.ClickException as error:
+            pytest.fail(f"{where}: {told}: {error.format_message()}")
+
+
+@pytest.mark.usefixtures("_place")
+@pytest.mark.parametrize("told", sorted({told for _, told in _told() if _costs_nothing(told)}))
+def test_what_costs_nothing_runs(told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in _lines(told):
+        assert main.call(words) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "tunnelmark frobnicate",
+        "tunnelmark run --frobnicate quickstart",
+        "tunnelmark run quickstart --place moon",
+        "tunnelmark run quickstart --place auto|moon",
+        "tunnelmark studies frobnicate",
+        "tunnelmark report DIR --format interpretive-dance",
+        "tunnelmark run --resume nowhere",
+    ],
+)
+@pytest.mark.usefixtures("_place")
+def test_a_command_that_is_not_there_would_be_found(wrong: str) -> None:
+    found = []
+    for words in _lines(wrong):
+        try:
+            _parse(words)
+        except click.ClickException as error:
+            found.append(error)
+    assert found
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "format = 1" in p.read_text("utf-8")])
+def test_every_study_that_is_shown_is_one(page: Path) -> None:
+    for text in _studies_of(page):
+        parse_study(text, page.name, FULL)
+
+
+def _studies_of(page: Path) -> list[str]:
+    blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [body for form, body in blocks if form == "toml" and "format = 1" in body]
+
+
+def _parse(words: list[str]) -> None:
+    """Parse a command line as the program would; ``ClickException`` where it would refuse it."""
+    command: click.Command = main.tunnelmark
+    context: click.Context | None = None
+    while isinstance(command, click.Group):
+        context = click.Context(command, parent=context, info_name=command.name)
+        if not words or words[0].startswith("-"):
+            break
+        name, *words = words
+        inner = command.get_command(context, name)
+        if inner is None:
+            raise click.UsageError(f"there is no command {name}")
+        command = inner
+    if not words:
+        return  # a command that is only named
+    with suppress(click.exceptions.Exit):  # --help and --version end there
+        command.make_context(command.name, words, parent=context)

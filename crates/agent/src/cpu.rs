@@ -1,16 +1,19 @@
 //! What every process of the machine has used, read at one moment. See proc(5).
 //!
 //! ```json
-//! {"stat": "cpu  1 2 …", "processes": [[pid, parent, run_ns, user_ticks, system_ticks], …]}
+//! {"stat": "cpu  1 2 …", "time_ns": 3,
+//!  "processes": [[pid, parent, user_ticks, system_ticks, waited_ticks, [[tid, run_ns], …]], …]}
 //! ```
 //!
-//! `run_ns` is exact (the sum of `task/*/schedstat`), the ticks are sampled by the kernel. Threads of
-//! the kernel are left out.
+//! `time_ns` is the machine's monotonic clock when `stat` was read. `run_ns` is exact
+//! (`task/*/schedstat`); `waited_ticks` is what children used that were waited for. Threads of the
+//! kernel are no processes here: what they do shows in the cores alone.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use rustix::time::{clock_gettime, ClockId, Timespec};
 use serde_json::{json, Value};
 
 /// Parent of all threads of the kernel.
@@ -40,6 +43,7 @@ impl Reader {
 fn snapshot(kernel: &mut BTreeSet<u64>) -> Result<Value, String> {
     let fail = |e: std::io::Error| format!("cpu: /proc: {e}");
     let stat = fs::read_to_string("/proc/stat").map_err(fail)?;
+    let time_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc").map_err(fail)?.flatten() {
         let pid = entry
@@ -54,52 +58,57 @@ fn snapshot(kernel: &mut BTreeSet<u64>) -> Result<Value, String> {
             if pid == KTHREADD || reading.parent == KTHREADD {
                 kernel.insert(pid);
             } else {
-                let Reading {
-                    parent,
-                    run_ns,
+                let [user, system, waited] = reading.ticks;
+                processes.push(json!([
+                    pid,
+                    reading.parent,
                     user,
                     system,
-                } = reading;
-                processes.push(json!([pid, parent, run_ns, user, system]));
+                    waited,
+                    reading.threads
+                ]));
             }
         }
     }
-    Ok(json!({ "stat": stat, "processes": processes }))
+    Ok(json!({ "stat": stat, "time_ns": time_ns, "processes": processes }))
 }
 
-#[derive(Debug, PartialEq, Eq)]
 struct Reading {
     parent: u64,
-    run_ns: u64,
-    user: u64,
-    system: u64,
+    /// User, system, and both of children that were waited for.
+    ticks: [u64; 3],
+    /// Thread and what it ran, ns.
+    threads: Vec<(u64, u64)>,
 }
 
 fn read(directory: &Path) -> Option<Reading> {
     let stat = fs::read(directory.join("stat")).ok()?;
-    let (parent, user, system) = parse(&String::from_utf8_lossy(&stat))?;
-    let mut run_ns = 0;
+    let (parent, ticks) = parse(&String::from_utf8_lossy(&stat))?;
+    let mut threads = Vec::new();
     for task in fs::read_dir(directory.join("task")).ok()?.flatten() {
         let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        run_ns += text
-            .split_whitespace()
-            .next()
-            .and_then(|n| n.parse::<u64>().ok())
-            .unwrap_or(0);
+        let run_ns = text.split_whitespace().next().and_then(|n| n.parse().ok());
+        let tid = task.file_name().to_str().and_then(|name| name.parse().ok());
+        threads.extend(tid.zip(run_ns));
     }
     Some(Reading {
         parent,
-        run_ns,
-        user,
-        system,
+        ticks,
+        threads,
     })
 }
 
-/// Parse the line of a process: parent, user and system ticks; its name may hold anything.
-fn parse(stat: &str) -> Option<(u64, u64, u64)> {
+/// Parse the line of a process: parent, user and system ticks, both of children that it waited for;
+/// its name may hold anything.
+fn parse(stat: &str) -> Option<(u64, [u64; 3])> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse().ok();
-    Some((number(1)?, number(11)?, number(12)?))
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let waited = number(13)?.saturating_add(number(14)?);
+    Some((number(1)?, [number(11)?, number(12)?, waited]))
+}
+
+fn nanoseconds(time: Timespec) -> i64 {
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 #[cfg(test)]
@@ -108,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_blanks_is_passed_over() {
-        let line = "42 (a) b (c) S 7 42 42 0 -1 0 0 0 0 0 123 45 0 0 20 0 1 0 99";
-        assert_eq!(parse(line), Some((7, 123, 45)));
+        let line = "42 (a) b (c) S 7 42 42 0 -1 0 0 0 0 0 123 45 6 1 20 0 1 0 99";
+        assert_eq!(parse(line), Some((7, [123, 45, 7])));
         assert_eq!(parse("42 (short) S 7"), None);
         assert_eq!(parse("nonsense"), None);
     }
@@ -124,7 +133,10 @@ mod tests {
         let processes = snapshot["processes"].as_array().unwrap();
         let row = processes.iter().find(|row| row[0] == own).unwrap();
         assert_eq!(row[1], u64::from(std::os::unix::process::parent_id()));
-        assert!(row[2].as_u64().unwrap() > 0, "{row}");
+        let threads = row[5].as_array().unwrap();
+        assert!(threads.iter().any(|thread| thread[0] == own), "{row}");
+        assert!(threads.iter().any(|thread| thread[1] != 0), "{row}");
+        assert!(snapshot["time_ns"].as_i64().unwrap() > 0);
         assert!(processes
             .iter()
             .all(|row| row[0] != KTHREADD && row[1] != KTHREADD));

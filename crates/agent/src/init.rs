@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::system::RebootCommand;
+use rustix::thread::UnshareFlags;
 
 use crate::server::{serve, End};
 
@@ -27,6 +28,7 @@ pub fn run(name: &str) -> Result<(), String> {
             std::process::id()
         ));
     }
+    own_root()?;
     let end = open(name).and_then(|mut port| serve(&mut port, true));
     // Said on the console, which the run quotes when a machine dies without having been asked to.
     match &end {
@@ -36,6 +38,14 @@ pub fn run(name: &str) -> Result<(), String> {
     }
     rustix::fs::sync();
     rustix::system::reboot(RebootCommand::PowerOff).map_err(|e| format!("power off: {e}"))
+}
+
+/// Share root and working directory with nobody: the first process has them in common with threads
+/// of the kernel, and so may not enter the mounts of another process (setns(2)).
+fn own_root() -> Result<(), String> {
+    // Deprecated for what it can do to file descriptors, which are not asked for here.
+    #[allow(deprecated)]
+    rustix::thread::unshare(UnshareFlags::FS).map_err(|e| format!("init: unshare: {e}"))
 }
 
 /// Serve the socket that is standard input.

@@ -1,11 +1,12 @@
 //! What may be asked of the agent and what it says; strict, every list and number bounded.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Most arguments or environment variables of a program.
 pub const ARGS_MAX: usize = 4096;
 /// Most files read by one `read_many`.
@@ -37,6 +38,9 @@ pub enum Op {
         /// Whether standard input is a pipe fed by `stdin`; otherwise it is `/dev/null`.
         #[serde(default)]
         stdin: bool,
+        /// Process whose network and mounts it sees, instead of the agent's.
+        #[serde(default)]
+        within: Option<NonZeroU32>,
     },
     /// Give the payload to a program's standard input.
     Stdin {
@@ -241,6 +245,10 @@ mod tests {
             (
                 r#"{"id":1,"op":{"spawn":{"argv":["a"],"env":{"A=B":"c"}}}}"#,
                 "A=B",
+            ),
+            (
+                r#"{"id":1,"op":{"spawn":{"argv":["a"],"within":0}}}"#,
+                "nonzero",
             ),
             (
                 r#"{"id":1,"op":{"signal":{"proc":1,"signal":0,"group":false}}}"#,

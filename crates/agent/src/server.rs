@@ -192,11 +192,16 @@ impl Server {
     fn perform(&mut self, op: Op, data: &[u8]) -> Result<(Value, Vec<u8>), String> {
         let plain = |value| (value, Vec::new());
         match op {
-            Op::Spawn { argv, env, stdin } => {
+            Op::Spawn {
+                argv,
+                env,
+                stdin,
+                within,
+            } => {
                 if self.children.len() >= CHILDREN_MAX {
                     return Err(format!("spawn {}: {CHILDREN_MAX} programs run", argv[0]));
                 }
-                let child = Child::start(&argv, env, stdin)?;
+                let child = Child::start(&argv, env, stdin, within)?;
                 let (id, pid) = (self.next_child, child.pid().as_raw_nonzero().get());
                 self.next_child += 1;
                 self.children.insert(id, child);

@@ -8,6 +8,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, waitpid, Pid, PidfdFlags, WaitOptions};
 use serde_json::{json, Value};
 use tm_agent::frame::{Decoder, Frame};
+use tm_agent::proto::PROTOCOL;
 use tm_agent::server::{serve, End};
 
 struct Client {
@@ -31,7 +32,7 @@ impl Client {
         let (ready, _) = client.receive();
         assert_eq!(
             (&ready["event"], &ready["protocol"]),
-            (&json!("ready"), &json!(1))
+            (&json!("ready"), &json!(PROTOCOL))
         );
         client
     }

@@ -5,13 +5,34 @@ use std::net::SocketAddr;
 
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
+use tm_io::udp::ReceiveTime;
 use tm_wire::{Key, Nanos, LARGEST_PAYLOAD_BYTES, SHORT_HEADER_BYTES};
 
 use crate::Failure;
 
 /// Version of `docs/engine.md` that is spoken.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 const LARGEST_CONFIG_BYTES: u64 = 1 << 20;
+
+/// When a packet has arrived.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiveTimeConfig {
+    /// When the kernel took it in.
+    #[default]
+    Kernel,
+    /// When the engine had it.
+    User,
+}
+
+impl From<ReceiveTimeConfig> for ReceiveTime {
+    fn from(config: ReceiveTimeConfig) -> Self {
+        match config {
+            ReceiveTimeConfig::Kernel => Self::Kernel,
+            ReceiveTimeConfig::User => Self::User,
+        }
+    }
+}
 
 /// Reads a configuration; an error names the place in the document.
 pub fn read<T: DeserializeOwned>(path: &str) -> Result<T, Failure> {

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use serde_json::{json, Value};
+use tm_io::process::Realtime;
 use tm_probe::Delays;
 
 /// Writes an event. A reader that is gone is no reason to fail: the run ends by its parent's death.
@@ -34,9 +35,18 @@ pub fn delays(delays: &Delays) -> Value {
     delays.summary().map_or(Value::Null, |s| {
         json!({
             "count": s.count, "min": s.min, "p50": s.p50, "p90": s.p90, "p99": s.p99,
-            "p999": s.p999, "max": s.max, "mean": s.mean,
+            "p999": s.p999, "max": s.max, "mean": s.mean, "below_zero": s.below_zero,
         })
     })
+}
+
+/// What became of the real-time priority.
+pub fn realtime(priority: Realtime) -> &'static str {
+    match priority {
+        Realtime::Kept => "kept",
+        Realtime::Lost => "lost",
+        Realtime::Never => "never",
+    }
 }
 
 /// Which clock stamped the arrivals.

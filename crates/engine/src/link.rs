@@ -9,7 +9,7 @@ use tm_io::medium::MediumPlan;
 use tm_io::process::{on_signal, SIGUSR2};
 use tm_io::relay::{run, RelayPlan, Report};
 use tm_io::wireless::WirelessPlan;
-use tm_link::{DirectionConfig, Opportunities, LARGEST_TRACE_BYTES};
+use tm_link::{DirectionConfig, Kinds, Opportunities, LARGEST_TRACE_BYTES};
 use tm_probe::Delays;
 
 use crate::config;
@@ -152,6 +152,20 @@ impl AskedLast {
     }
 }
 
+fn kinds(kinds: &Kinds) -> Value {
+    let counted: Vec<_> = kinds
+        .counts()
+        .iter()
+        .map(|(kind, frames)| {
+            json!({
+                "ether_type": kind.ether_type, "protocol": kind.protocol, "ports": kind.ports,
+                "later_fragment": kind.later_fragment, "frames": frames,
+            })
+        })
+        .collect();
+    json!({"counted": counted, "others": kinds.others()})
+}
+
 /// Counters of a direction, as events have them.
 pub fn direction(report: &Report, asked_last: &Delays) -> Value {
     let c = report.counters;
@@ -162,6 +176,7 @@ pub fn direction(report: &Report, asked_last: &Delays) -> Value {
         "held_back": c.held_back, "capture_dropped": report.capture_dropped,
         "send_errors": report.send_errors, "oversized": report.oversized,
         "checksum_missing": report.checksum_missing,
+        "kinds": report.kinds.as_ref().map(kinds),
         "lateness_ns": events::delays(&report.lateness),
         "lateness_recent_ns": events::delays(&report.lateness.since(asked_last)),
     })

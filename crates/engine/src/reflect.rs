@@ -25,6 +25,8 @@ struct ReflectConfig {
     spin_ns: i64,
     #[serde(default)]
     coalesce_ns: i64,
+    #[serde(default)]
+    receive_time: config::ReceiveTimeConfig,
     #[serde(default = "yes")]
     answer: bool,
     records: Option<PathBuf>,
@@ -69,8 +71,8 @@ pub fn main(path: &str) -> Result<(), Failure> {
         .collect();
     events::write(&json!({
         "event": "summary", "timestamps": events::timestamps(outcome.kernel_timestamps),
-        "realtime": outcome.realtime, "rejected": outcome.rejected, "overrun": outcome.overrun,
-        "turnround_ns": events::delays(&outcome.turnround), "flows": flows,
+        "realtime": events::realtime(outcome.realtime), "rejected": outcome.rejected, "overrun": outcome.overrun,
+        "residence_ns": events::delays(&outcome.residence), "flows": flows,
     }));
     Ok(())
 }
@@ -151,6 +153,7 @@ fn plan(config: &ReflectConfig) -> Result<ReflectPlan, Failure> {
             LONGEST_SPIN_NS,
         )?),
         coalesce: config::coalesce(config.coalesce_ns)?,
+        receive_time: config.receive_time.into(),
         records: config.records.clone(),
         realtime_priority: config::priority(config.realtime_priority)?,
         cpu: config.cpu,

@@ -5,6 +5,7 @@ use serde_json::json;
 use tm_io::process::Stop;
 use tm_io::rr::{ask, AskPlan, Target, Transport, HEADER_BYTES};
 use tm_io::rr_answer::{answer, AnswerPlan};
+use tm_probe::Delays;
 
 use crate::config;
 use crate::{events, Failure};
@@ -89,6 +90,10 @@ pub fn ask_main(path: &str) -> Result<(), Failure> {
     if let Some(error) = flows.iter().find_map(|flow| flow.error.clone()) {
         return Err(Failure::Run(error));
     }
+    let mut together = Delays::default();
+    for flow in &flows {
+        together.merge(&flow.delays);
+    }
     let flows: Vec<_> = flows
         .iter()
         .map(|flow| {
@@ -98,7 +103,10 @@ pub fn ask_main(path: &str) -> Result<(), Failure> {
             })
         })
         .collect();
-    events::write(&json!({"event": "summary", "span_ns": span.0, "flows": flows}));
+    events::write(&json!({
+        "event": "summary", "span_ns": span.0, "latency_ns": events::delays(&together),
+        "flows": flows,
+    }));
     Ok(())
 }
 
@@ -199,7 +207,7 @@ fn transport(carried: Carried) -> Transport {
 mod tests {
     use super::*;
 
-    const ASK: &str = r#"{"protocol": 1, "message": {"transport": "tcp", "session": 1,
+    const ASK: &str = r#"{"protocol": 2, "message": {"transport": "tcp", "session": 1,
         "request_bytes": 32, "response_bytes": 32}, "flows": [{"target": "127.0.0.1:1"}],
         "outstanding": 1, "duration_ns": 1000, "timeout_ns": 1000000}"#;
 
@@ -214,7 +222,7 @@ mod tests {
     #[test]
     fn a_right_configuration_is_accepted() {
         assert!(check_ask(ASK.as_bytes()).is_ok());
-        let answer = r#"{"protocol": 1, "message": {"transport": "udp", "session": 1,
+        let answer = r#"{"protocol": 2, "message": {"transport": "udp", "session": 1,
             "request_bytes": 32, "response_bytes": 65507}, "listen": ["127.0.0.1:0"]}"#;
         assert!(check_answer(answer.as_bytes()).is_ok());
     }
@@ -227,7 +235,7 @@ mod tests {
         assert!(refused("127.0.0.1:1", "localhost").contains("flows[0].target"));
         assert!(refused("\"outstanding\": 1", "\"outstanding\": 2000").contains("outstanding"));
         assert!(refused("\"timeout_ns\": 1000000", "\"timeout_ns\": 1").contains("timeout_ns"));
-        assert!(refused("\"protocol\": 1", "\"protocol\": 9").contains("protocol is 9"));
+        assert!(refused("\"protocol\": 2", "\"protocol\": 9").contains("protocol is 9"));
         assert!(refused("\"outstanding\"", "\"colour\": 1, \"outstanding\"").contains("colour"));
     }
 }

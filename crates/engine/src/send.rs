@@ -26,6 +26,8 @@ struct SendConfig {
     #[serde(default)]
     coalesce_ns: i64,
     #[serde(default)]
+    receive_time: config::ReceiveTimeConfig,
+    #[serde(default)]
     segment: bool,
     dont_fragment: bool,
     records: Option<PathBuf>,
@@ -99,7 +101,7 @@ fn summary(plan: &SendPlan, outcome: &SendOutcome) -> Value {
         .collect();
     json!({
         "event": "summary", "start_ns": outcome.start.0, "end_ns": outcome.end.0,
-        "realtime": outcome.realtime,
+        "realtime": events::realtime(outcome.realtime),
         "timestamps": events::timestamps(outcome.kernel_timestamps), "flows": flows,
     })
 }
@@ -110,14 +112,14 @@ fn flow_summary(number: u16, flow: &SenderFlow, overrun: u32) -> Value {
         "flow": number, "due": c.due, "sent": c.sent, "not_sent": c.not_sent,
         "send_errors": c.send_errors, "bytes_sent": c.bytes_sent, "returned": c.returned,
         "bytes_returned": c.bytes_returned, "duplicates": c.duplicates,
-        "reordered": c.reordered, "late": c.late, "rejected": c.rejected, "overrun": overrun,
+        "reordered": c.reordered, "late": c.late,
+        "unrecorded": c.unrecorded, "residence_unknown": c.residence_unknown, "rejected": c.rejected, "overrun": overrun,
         "remote_received": flow.remote_received,
         "first_sent_ns": flow.sent_span.map(|(first, _)| first.0),
         "last_sent_ns": flow.sent_span.map(|(_, last)| last.0),
         "rtt_ns": events::delays(&flow.rtt),
         "owd_forward_ns": events::delays(&flow.owd_forward),
         "owd_reverse_ns": events::delays(&flow.owd_reverse),
-        "ipdv_ns": events::delays(&flow.ipdv),
         "lateness_ns": events::delays(&flow.lateness),
     })
 }
@@ -144,6 +146,7 @@ fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
             MissedConfig::Skip => Missed::Skip,
         },
         coalesce: config::coalesce(config.coalesce_ns)?,
+        receive_time: config.receive_time.into(),
         segment: config.segment,
         dont_fragment: config.dont_fragment,
         records: config.records.clone(),

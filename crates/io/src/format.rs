@@ -80,11 +80,11 @@ impl Format {
                 let key_of = |named: Named| named.means(*session).then_some((*session, *key));
                 let header = parse(packet, Direction::Answer, key_of).ok()?;
                 let near = sent_at(header.seq).unwrap_or(arrival);
-                let (remote_rx, turnround) = unpack_answer_time(header.time, near);
+                let (remote_rx, residence) = unpack_answer_time(header.time, near);
                 Some(Answered {
                     seq: header.seq,
                     remote_rx,
-                    turnround,
+                    residence,
                     remote_count: None,
                 })
             }
@@ -97,7 +97,7 @@ impl Format {
                     seq: answer.question.seq,
                     remote_rx: received,
                     // A reflector whose clock goes back within a packet says nothing of use.
-                    turnround: (answered >= received).then(|| answered - received),
+                    residence: (answered >= received).then(|| answered - received),
                     remote_count: stateful.then(|| u64::from(answer.seq) + 1),
                 })
             }

@@ -8,9 +8,9 @@ use tm_probe::{Filler, Pacer, Slot};
 use tm_wire::Nanos;
 
 use crate::alarm::Alarm;
-use crate::process::{self, Priority, Stop};
+use crate::process::{self, Priority, Realtime, Stop};
 use crate::send::{FlowPlan, SendPlan};
-use crate::udp::{Batch, Socket, BATCH};
+use crate::udp::{Batch, Sending, Socket, BATCH};
 use crate::{clock, IoError};
 
 /// A packet that was due, from the sending to the receiving thread.
@@ -28,16 +28,18 @@ pub(crate) enum Note {
     },
     /// The kernel refused it.
     Refused { flow: u16, seq: u32 },
+    /// It had to wait for room in the socket's buffer and leaves at `sent`.
+    HeldUp { flow: u16, seq: u32, sent: Nanos },
 }
 
-/// Sends all flows to their end; returns whether the thread kept `SCHED_FIFO` all the time.
+/// Sends all flows to their end; returns what became of the thread's `SCHED_FIFO`.
 pub(crate) fn sending(
     plan: &SendPlan,
     sockets: &mut [Socket],
     mut notes: Producer<Note>,
     start: Nanos,
     stop: &Stop,
-) -> Result<bool, IoError> {
+) -> Result<Realtime, IoError> {
     process::pin(plan.send_cpu)?;
     process::steady();
     let mut priority = Priority::take(plan.realtime_priority);
@@ -72,7 +74,7 @@ pub(crate) fn sending(
         }
         priority.check();
     }
-    Ok(priority.kept())
+    Ok(priority.fate())
 }
 
 /// Longest sleep before a request to stop is looked at.
@@ -86,7 +88,8 @@ struct Outgoing<'a> {
     pacer: Pacer,
     filler: Filler,
     batch: Batch,
-    slots: [Option<Slot>; BATCH],
+    /// Packets that were due at once, those that are skipped too.
+    due: Vec<Slot>,
 }
 
 impl<'a> Outgoing<'a> {
@@ -112,7 +115,7 @@ impl<'a> Outgoing<'a> {
             ),
             filler: Filler::new(flow.content.clone(), flow.seed),
             batch: Batch::new(flow.largest_bytes()),
-            slots: [None; BATCH],
+            due: Vec::with_capacity(BATCH),
         }
     }
 
@@ -121,52 +124,69 @@ impl<'a> Outgoing<'a> {
         let offset = clock::realtime_offset();
         let now = clock::now();
         let mut count = 0;
+        self.due.clear();
         while count < BATCH {
             let Some(slot) = self.pacer.poll(now) else {
                 break;
             };
-            self.slots[count] = Some(slot);
-            let mut sent = None;
+            self.due.push(slot);
             if slot.send {
                 self.batch.set_length(count, slot.size as usize);
                 let packet = self.batch.packet(count);
                 let head = self.plan.format.header_bytes(packet.len());
                 self.filler.fill(slot.seq, &mut packet[head..]);
-                let time = clock::now();
-                self.plan.format.ask(packet, slot.seq, time, offset);
-                sent = Some(time);
                 count += 1;
             }
+        }
+        // All are filled before the first is stamped: that work is no delay of the path.
+        let flow = self.number;
+        let mut place = 0;
+        for slot in &self.due {
+            let mut sent = None;
+            if slot.send {
+                let time = clock::now();
+                let packet = self.batch.packet(place);
+                self.plan.format.ask(packet, slot.seq, time, offset);
+                sent = Some(time);
+                place += 1;
+            }
+            let (scheduled, size) = (slot.scheduled, slot.size);
             push(
                 notes,
                 Note::Due {
-                    flow: self.number,
-                    scheduled: slot.scheduled,
+                    flow,
+                    scheduled,
                     sent,
-                    size: slot.size,
+                    size,
                 },
             );
         }
+        self.due.retain(|slot| slot.send);
         let mut from = 0;
         while from < count {
-            let (sent, refused) = if self.segment {
+            let (sent, end) = if self.segment {
                 self.batch.send_runs(self.socket, from, count)
             } else {
                 self.batch.send(self.socket, from, count, false)
             };
             from += sent;
-            if refused {
-                if let Some(slot) = self.slots[from] {
-                    let flow = self.number;
-                    push(
-                        notes,
-                        Note::Refused {
-                            flow,
-                            seq: slot.seq,
-                        },
-                    );
+            match end {
+                Sending::Done => {}
+                Sending::Refused => {
+                    let seq = self.due[from].seq;
+                    push(notes, Note::Refused { flow, seq });
+                    from += 1;
                 }
-                from += 1;
+                // The wait is ours, not the path's: what did not leave is stamped anew.
+                Sending::Full => {
+                    self.socket.wait_writable();
+                    for place in from..count {
+                        let (seq, sent) = (self.due[place].seq, clock::now());
+                        let packet = self.batch.packet(place);
+                        self.plan.format.ask(packet, seq, sent, offset);
+                        push(notes, Note::HeldUp { flow, seq, sent });
+                    }
+                }
             }
         }
     }

@@ -46,6 +46,12 @@ impl Frame<'_> {
         self.untagged_length + self.tag.map_or(0, |tag| tag.len())
     }
 
+    /// The frame without the tag.
+    #[must_use]
+    pub fn untagged(&self) -> &[u8] {
+        self.bytes
+    }
+
     /// Whether an interface with this MTU may carry it: a tag comes on top (802.3 clause 3.2.7).
     #[must_use]
     pub fn fits(&self, mtu_bytes: usize) -> bool {

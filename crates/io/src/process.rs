@@ -16,6 +16,18 @@ use crate::{clock, IoError};
 pub struct Priority {
     /// None: it never had the priority, or has given it back.
     window: Option<(Nanos, Nanos)>,
+    had: bool,
+}
+
+/// What became of the real-time priority of one or several threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Realtime {
+    /// They had it all the time.
+    Kept,
+    /// It was not asked for, or not allowed.
+    Never,
+    /// One had to give it back since it took nearly all of its processor.
+    Lost,
 }
 
 const WINDOW: Nanos = Nanos(200_000_000);
@@ -26,7 +38,7 @@ impl Priority {
     pub fn take(priority: Option<u8>) -> Self {
         let has = priority.is_some_and(|priority| schedule(libc::SCHED_FIFO, priority));
         let window = has.then(|| (clock::now(), clock::thread_time()));
-        Self { window }
+        Self { window, had: has }
     }
 
     /// To be called now and then by a thread that is busy.
@@ -46,10 +58,14 @@ impl Priority {
         }
     }
 
-    /// Whether the thread has had it all the time.
+    /// What became of it.
     #[must_use]
-    pub fn kept(&self) -> bool {
-        self.window.is_some()
+    pub fn fate(&self) -> Realtime {
+        match (self.had, self.window) {
+            (true, Some(_)) => Realtime::Kept,
+            (true, None) => Realtime::Lost,
+            (false, _) => Realtime::Never,
+        }
     }
 }
 

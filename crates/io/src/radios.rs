@@ -304,6 +304,7 @@ impl Driver {
             send_errors: self.send_errors[usize::from(sender)],
             oversized: 0,
             checksum_missing: 0,
+            kinds: None,
             lateness: self.lateness[usize::from(sender)].clone(),
         };
         RadiosReport {

@@ -11,9 +11,9 @@ use tm_wire::{
 };
 
 use crate::overruns::Overruns;
-use crate::process::{self, Priority, Stop};
+use crate::process::{self, Priority, Realtime, Stop};
 use crate::records::{Kind, Records};
-use crate::udp::{wait_readable, Batch, Options, Socket, BATCH};
+use crate::udp::{wait_readable, Batch, Options, ReceiveTime, Sending, Socket, BATCH};
 use crate::{clock, IoError};
 
 /// One session of our own format that is answered.
@@ -54,6 +54,8 @@ pub struct ReflectPlan {
     pub spin: Nanos,
     /// How long to sleep after packets, so that more are taken at once; 0: not at all.
     pub coalesce: Nanos,
+    /// When a question has arrived.
+    pub receive_time: ReceiveTime,
     /// Record file.
     pub records: Option<PathBuf>,
     /// `SCHED_FIFO` priority.
@@ -66,8 +68,8 @@ pub struct ReflectPlan {
 
 /// What it came to.
 pub struct ReflectOutcome {
-    /// It had `SCHED_FIFO` to the end.
-    pub realtime: bool,
+    /// Whether it had `SCHED_FIFO` to the end.
+    pub realtime: Realtime,
     /// Every packet had a kernel timestamp.
     pub kernel_timestamps: bool,
     /// Packets that were none of ours.
@@ -75,7 +77,7 @@ pub struct ReflectOutcome {
     /// Packets that the kernel dropped at full buffers.
     pub overrun: u64,
     /// From a packet's arrival to its answer.
-    pub turnround: Delays,
+    pub residence: Delays,
     /// The sessions in the order of the plan, those of STAMP behind the others.
     pub flows: Vec<ReflectorFlow>,
 }
@@ -111,6 +113,7 @@ pub fn run(
             dont_fragment: false,
             interface: None,
             time_to_live,
+            receive_time: plan.receive_time,
         };
         sockets.push(Socket::open(address, None, &options)?);
     }
@@ -168,14 +171,14 @@ pub fn run(
     records.finish()?;
     let most = overruns.so_far();
     Ok(ReflectOutcome {
-        realtime: priority.kept(),
+        realtime: priority.fate(),
         kernel_timestamps: reflector.kernel_timestamps,
         rejected: reflector.rejected,
         overrun: sockets
             .iter()
             .map(|socket| u64::from(socket.overrun().min(most)))
             .sum(),
-        turnround: reflector.turnround,
+        residence: reflector.residence,
         flows: reflector.flows,
     })
 }
@@ -186,7 +189,7 @@ struct Reflector<'a> {
     flows: Vec<ReflectorFlow>,
     rejected: u64,
     kernel_timestamps: bool,
-    turnround: Delays,
+    residence: Delays,
 }
 
 /// Places of the sessions in the plan.
@@ -267,7 +270,7 @@ impl<'a> Reflector<'a> {
             flows: own.chain(stamp).map(ReflectorFlow::new).collect(),
             rejected: 0,
             kernel_timestamps: true,
-            turnround: Delays::default(),
+            residence: Delays::default(),
         }
     }
 
@@ -350,7 +353,7 @@ impl<'a> Reflector<'a> {
             place,
             index,
             asked,
-            received: arrival.unwrap_or_else(clock::now),
+            received: arrival.unwrap_or(batch.taken()),
             user_time: arrival.is_none(),
             size,
         })
@@ -363,37 +366,33 @@ impl<'a> Reflector<'a> {
         batch: &mut Batch,
         records: &mut Records,
     ) {
-        let answered = clock::now();
-        let mut refused = [false; BATCH];
-        if self.plan.answer {
-            for (ahead, accepted) in (0_u64..).zip(run.iter().flatten()) {
+        let mut fates = [Answer::NotAsked; BATCH];
+        let mut done = 0;
+        while self.plan.answer && done < run.len() {
+            // What had to wait for room is stamped anew: the wait is ours, not the path's.
+            let answered = clock::now();
+            for (ahead, accepted) in (0_u64..).zip(run[done..].iter().flatten()) {
                 self.write_answer(accepted, ahead, answered, batch);
             }
-            let first = run
-                .first()
-                .copied()
-                .flatten()
-                .map_or(0, |accepted| accepted.place);
-            let last = first + run.len();
-            let mut from = first;
-            while from < last {
-                let (sent, error) = batch.send(socket, from, last, true);
-                from += sent;
-                if error {
-                    refused[from] = true;
-                    from += 1;
+            let Some(first) = run[done].map(|accepted| accepted.place) else {
+                break;
+            };
+            let (sent, end) = batch.send(socket, first, first + run.len() - done, true);
+            fates[done..done + sent].fill(Answer::Sent(answered));
+            done += sent;
+            match end {
+                Sending::Done => {}
+                Sending::Full => socket.wait_writable(),
+                Sending::Refused => {
+                    fates[done] = Answer::Refused;
+                    done += 1;
                 }
             }
         }
-        for accepted in run.iter().flatten() {
-            let at = match (self.plan.answer, refused[accepted.place]) {
-                (false, _) => Answer::NotAsked,
-                (true, true) => Answer::Refused,
-                (true, false) => {
-                    self.turnround.add(answered - accepted.received);
-                    Answer::Sent(answered)
-                }
-            };
+        for (accepted, at) in run.iter().flatten().zip(fates) {
+            if let Answer::Sent(answered) = at {
+                self.residence.add(answered - accepted.received);
+            }
             let record = self.flows[accepted.index].on_packet(
                 accepted.asked.seq(),
                 accepted.received,

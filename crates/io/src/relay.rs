@@ -5,7 +5,7 @@ use std::sync::mpsc::{sync_channel, Receiver as Inbox, SyncSender};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tm_link::{Counters, Direction, DirectionConfig, Opportunities};
+use tm_link::{Counters, Direction, DirectionConfig, Kinds, Opportunities};
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
@@ -46,6 +46,8 @@ pub struct Report {
     pub oversized: u64,
     /// Frames without a checksum: an offload is on.
     pub checksum_missing: u64,
+    /// Frames by what their headers say; None: not looked at.
+    pub kinds: Option<Kinds>,
     /// Handed on minus due.
     pub lateness: Delays,
 }
@@ -140,6 +142,7 @@ struct Lane {
     send_errors: u64,
     oversized: u64,
     checksum_missing: u64,
+    kinds: Kinds,
     lateness: Delays,
 }
 
@@ -202,6 +205,7 @@ impl Lane {
             send_errors: 0,
             oversized: 0,
             checksum_missing: 0,
+            kinds: Kinds::default(),
             lateness: Delays::default(),
         })
     }
@@ -267,6 +271,7 @@ impl Lane {
             mtu,
             last_arrival,
             spare,
+            kinds,
             ..
         } = self;
         let (oversized, missing) = (&mut self.oversized, &mut self.checksum_missing);
@@ -278,6 +283,7 @@ impl Lane {
             *missing += u64::from(frame.checksum_missing);
             let at = (frame.realtime - offset).min(now).max(*last_arrival);
             *last_arrival = at;
+            kinds.note(frame.untagged());
             let mut buffer = spare.pop().unwrap_or_default();
             frame.copy_to(&mut buffer);
             direction.offer(at.0, frame.length() as u64, buffer);
@@ -313,6 +319,7 @@ impl Lane {
             send_errors: self.send_errors,
             oversized: self.oversized,
             checksum_missing: self.checksum_missing,
+            kinds: Some(self.kinds.clone()),
             lateness: self.lateness.clone(),
         }
     }

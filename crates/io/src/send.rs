@@ -12,9 +12,9 @@ use tm_wire::Nanos;
 use crate::format::Format;
 use crate::outgoing::{sending, Note};
 use crate::overruns::Overruns;
-use crate::process::{self, Priority, Stop};
+use crate::process::{self, Priority, Realtime, Stop};
 use crate::records::{Kind, Records};
-use crate::udp::{wait_readable, Batch, Options, Socket, BATCH};
+use crate::udp::{wait_readable, Batch, Options, ReceiveTime, Socket, BATCH};
 use crate::{clock, IoError};
 
 /// One flow.
@@ -76,6 +76,8 @@ pub struct SendPlan {
     pub segment: bool,
     /// Refuse to fragment.
     pub dont_fragment: bool,
+    /// When an answer has come back.
+    pub receive_time: ReceiveTime,
     /// Record file.
     pub records: Option<PathBuf>,
     /// `SCHED_FIFO` priority.
@@ -94,8 +96,8 @@ pub struct SendOutcome {
     pub start: Nanos,
     /// When the last answer was waited for.
     pub end: Nanos,
-    /// Both threads had `SCHED_FIFO` to the end.
-    pub realtime: bool,
+    /// Whether both threads had `SCHED_FIFO` to the end.
+    pub realtime: Realtime,
     /// Every answer had a kernel timestamp.
     pub kernel_timestamps: bool,
     /// The flows in the order of the plan, with their overruns.
@@ -130,6 +132,7 @@ pub fn run(
             dont_fragment: plan.dont_fragment,
             interface: flow.interface.clone(),
             time_to_live: false,
+            receive_time: plan.receive_time,
         };
         sockets.push(Socket::open(flow.source, Some(flow.target), &options)?);
     }
@@ -183,7 +186,7 @@ pub fn run(
                 std::io::Error::other("thread died"),
             )),
             (Ok(mut outcome), Ok(Ok(realtime))) => {
-                outcome.realtime &= realtime;
+                outcome.realtime = outcome.realtime.max(realtime);
                 Ok(outcome)
             }
         }
@@ -251,7 +254,7 @@ fn receiving_loop(
             let complete = incoming
                 .flows
                 .iter()
-                .all(|flow| flow.counters.returned + flow.counters.late == flow.counters.sent);
+                .all(|flow| flow.counters.seen() == flow.counters.sent);
             if complete || now >= sent_until + plan.drain {
                 break now;
             }
@@ -266,7 +269,7 @@ fn receiving_loop(
     Ok(SendOutcome {
         start,
         end,
-        realtime: priority.kept(),
+        realtime: priority.fate(),
         kernel_timestamps: incoming.kernel_timestamps,
         flows: incoming
             .flows
@@ -287,6 +290,9 @@ impl Incoming {
                     size,
                 } => self.flows[usize::from(flow)].on_due(scheduled, sent, size),
                 Note::Refused { flow, seq } => self.flows[usize::from(flow)].on_send_error(seq),
+                Note::HeldUp { flow, seq, sent } => {
+                    self.flows[usize::from(flow)].on_held_up(seq, sent);
+                }
             }
         }
     }
@@ -309,7 +315,7 @@ impl Incoming {
         let flow = &mut self.flows[index];
         for place in 0..count {
             let arrival = batch.arrival(place);
-            let returned = arrival.unwrap_or_else(clock::now);
+            let returned = arrival.unwrap_or(batch.taken());
             let packet = batch.packet(place);
             let answer = plan
                 .format

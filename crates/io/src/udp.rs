@@ -23,6 +23,18 @@ pub struct Options {
     pub interface: Option<String>,
     /// Tell the time to live (or hop limit) with which packets arrive.
     pub time_to_live: bool,
+    /// What an arrival is.
+    pub receive_time: ReceiveTime,
+}
+
+/// When a packet has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveTime {
+    /// When the kernel took it in (`SO_TIMESTAMPNS`). Behind a tunnel of the kernel that is when the
+    /// outer packet came, before it was decapsulated.
+    Kernel,
+    /// When the program had it: what the kernel did with it before is in the delay.
+    User,
 }
 
 /// A bound socket.
@@ -53,11 +65,12 @@ impl Socket {
                     .map_err(|error| IoError::new("cannot set the socket buffer", error))?;
             }
         }
-        for (option, name) in [
-            (libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS"),
-            (libc::SO_RXQ_OVFL, "SO_RXQ_OVFL"),
+        let stamped = i32::from(options.receive_time == ReceiveTime::Kernel);
+        for (option, name, value) in [
+            (libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS", stamped),
+            (libc::SO_RXQ_OVFL, "SO_RXQ_OVFL", 1),
         ] {
-            set(fd, libc::SOL_SOCKET, option, 1).map_err(|error| IoError::new(name, error))?;
+            set(fd, libc::SOL_SOCKET, option, value).map_err(|error| IoError::new(name, error))?;
         }
         let (level, option, value) = match (local, options.dont_fragment) {
             (SocketAddr::V4(_), true) => (
@@ -128,10 +141,35 @@ impl Socket {
     }
 
     /// Packets that the kernel dropped at the full receive buffer so far.
+    ///
+    /// `SO_RXQ_OVFL` tells of them with the next packet only, so the socket is asked too: what was
+    /// dropped at the end has no next packet.
     #[must_use]
     pub fn overrun(&self) -> u32 {
-        self.overrun
+        self.overrun.max(drops(self.inner.as_raw_fd()).unwrap_or(0))
     }
+
+    /// Waits until there is room for a packet, for 100 ms at most.
+    pub fn wait_writable(&self) {
+        let mut poll = libc::pollfd {
+            fd: self.inner.as_raw_fd(),
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        // SAFETY: one valid pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, 100) };
+    }
+}
+
+/// How an attempt to send several packets ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// All were taken.
+    Done,
+    /// The next one was refused.
+    Refused,
+    /// There is no room for the next one now.
+    Full,
 }
 
 /// Waits until a socket can be read or the time has passed.
@@ -164,6 +202,7 @@ pub struct Batch {
     controls: Box<[[u64; CONTROL_WORDS]; BATCH]>,
     arrivals: [Option<Nanos>; BATCH],
     hops: [Option<u8>; BATCH],
+    taken: Nanos,
     offset: Nanos,
 }
 
@@ -185,6 +224,7 @@ impl Batch {
             controls: Box::new([[0; CONTROL_WORDS]; BATCH]),
             arrivals: [None; BATCH],
             hops: [None; BATCH],
+            taken: Nanos(0),
             offset: Nanos(0),
         }
     }
@@ -204,6 +244,12 @@ impl Batch {
     #[must_use]
     pub fn arrival(&self, index: usize) -> Option<Nanos> {
         self.arrivals[index]
+    }
+
+    /// When the program had the packets.
+    #[must_use]
+    pub fn taken(&self) -> Nanos {
+        self.taken
     }
 
     /// Time to live (or hop limit) with which packet `index` arrived, where it was asked for.
@@ -226,8 +272,14 @@ impl Batch {
 
     /// Sends packets `from..to`; answers go to where each packet came from with `reply`.
     ///
-    /// Returns how many were taken. An error belongs to packet `from` plus that number.
-    pub fn send(&mut self, socket: &Socket, from: usize, to: usize, reply: bool) -> (usize, bool) {
+    /// Returns how many were taken, and what became of the one behind them.
+    pub fn send(
+        &mut self,
+        socket: &Socket,
+        from: usize,
+        to: usize,
+        reply: bool,
+    ) -> (usize, Sending) {
         // SAFETY: all-zero is a valid value of these plain structures.
         let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
@@ -248,18 +300,21 @@ impl Batch {
     /// kernel cuts (`UDP_SEGMENT`); what it refuses whole goes singly from then on.
     ///
     /// Returns as [`Batch::send`].
-    pub fn send_runs(&mut self, socket: &mut Socket, from: usize, to: usize) -> (usize, bool) {
+    pub fn send_runs(&mut self, socket: &mut Socket, from: usize, to: usize) -> (usize, Sending) {
         let mut done = from;
         while done < to && socket.cuts {
-            let (sent, refused) = self.send_cut(socket, done, to);
+            let (sent, end) = self.send_cut(socket, done, to);
             done += sent;
-            socket.cuts = !refused;
+            if end == Sending::Full {
+                return (done - from, end);
+            }
+            socket.cuts = end != Sending::Refused;
         }
-        let (sent, refused) = self.send(socket, done, to, false);
-        (done + sent - from, refused)
+        let (sent, end) = self.send(socket, done, to, false);
+        (done + sent - from, end)
     }
 
-    fn send_cut(&mut self, socket: &Socket, from: usize, to: usize) -> (usize, bool) {
+    fn send_cut(&mut self, socket: &Socket, from: usize, to: usize) -> (usize, Sending) {
         // SAFETY: all-zero is a valid value of these plain structures.
         let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
@@ -288,9 +343,9 @@ impl Batch {
             ends[runs] = at;
             runs += 1;
         }
-        let (sent, refused) = transmit(socket, &mut headers[..runs]);
+        let (sent, end) = transmit(socket, &mut headers[..runs]);
         let taken = sent.checked_sub(1).map_or(0, |last| ends[last] - from);
-        (taken, refused)
+        (taken, end)
     }
 
     fn vector(&mut self, index: usize) -> libc::iovec {
@@ -335,6 +390,7 @@ impl Batch {
         if count == 0 {
             return 0;
         }
+        self.taken = clock::now();
         let offset = clock::realtime_offset();
         for (index, header) in headers.iter().enumerate().take(count) {
             let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
@@ -378,8 +434,8 @@ fn cut_into(header: &mut libc::msghdr, control: &mut [u64; CUT_WORDS], bytes: u1
     }
 }
 
-/// Hands messages to the kernel; how many it took, and whether it refused the next.
-fn transmit(socket: &Socket, headers: &mut [libc::mmsghdr]) -> (usize, bool) {
+/// Hands messages to the kernel; how many it took, and what became of the next.
+fn transmit(socket: &Socket, headers: &mut [libc::mmsghdr]) -> (usize, Sending) {
     let mut done = 0;
     while done < headers.len() {
         let count = u32::try_from(headers.len() - done).unwrap_or(0);
@@ -401,11 +457,11 @@ fn transmit(socket: &Socket, headers: &mut [libc::mmsghdr]) -> (usize, bool) {
             // ECONNREFUSED is the answer of a closed port to an earlier packet; this one has
             // not been tried yet.
             Some(libc::EINTR | libc::ECONNREFUSED) => {}
-            Some(libc::EAGAIN) => wait_writable(socket.inner.as_raw_fd()),
-            _ => return (done, true),
+            Some(libc::EAGAIN) => return (done, Sending::Full),
+            _ => return (done, Sending::Refused),
         }
     }
-    (done, false)
+    (done, Sending::Done)
 }
 
 /// What the kernel says beside a packet.
@@ -465,15 +521,27 @@ fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-fn wait_writable(fd: RawFd) {
-    let mut poll = libc::pollfd {
-        fd,
-        events: libc::POLLOUT,
-        revents: 0,
+/// Packets that the kernel dropped at the socket so far; None where it does not tell.
+fn drops(fd: RawFd) -> Option<u32> {
+    let mut counts = [0_u32; MEMINFO_COUNTS];
+    let mut length = libc::socklen_t::try_from(size_of_val(&counts)).ok()?;
+    // SAFETY: the kernel writes at most `length` bytes into `counts`, and the length back.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            counts.as_mut_ptr().cast(),
+            &raw mut length,
+        )
     };
-    // SAFETY: one valid pollfd.
-    unsafe { libc::poll(&raw mut poll, 1, 100) };
+    let told = result == 0 && length as usize == size_of_val(&counts);
+    told.then(|| counts[MEMINFO_DROPS])
 }
+
+/// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of `linux/sock_diag.h`.
+const MEMINFO_COUNTS: usize = 9;
+const MEMINFO_DROPS: usize = 8;
 
 fn set(fd: RawFd, level: i32, option: i32, value: i32) -> std::io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
@@ -504,5 +572,58 @@ fn bind_to_interface(fd: RawFd, name: &str) -> Result<(), IoError> {
         Err(IoError::last(format!(
             "cannot bind to the interface {name}"
         )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(buffer_bytes: usize, receive_time: ReceiveTime) -> Options {
+        Options {
+            buffer_bytes,
+            dont_fragment: false,
+            interface: None,
+            time_to_live: false,
+            receive_time,
+        }
+    }
+
+    fn pair(receive_time: ReceiveTime) -> (Socket, Socket) {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let options = options(4096, receive_time);
+        let receiver = Socket::open(any, None, &options).unwrap();
+        let sender = Socket::open(any, Some(receiver.local().unwrap()), &options).unwrap();
+        (sender, receiver)
+    }
+
+    #[test]
+    fn drops_behind_the_last_packet_that_is_read_are_seen() {
+        let (sender, receiver) = pair(ReceiveTime::Kernel);
+        let mut batch = Batch::new(1000);
+        for place in 0..BATCH {
+            batch.set_length(place, 1000);
+        }
+        for _ in 0..4 {
+            assert_eq!(batch.send(&sender, 0, BATCH, false), (BATCH, Sending::Done));
+        }
+        // Nothing was read, so no packet brought its count along.
+        assert!(receiver.overrun() > 0);
+        assert_eq!(sender.overrun(), 0);
+    }
+
+    #[test]
+    fn an_arrival_has_the_kernels_time_only_where_that_was_asked_for() {
+        for (receive_time, stamped) in [(ReceiveTime::Kernel, true), (ReceiveTime::User, false)] {
+            let (sender, mut receiver) = pair(receive_time);
+            let mut batch = Batch::new(100);
+            batch.set_length(0, 100);
+            let before = clock::now();
+            batch.send(&sender, 0, 1, false);
+            while batch.receive(&mut receiver) == 0 {}
+            let after = clock::now();
+            assert_eq!(batch.arrival(0).is_some(), stamped);
+            assert!((before..=after).contains(&batch.taken()));
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::mpsc::{sync_channel, SyncSender};
 use std::time::Duration;
 
 use tm_link::wlan::{Duplex, StationCounters, Way, MSDU_MAX_BYTES, SNAP_BYTES};
+use tm_link::Kinds;
 use tm_probe::Delays;
 use tm_wire::Nanos;
 
@@ -101,6 +102,7 @@ struct End {
     send_errors: u64,
     oversized: u64,
     checksum_missing: u64,
+    kinds: Kinds,
     lateness: Delays,
 }
 
@@ -238,6 +240,7 @@ impl End {
             send_errors: 0,
             oversized: 0,
             checksum_missing: 0,
+            kinds: Kinds::default(),
             lateness: Delays::default(),
         })
     }
@@ -245,6 +248,7 @@ impl End {
     /// Calls `take` with the frames that are in the ring and fit the MTU.
     fn drain(&mut self, mut take: impl FnMut(&Frame<'_>)) -> usize {
         let (oversized, missing) = (&mut self.oversized, &mut self.checksum_missing);
+        let kinds = &mut self.kinds;
         let mtu = self.mtu;
         self.receiver.drain(DRAIN, |frame| {
             if !frame.fits(mtu) {
@@ -252,6 +256,7 @@ impl End {
                 return;
             }
             *missing += u64::from(frame.checksum_missing);
+            kinds.note(frame.untagged());
             take(frame);
         })
     }
@@ -274,6 +279,7 @@ impl End {
             send_errors: self.send_errors,
             oversized: self.oversized,
             checksum_missing: self.checksum_missing,
+            kinds: Some(self.kinds.clone()),
             lateness: self.lateness.clone(),
         }
     }

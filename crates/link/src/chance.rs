@@ -8,7 +8,8 @@ use crate::wlan::random::Random;
 #[derive(Clone, Debug)]
 pub struct Loss {
     random: Random,
-    bad: bool,
+    /// State of the Gilbert-Elliott chain; None before its first frame.
+    bad: Option<bool>,
 }
 
 impl Loss {
@@ -17,7 +18,7 @@ impl Loss {
     pub fn new(seed: u64, name: &str) -> Self {
         Self {
             random: Random::stream(seed, name),
-            bad: false,
+            bad: None,
         }
     }
 
@@ -33,9 +34,14 @@ impl Loss {
                 loss_good,
                 loss_bad,
             } => {
-                let leave = if self.bad { bad_to_good } else { good_to_bad };
-                self.bad ^= change < leave;
-                loss < if self.bad { loss_bad } else { loss_good }
+                let bad = match self.bad {
+                    // From its stationary distribution, so the first frames fare like all others.
+                    None => change * (good_to_bad + bad_to_good) < good_to_bad,
+                    Some(true) => change >= bad_to_good,
+                    Some(false) => change < good_to_bad,
+                };
+                self.bad = Some(bad);
+                loss < if bad { loss_bad } else { loss_good }
             }
         }
     }
@@ -105,6 +111,21 @@ fn unit(random: &mut Random) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_frame_of_a_chain_fares_like_the_others() {
+        let config = LossConfig::GilbertElliott {
+            good_to_bad: 0.01,
+            bad_to_good: 0.03,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        };
+        let lost = (0..4000)
+            .filter(|seed| Loss::new(*seed, "test/loss").next_lost(config))
+            .count();
+        // A quarter, give or take four standard deviations of 27.
+        assert!(lost.abs_diff(1000) < 110, "{lost}");
+    }
 
     fn share_lost(config: LossConfig, frames: u32) -> f64 {
         let mut loss = Loss::new(7, "test/loss");

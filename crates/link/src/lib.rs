@@ -6,6 +6,7 @@
 mod chance;
 mod config;
 mod direction;
+mod kinds;
 mod opportunities;
 pub mod radio;
 mod serializer;
@@ -16,4 +17,5 @@ pub use config::{
     Change, DirectionConfig, HoldBack, LossConfig, QueueConfig, TraceConfig, VariationConfig,
 };
 pub use direction::{Arrival, Counters, Direction, Frame, Verdict};
+pub use kinds::{Kind, Kinds, MOST_KINDS};
 pub use opportunities::{Opportunities, LARGEST_BYTES as LARGEST_TRACE_BYTES, MAHIMAHI_BYTES};

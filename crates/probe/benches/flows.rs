@@ -82,7 +82,7 @@ fn send() -> u64 {
             let answer = Answered {
                 seq,
                 remote_rx: Nanos(now.0 - RTT_NS / 2),
-                turnround: Some(Nanos(1_000)),
+                residence: Some(Nanos(1_000)),
                 remote_count: None,
             };
             flow.on_answer(&answer, now, false);

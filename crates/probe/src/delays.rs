@@ -9,6 +9,7 @@ const LARGEST_NS: u64 = 3_600_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Delays {
     histogram: Histogram<u64>,
+    below_zero: u64,
 }
 
 /// What a histogram comes to, in ns.
@@ -30,6 +31,8 @@ pub struct Summary {
     pub max: u64,
     /// Mean.
     pub mean: f64,
+    /// Values that were negative and count as 0.
+    pub below_zero: u64,
 }
 
 impl Default for Delays {
@@ -37,6 +40,7 @@ impl Default for Delays {
         let histogram = Histogram::new_with_bounds(1, LARGEST_NS, 3);
         Self {
             histogram: histogram.expect("1 to an hour with 3 digits are bounds it accepts"),
+            below_zero: 0,
         }
     }
 }
@@ -48,6 +52,15 @@ impl Delays {
             .unwrap_or(0)
             .min(LARGEST_NS);
         self.histogram.saturating_record(value);
+        self.below_zero += u64::from(duration.0 < 0);
+    }
+
+    /// Adds all of another histogram: what several came to together.
+    pub fn merge(&mut self, other: &Self) {
+        // Both have the same bounds, so nothing of the other is out of range.
+        let added = self.histogram.add(&other.histogram);
+        debug_assert!(added.is_ok());
+        self.below_zero += other.below_zero;
     }
 
     /// What was added since an earlier reading of the same histogram.
@@ -58,7 +71,11 @@ impl Delays {
         if histogram.subtract(&earlier.histogram).is_err() {
             return self.clone();
         }
-        Self { histogram }
+        let below_zero = self.below_zero.saturating_sub(earlier.below_zero);
+        Self {
+            histogram,
+            below_zero,
+        }
     }
 
     /// What it comes to; None without a value: missing is not zero.
@@ -74,6 +91,7 @@ impl Delays {
             p999: histogram.value_at_quantile(0.999),
             max: histogram.max(),
             mean: histogram.mean(),
+            below_zero: self.below_zero,
         })
     }
 }
@@ -97,6 +115,30 @@ mod tests {
         let summary = delays.since(&earlier).summary().unwrap();
         assert_eq!((summary.count, summary.max), (1, 1000));
         assert_eq!(earlier.since(&delays).summary(), earlier.summary());
+    }
+
+    #[test]
+    fn a_merged_median_is_that_of_all_and_no_mean_of_medians() {
+        let (mut fast, mut slow) = (Delays::default(), Delays::default());
+        for _ in 0..99 {
+            fast.add(Nanos(100));
+        }
+        for ns in 1..=3 {
+            slow.add(Nanos(ns * 1000));
+        }
+        fast.merge(&slow);
+        let summary = fast.summary().unwrap();
+        assert_eq!((summary.count, summary.p50), (102, 100));
+        assert!(summary.max.abs_diff(3000) < 3);
+    }
+
+    #[test]
+    fn what_is_below_zero_is_counted() {
+        let mut delays = Delays::default();
+        delays.add(Nanos(-5));
+        delays.add(Nanos(0));
+        let summary = delays.summary().unwrap();
+        assert_eq!((summary.count, summary.min, summary.below_zero), (2, 0, 1));
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub struct SendRecord {
     pub flags: u16,
     /// Answers beyond the first.
     pub duplicates: u32,
-    /// How long the reflector had the packet, ns; None if it did not say.
-    pub turnround_ns: Option<u32>,
+    /// Residence time at the reflector, ns; None if it did not say.
+    pub residence_ns: Option<u32>,
 }
 
 impl SendRecord {
@@ -66,8 +66,8 @@ impl SendRecord {
         out[44..46].copy_from_slice(&self.flow.to_le_bytes());
         out[46..48].copy_from_slice(&self.flags.to_le_bytes());
         out[48..52].copy_from_slice(&self.duplicates.to_le_bytes());
-        let turnround = self.turnround_ns.unwrap_or(UNKNOWN);
-        out[52..56].copy_from_slice(&turnround.to_le_bytes());
+        let residence = self.residence_ns.unwrap_or(UNKNOWN);
+        out[52..56].copy_from_slice(&residence.to_le_bytes());
         out
     }
 }

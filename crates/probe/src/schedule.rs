@@ -224,7 +224,8 @@ impl Offsets {
                     .saturating_add(gap.saturating_mul(self.burst_packets));
                 if at >= self.burst_end && k > 0 {
                     let silence = drawn(&mut self.random, off);
-                    at = self.burst_end.saturating_add(silence);
+                    // Never closer than the gap, however short burst and silence are.
+                    at = at.max(self.burst_end.saturating_add(silence));
                     self.base = at;
                     self.burst_end = at.saturating_add(drawn(&mut self.random, on));
                     self.burst_packets = 0;

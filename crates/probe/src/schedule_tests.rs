@@ -207,3 +207,23 @@ fn the_sizes_of_a_mix_go_with_any_schedule() {
         assert!(found.iter().any(|(_, size)| *size == bytes));
     }
 }
+
+#[test]
+fn bursts_of_nothing_are_never_closer_than_the_gap() {
+    let ms = |count: i64| Nanos(count * 1_000_000);
+    let nothing = (ms(0), ms(0));
+    for (on, off) in [
+        (nothing, nothing),
+        (nothing, (ms(0), ms(3))),
+        ((Nanos(1), Nanos(9)), nothing),
+    ] {
+        let schedule = Schedule::OnOff {
+            gap: ms(1),
+            on,
+            off,
+        };
+        let found = all(pacer(schedule, Stop::Packets(200), Missed::Send));
+        let least = found.windows(2).map(|pair| pair[1].0 - pair[0].0).min();
+        assert!(least.unwrap() >= ms(1).0, "{least:?}");
+    }
+}

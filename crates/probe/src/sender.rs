@@ -30,8 +30,20 @@ pub struct SendCounters {
     pub reordered: u64,
     /// Distinct packets answered after the limit.
     pub late: u64,
+    /// First answers that came after their packet's record had been written: beyond all waiting.
+    pub unrecorded: u64,
+    /// Answers in time whose residence time at the reflector is unknown: they are in no round trip.
+    pub residence_unknown: u64,
     /// Answers to packets that were never sent.
     pub rejected: u64,
+}
+
+impl SendCounters {
+    /// Distinct packets that were answered at all.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.returned + self.late + self.unrecorded
+    }
 }
 
 /// What an answer says.
@@ -41,8 +53,8 @@ pub struct Answered {
     pub seq: u32,
     /// When the question reached the reflector, by its clock.
     pub remote_rx: Nanos,
-    /// How long the reflector had it; None if it did not say.
-    pub turnround: Option<Nanos>,
+    /// Residence time: how long the reflector had it; None if it did not say.
+    pub residence: Option<Nanos>,
     /// How many questions had reached the reflector with this one, where it counts them.
     pub remote_count: Option<u64>,
 }
@@ -54,8 +66,10 @@ pub struct SenderFlow {
     /// Packets without a record yet; the front has the sequence number `base`.
     window: VecDeque<SendRecord>,
     base: u64,
+    /// A bit for each packet whose record is written: whether an answer to it would be another one.
+    settled: Vec<u64>,
     highest_returned: Option<u64>,
-    last_rtt: Option<(u64, Nanos)>,
+    last_rtt: Option<Nanos>,
     smallest_rtt: Option<Nanos>,
     /// Largest count that a reflector told; what it received and did not answer is beyond it.
     pub remote_received: Option<u64>,
@@ -69,9 +83,7 @@ pub struct SenderFlow {
     pub owd_forward: Delays,
     /// One way back, from arrival at the reflector.
     pub owd_reverse: Delays,
-    /// Absolute difference of the round trips of consecutive packets.
-    pub ipdv: Delays,
-    /// Sent minus scheduled.
+    /// Sent minus scheduled, of the packets whose record is written.
     pub lateness: Delays,
 }
 
@@ -84,6 +96,7 @@ impl SenderFlow {
             late,
             window: VecDeque::with_capacity(1024),
             base: 0,
+            settled: Vec::new(),
             highest_returned: None,
             last_rtt: None,
             smallest_rtt: None,
@@ -93,7 +106,6 @@ impl SenderFlow {
             rtt: Delays::default(),
             owd_forward: Delays::default(),
             owd_reverse: Delays::default(),
-            ipdv: Delays::default(),
             lateness: Delays::default(),
         }
     }
@@ -101,7 +113,7 @@ impl SenderFlow {
     /// The last round trip seen.
     #[must_use]
     pub fn last_rtt(&self) -> Option<Nanos> {
-        self.last_rtt.map(|(_, rtt)| rtt)
+        self.last_rtt
     }
 
     /// The smallest round trip seen.
@@ -122,7 +134,6 @@ impl SenderFlow {
         if let Some(at) = sent {
             self.counters.sent += 1;
             self.counters.bytes_sent += u64::from(size);
-            self.lateness.add(at - scheduled);
             self.sent_span = Some((self.sent_span.map_or(at, |(first, _)| first), at));
         } else {
             self.counters.not_sent += 1;
@@ -137,8 +148,18 @@ impl SenderFlow {
             flow: self.flow,
             flags: if sent.is_none() { flags::NOT_SENT } else { 0 },
             duplicates: 0,
-            turnround_ns: None,
+            residence_ns: None,
         });
+    }
+
+    /// Packet `seq`, which had been entered as sent, had to wait for room and left only now.
+    pub fn on_held_up(&mut self, seq: u32, sent: Nanos) {
+        if let Some(record) = slot(&mut self.window, self.base, seq) {
+            if record.sent.is_some() && record.returned.is_none() {
+                record.sent = Some(sent);
+                self.sent_span = self.sent_span.map(|(first, last)| (first, last.max(sent)));
+            }
+        }
     }
 
     /// The kernel refused packet `seq`, which had been entered as sent.
@@ -175,8 +196,12 @@ impl SenderFlow {
             return;
         }
         let Some(record) = slot(&mut self.window, self.base, seq) else {
-            // Its record is written: it was older than the limit, answered before or not.
-            self.counters.duplicates += 1;
+            // Its record is written: late beyond all waiting, or a copy.
+            if self.settle(seq64) {
+                self.counters.unrecorded += 1;
+            } else {
+                self.counters.duplicates += 1;
+            }
             return;
         };
         let Some(sent) = record.sent else {
@@ -198,30 +223,26 @@ impl SenderFlow {
             self.counters.reordered += 1;
         }
         self.highest_returned = self.highest_returned.max(Some(seq64));
-        record.turnround_ns = answer.turnround.and_then(|ns| u32::try_from(ns.0).ok());
-        let late = returned - sent > self.late;
-        // What the reflector's reader took is no delay of the path (RFC 5357, section 3.1.2, has
-        // both of its times in the answer for this).
-        let rtt = returned - sent - answer.turnround.unwrap_or(Nanos(0));
-        if late {
+        record.residence_ns = answer.residence.and_then(|ns| u32::try_from(ns.0).ok());
+        if returned - sent > self.late {
             record.flags |= flags::LATE;
             self.counters.late += 1;
             return;
         }
         self.counters.returned += 1;
         self.counters.bytes_returned += u64::from(record.size);
-        self.rtt.add(rtt);
         self.owd_forward.add(remote_rx - sent);
-        self.owd_reverse
-            .add(returned - remote_rx - answer.turnround.unwrap_or(Nanos(0)));
+        let Some(residence) = answer.residence else {
+            self.counters.residence_unknown += 1;
+            return;
+        };
+        // What the reflector's reader took is no delay of the path (RFC 5357, section 3.1.2, has
+        // both of its times in the answer for this).
+        let rtt = returned - sent - residence;
+        self.rtt.add(rtt);
+        self.owd_reverse.add(returned - remote_rx - residence);
         self.smallest_rtt = Some(self.smallest_rtt.map_or(rtt, |least| least.min(rtt)));
-        // RFC 3393: the difference between a packet and the one before it, both having come back.
-        if let Some((before, last)) = self.last_rtt {
-            if before + 1 == seq64 {
-                self.ipdv.add(Nanos((rtt - last).0.abs()));
-            }
-        }
-        self.last_rtt = Some((seq64, rtt));
+        self.last_rtt = Some(rtt);
     }
 
     /// Gives out the records of packets that are `keep` old: nothing more is waited for.
@@ -231,17 +252,45 @@ impl SenderFlow {
                 break;
             }
             sink(front);
+            let front = *front;
             self.window.pop_front();
-            self.base += 1;
+            self.close(&front);
         }
     }
 
     /// Gives out all records at the end of the run.
     pub fn finish(&mut self, mut sink: impl FnMut(&SendRecord)) {
-        for record in self.window.drain(..) {
+        while let Some(record) = self.window.pop_front() {
             sink(&record);
-            self.base += 1;
+            self.close(&record);
         }
+    }
+
+    fn close(&mut self, record: &SendRecord) {
+        if let Some(sent) = record.sent {
+            self.lateness.add(sent - record.scheduled);
+        }
+        let bit = self.base % 64;
+        if bit == 0 {
+            self.settled.push(0);
+        }
+        let answered = record.returned.is_some() || record.sent.is_none();
+        if let (true, Some(word)) = (answered, self.settled.last_mut()) {
+            *word |= 1 << bit;
+        }
+        self.base += 1;
+    }
+
+    /// Notes an answer to a packet whose record is written; whether it is the first one.
+    fn settle(&mut self, seq: u64) -> bool {
+        let word = usize::try_from(seq / 64).ok();
+        let Some(word) = word.and_then(|place| self.settled.get_mut(place)) else {
+            return false;
+        };
+        let bit = 1 << (seq % 64);
+        let first = *word & bit == 0;
+        *word |= bit;
+        first
     }
 }
 
@@ -259,7 +308,7 @@ mod tests {
         Answered {
             seq,
             remote_rx,
-            turnround: None,
+            residence: Some(Nanos(0)),
             remote_count: None,
         }
     }
@@ -298,7 +347,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_packet_gives_one_record_and_none_is_lost_by_us(
-            fates in proptest::collection::vec((any::<bool>(), 1_i64..2_000, 0_u8..3), 1..200),
+            fates in proptest::collection::vec((any::<bool>(), 1_i64..5_000, 0_u8..3), 1..200),
         ) {
             let (flow, records) = run(&fates, 1_000);
             let seqs: Vec<u64> = records.iter().map(|record| record.seq).collect();
@@ -306,17 +355,20 @@ mod tests {
             let counters = flow.counters;
             prop_assert_eq!(counters.due, counters.sent + counters.not_sent + counters.send_errors);
             let lost = fates.iter().filter(|fate| fate.0).count() as u64;
-            prop_assert_eq!(counters.returned + counters.late + lost, counters.sent);
+            prop_assert_eq!(counters.seen() + lost, counters.sent);
             let unanswered = records.iter().filter(|record| record.returned.is_none()).count();
-            prop_assert_eq!(unanswered as u64, lost);
+            prop_assert_eq!(unanswered as u64, lost + counters.unrecorded);
             let late = fates.iter().filter(|(gone, delay, _)| !gone && *delay > 1_000).count();
-            prop_assert_eq!(counters.late, late as u64);
+            prop_assert_eq!(counters.late + counters.unrecorded, late as u64);
+            let copies: u64 = fates.iter().filter(|fate| !fate.0).map(|f| u64::from(f.2)).sum();
+            prop_assert_eq!(counters.duplicates, copies);
+            prop_assert_eq!(flow.lateness.summary().unwrap().count, counters.sent);
         }
 
         #[test]
         fn a_constant_delay_has_no_variation(count in 2_usize..100, delay in 1_i64..900) {
             let (flow, _) = run(&vec![(false, delay, 0); count], 1_000);
-            prop_assert_eq!(flow.ipdv.summary().unwrap().max, 0);
+            prop_assert_eq!(flow.rtt.summary().unwrap().max, u64::try_from(delay).unwrap());
             prop_assert_eq!(flow.counters.reordered, 0);
             prop_assert_eq!(flow.smallest_rtt(), Some(Nanos(delay)));
         }
@@ -347,13 +399,60 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_after_its_record_was_written_is_late_and_the_next_one_a_copy() {
+        let mut flow = SenderFlow::new(0, Nanos(1_000));
+        for seq in 0..70 {
+            flow.on_due(Nanos(seq), Some(Nanos(seq)), 64);
+        }
+        flow.on_answer(&answered(68, Nanos(6)), Nanos(100), false);
+        flow.expire(Nanos(10_000), Nanos(2_000), |_| {});
+        for (seq, unrecorded, duplicates) in [(66, 1, 0), (66, 1, 1), (68, 1, 2), (69, 2, 2)] {
+            flow.on_answer(&answered(seq, Nanos(6)), Nanos(11_000), false);
+            let seen = (flow.counters.unrecorded, flow.counters.duplicates);
+            assert_eq!(seen, (unrecorded, duplicates), "after an answer to {seq}");
+        }
+        assert_eq!((flow.counters.returned, flow.counters.late), (1, 0));
+    }
+
+    #[test]
+    fn what_had_to_wait_for_room_left_only_then() {
+        let mut flow = SenderFlow::new(0, Nanos(1_000));
+        flow.on_due(Nanos(0), Some(Nanos(5)), 64);
+        flow.on_held_up(0, Nanos(400));
+        flow.on_answer(&answered(0, Nanos(450)), Nanos(500), false);
+        flow.finish(|record| assert_eq!(record.sent, Some(Nanos(400))));
+        assert_eq!(flow.rtt.summary().unwrap().max, 100);
+        assert_eq!(flow.lateness.summary().unwrap().max, 400);
+    }
+
+    #[test]
+    fn an_unknown_residence_time_is_no_round_trip_and_is_counted() {
+        let mut flow = SenderFlow::new(0, Nanos(1_000_000_000));
+        flow.on_due(Nanos(0), Some(Nanos(0)), 64);
+        let answer = Answered {
+            residence: None,
+            ..answered(0, Nanos(100))
+        };
+        flow.on_answer(&answer, Nanos(5_000_000), false);
+        assert_eq!(
+            (flow.counters.returned, flow.counters.residence_unknown),
+            (1, 1)
+        );
+        assert_eq!(
+            (flow.rtt.summary(), flow.owd_reverse.summary()),
+            (None, None)
+        );
+        assert_eq!(flow.owd_forward.summary().unwrap().count, 1);
+    }
+
+    #[test]
     fn what_the_reflector_took_is_no_delay() {
         let mut flow = SenderFlow::new(0, Nanos(1_000));
         flow.on_due(Nanos(0), Some(Nanos(0)), 64);
         let answer = Answered {
             seq: 0,
             remote_rx: Nanos(100),
-            turnround: Some(Nanos(30)),
+            residence: Some(Nanos(30)),
             remote_count: Some(1),
         };
         flow.on_answer(&answer, Nanos(250), false);

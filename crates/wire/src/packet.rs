@@ -124,30 +124,46 @@ pub fn parse(
 /// What the time of an answer says: the arrival of the question, and how long the reflector had it.
 ///
 /// Both fit into eight bytes: the upper 44 bits are the arrival in ns, which the sender completes
-/// from its own clock, the lower 20 the turn-round in ns. A turn-round beyond a millisecond is
-/// written as the largest value.
+/// from its own clock, the lower 20 the residence time as a mantissa of 16 bits and an exponent of
+/// 4: exact to 65 µs, to a 65536th part up to [`LONGEST_RESIDENCE`]. What is longer, or negative
+/// because a clock was set, is unknown: all ones.
 #[must_use]
-pub fn pack_answer_time(arrival: Nanos, turnround: Nanos) -> Nanos {
-    let turnround = turnround.0.clamp(0, LONGEST_TURNROUND.0);
-    Nanos((arrival.0 << TURNROUND_BITS) | turnround)
+pub fn pack_answer_time(arrival: Nanos, residence: Nanos) -> Nanos {
+    Nanos((arrival.0 << RESIDENCE_BITS) | pack_residence(residence))
 }
 
-/// Arrival and turn-round of an answer to a question that left at `sent`; the turn-round is None if
-/// it was too long to be told.
+fn pack_residence(residence: Nanos) -> i64 {
+    if !(0..=LONGEST_RESIDENCE.0).contains(&residence.0) {
+        return UNKNOWN_RESIDENCE;
+    }
+    // The smallest exponent with which the rounded mantissa fits.
+    (0..=LARGEST_EXPONENT)
+        .map(|exponent| (exponent, (residence.0 + ((1 << exponent) >> 1)) >> exponent))
+        .find(|(_, mantissa)| *mantissa < 1 << MANTISSA_BITS)
+        .map_or(UNKNOWN_RESIDENCE, |(exponent, mantissa)| {
+            (exponent << MANTISSA_BITS) | mantissa
+        })
+}
+
+/// Arrival and residence time of an answer to a question that left at `sent`; the residence time is
+/// None if the reflector could not tell it.
 #[must_use]
 pub fn unpack_answer_time(time: Nanos, sent: Nanos) -> (Nanos, Option<Nanos>) {
     // Shifting left and back takes the arrival and `sent` modulo 2^44 and finds the nearest.
-    let apart = ((time.0 >> TURNROUND_BITS).wrapping_sub(sent.0)) << TURNROUND_BITS;
-    let arrival = Nanos(sent.0.wrapping_add(apart >> TURNROUND_BITS));
-    let turnround = Nanos(time.0 & LONGEST_TURNROUND.0);
-    (
-        arrival,
-        (turnround < LONGEST_TURNROUND).then_some(turnround),
-    )
+    let apart = ((time.0 >> RESIDENCE_BITS).wrapping_sub(sent.0)) << RESIDENCE_BITS;
+    let arrival = Nanos(sent.0.wrapping_add(apart >> RESIDENCE_BITS));
+    let told = time.0 & UNKNOWN_RESIDENCE;
+    let mantissa = told & ((1 << MANTISSA_BITS) - 1);
+    let residence = Nanos(mantissa << (told >> MANTISSA_BITS));
+    (arrival, (told != UNKNOWN_RESIDENCE).then_some(residence))
 }
 
-const TURNROUND_BITS: u32 = 20;
-const LONGEST_TURNROUND: Nanos = Nanos((1 << TURNROUND_BITS) - 1);
+const MANTISSA_BITS: u32 = 16;
+const RESIDENCE_BITS: u32 = 20;
+const LARGEST_EXPONENT: i64 = (1 << (RESIDENCE_BITS - MANTISSA_BITS)) - 1;
+const UNKNOWN_RESIDENCE: i64 = (1 << RESIDENCE_BITS) - 1;
+/// Longest residence time that an answer can tell, 2.1 s.
+pub const LONGEST_RESIDENCE: Nanos = Nanos(((1 << MANTISSA_BITS) - 2) << LARGEST_EXPONENT);
 
 fn tag(head: &[u8], payload_bytes: usize, direction: Direction, key: &Key) -> u64 {
     let mut hasher = SipHasher24::new_with_key(&key.0);
@@ -219,12 +235,25 @@ mod tests {
         #[test]
         fn the_time_of_an_answer_comes_back(
             sent in 0_i64..i64::MAX / 4, away in -4_000_000_000_000_i64..4_000_000_000_000,
-            turnround in 0_i64..3_000_000,
+            residence in prop_oneof![
+                0_i64..65_536, 65_536_i64..20_000_000, 0..LONGEST_RESIDENCE.0,
+            ],
         ) {
             let arrival = Nanos(sent + away);
-            let packed = pack_answer_time(arrival, Nanos(turnround));
-            let told = (turnround < LONGEST_TURNROUND.0).then_some(Nanos(turnround));
-            prop_assert_eq!(unpack_answer_time(packed, Nanos(sent)), (arrival, told));
+            let packed = pack_answer_time(arrival, Nanos(residence));
+            let (back, told) = unpack_answer_time(packed, Nanos(sent));
+            prop_assert_eq!(back, arrival);
+            let error = (told.unwrap().0 - residence).abs();
+            prop_assert!(error <= residence >> 16, "{} is told as {:?}", residence, told);
+        }
+
+        #[test]
+        fn a_residence_time_that_cannot_be_told_is_unknown(
+            sent in 0_i64..i64::MAX / 4,
+            residence in prop_oneof![i64::MIN / 4..0_i64, LONGEST_RESIDENCE.0 + 1..i64::MAX / 4],
+        ) {
+            let packed = pack_answer_time(Nanos(sent), Nanos(residence));
+            prop_assert_eq!(unpack_answer_time(packed, Nanos(sent)), (Nanos(sent), None));
         }
 
         #[test]

@@ -7,16 +7,23 @@ from typing import Any, Final
 
 import polars as pl
 
-from tunnelmark.analysis.emulated import MARK, is_marked
 from tunnelmark.analysis.packets import Packets, packets
+from tunnelmark.analysis.strata import bare_name, stratum_of
+from tunnelmark.model.block import Stratum
 from tunnelmark.model.hypothesis import Selection, param_fits
 from tunnelmark.model.trial import BASELINE
 
-Slot = tuple[str, int]
-"""Block and repeat: what was measured side by side."""
+Slot = tuple[str, int, int]
+"""Block, bring-up and repeat: what was measured side by side."""
 
 _PLACE: Final = ("point_id", "link", "device")
-_REPEAT: Final = (*_PLACE, "block_id", "repeat")
+_REPEAT: Final = (*_PLACE, "block_id", "bring_up", "repeat")
+_NEEDED: Final = (
+    *_REPEAT,
+    *("pair_id", "is_baseline", "valid"),
+    *(f"{axis}{kind}" for axis in ("tunnel", "link", "workload") for kind in ("", "_kind")),
+)
+_LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
 
 
 @dataclass(frozen=True)
@@ -34,13 +41,18 @@ class Cell:
     """Of the baseline beside it, where there is one."""
     baseline_id: str | None
     packets: Packets | None
-    emulated: bool = False
-    """Whether the CPU was emulated: such figures stand beside no native ones."""
+    stratum: Stratum = Stratum.NAMESPACES
+    """Where the figures come from; those of others stand beside none of these."""
 
     @property
     def values(self) -> list[float]:
         """Return the figures of all repeats."""
         return list(self.figures.values())
+
+    @property
+    def bring_ups(self) -> list[tuple[str, int]]:
+        """Return which bring-up each of ``values`` is of."""
+        return [slot[:2] for slot in self.figures]
 
 
 def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple[Cell, ...]:
@@ -51,12 +63,15 @@ def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple
     """
     if metric not in trials.columns:
         return ()
-    rows = trials.filter(pl.col("path") == path)
+    params = [name for name in trials.columns if name.startswith("param_")]
+    details = ["details"] if metric in _LOSSES else []
+    kept = dict.fromkeys((*_NEEDED, *params, *details, metric))
+    rows = trials.filter(pl.col("path") == path).select(*kept)
     counted = rows.filter(pl.col("valid") & pl.col(metric).is_not_null()).unique(
         _REPEAT, keep="first", maintain_order=True
     )
-    beside: dict[tuple[str, str, int], tuple[str, float]] = {
-        (row["pair_id"], row["block_id"], row["repeat"]): (row["point_id"], float(row[metric]))
+    beside: dict[tuple[str, Slot], tuple[str, float]] = {
+        (row["pair_id"], _slot(row)): (row["point_id"], float(row[metric]))
         for row in counted.filter(pl.col("is_baseline")).iter_rows(named=True)
     }
     own = counted.partition_by(*_PLACE, as_dict=True)
@@ -98,13 +113,13 @@ def name_of(cell: Cell, *, without: Collection[str] = ()) -> str:
     """Return ``8 Mbit/s 41 ms, udp_echo 64`` for messages."""
     shown = ("tunnel", "link", "device", "workload")
     parts = [cell.names[axis] for axis in shown if axis not in without]
-    parts += ["emulated CPU"] if cell.emulated else []
+    parts += [f"{cell.stratum} CPU"] if cell.stratum is not Stratum.NAMESPACES else []
     return ", ".join(part for part in parts if part not in {"", "host"})
 
 
 def _agree(one: Cell, other: Cell, differing: Collection[str]) -> bool:
     axes = [axis for axis in ("tunnel", "link", "device") if axis not in differing]
-    if one.emulated != other.emulated or any(one.names[a] != other.names[a] for a in axes):
+    if one.stratum is not other.stratum or any(one.names[a] != other.names[a] for a in axes):
         return False
     if "workload" not in differing:
         if one.kinds["workload"] != other.kinds["workload"]:
@@ -127,18 +142,18 @@ def _cell(
     group: pl.DataFrame,
     metric: str,
     path: str,
-    beside: Mapping[tuple[str, str, int], tuple[str, float]],
+    beside: Mapping[tuple[str, Slot], tuple[str, float]],
 ) -> Cell:
     first: dict[str, Any] = every.row(0, named=True)
     figures: dict[Slot, float] = {}
     baseline: dict[Slot, float] = {}
     ids: set[str] = set()
     # Only losses are judged by their packets, and the details of a trial are long.
-    counted: Packets | None = Packets() if metric.startswith("loss_") else None
+    counted: Packets | None = Packets() if metric in _LOSSES else None
     for row in group.iter_rows(named=True):
-        slot = (row["block_id"], row["repeat"])
+        slot = _slot(row)
         figures[slot] = float(row[metric])
-        if not row["is_baseline"] and (found := beside.get((row["pair_id"], *slot))):
+        if not row["is_baseline"] and (found := beside.get((row["pair_id"], slot))):
             ids.add(found[0])
             baseline[slot] = found[1]
         if counted is not None:
@@ -146,10 +161,7 @@ def _cell(
             counted = None if own is None else counted + own
     return Cell(
         point_id=first["point_id"],
-        names={
-            axis: first[axis].removesuffix(MARK)
-            for axis in ("tunnel", "link", "device", "workload")
-        },
+        names={axis: bare_name(first[axis]) for axis in ("tunnel", "link", "device", "workload")},
         kinds={
             "tunnel": first["tunnel_kind"],
             "link": first["link_kind"],
@@ -164,8 +176,12 @@ def _cell(
         baseline=baseline,
         baseline_id=ids.pop() if len(ids) == 1 else None,
         packets=counted,
-        emulated=is_marked(first["tunnel"]),
+        stratum=stratum_of(first["tunnel"]),
     )
+
+
+def _slot(row: Mapping[str, Any]) -> Slot:
+    return row["block_id"], row["bring_up"], row["repeat"]
 
 
 def _plain(value: object) -> object:

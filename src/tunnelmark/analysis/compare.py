@@ -8,9 +8,8 @@ import polars as pl
 
 from tunnelmark.analysis.cells import Cell, cells_of, name_of
 from tunnelmark.analysis.contrasts import contrast
-from tunnelmark.analysis.emulated import set_apart
-from tunnelmark.analysis.hypotheses import back
-from tunnelmark.analysis.testing import OneSided, holm
+from tunnelmark.analysis.door import Contrast, Decision, Outcome, decide
+from tunnelmark.analysis.strata import MARKS, set_apart
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.metrics import METRICS
 
@@ -48,9 +47,18 @@ class Change:
     low: float | None
     """None: too few repeats for an interval."""
     high: float | None
-    clear: bool
-    """Whether it differs from no change after Holm's correction over all changes."""
+    outcome: Outcome
+    """Differs, has no difference worth telling, or cannot be told: of all changes together."""
+    p: float
+    """Corrected for the moments of the runs and for how many changes are looked at."""
+    confidence: float
+    """Of this interval: it has the level of the decision."""
     method: str
+
+    @property
+    def clear(self) -> bool:
+        """Whether it may be told as a change."""
+        return self.outcome == "differs"
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,17 @@ class Comparison:
     """Points that only one run measured."""
     only_second: tuple[str, ...]
     confidence: float
+
+    @property
+    def said(self) -> str:
+        """Return what the two runs come to, in one line."""
+        clear = sum(change.clear for change in self.changes)
+        count = len(self.changes)
+        if clear:
+            return f"{clear} of {count} figures differ clearly"
+        unsure = sum(change.outcome == "open" for change in self.changes)
+        rest = f"; {unsure} of {count} figures have too wide an interval to exclude one"
+        return f"no difference worth telling{rest if unsure else ''}"
 
 
 def compare(
@@ -83,7 +102,7 @@ def compare(
     and repeat, so that a faster machine falls out and what the tunnel does to it is compared.
     """
     own, other = (_located(run) for run in (first, second))
-    changes: list[tuple[Change, float]] = []
+    asked: list[tuple[Cell, Cell, Contrast]] = []
     moments = max(first.moments, second.moments)
     places: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for metric in metrics:
@@ -93,17 +112,15 @@ def compare(
         for place, cell in cells[0].items():
             beside = cells[1].get(place)
             if beside is not None and cell.figures and beside.figures:
-                found_change = _change(
-                    cell, beside, metric, confidence, moments, to_baseline=to_baseline
-                )
-                changes += [] if found_change is None else [found_change]
-    clear = holm([p for _, p in changes], 1 - confidence)
+                found_contrast = _contrast(cell, beside, metric, to_baseline=to_baseline)
+                asked += [] if found_contrast is None else [(cell, beside, found_contrast)]
+    decisions = decide([c for *_, c in asked], confidence=confidence, moments=moments)
     return Comparison(
         environment=_differing(first.environment, second.environment),
-        unlike=_unlike(first, second, changes=bool(changes)),
+        unlike=_unlike(first, second, changes=bool(asked)),
         changes=tuple(
-            replace(change, clear=sure)
-            for (change, _), (sure, _) in zip(changes, clear, strict=True)
+            _change(cell, beside, decision)
+            for (cell, beside, _), decision in zip(asked, decisions, strict=True)
         ),
         only_first=tuple(name for place, name in places[0].items() if place not in places[1]),
         only_second=tuple(name for place, name in places[1].items() if place not in places[0]),
@@ -117,9 +134,10 @@ def _unlike(first: Run, second: Run, *, changes: bool) -> tuple[str, ...]:
         one, other = getattr(first, what), getattr(second, what)
         if one != other:
             found.append(f"the {what} is {one} there and {other} here")
-    emulated = [{block.emulated for block in run.blocks} for run in (first, second)]
-    if emulated[0] != emulated[1] and all(emulated):
-        found.append("one ran on an emulated CPU where the other did not")
+    strata = [{block.stratum for block in run.blocks} for run in (first, second)]
+    if strata[0] != strata[1] and all(strata):
+        there, here = (", ".join(sorted(one)) for one in strata)
+        found.append(f"it ran in other places: {there} there, {here} here")
     if not changes:
         found.append("no point and metric was measured by both")
     return tuple(found)
@@ -142,7 +160,7 @@ def _located(run: Run) -> pl.DataFrame:
 
 def _by_place(trials: pl.DataFrame, metric: str) -> dict[str, Cell]:
     return {
-        repr((cell.point_id, cell.names["link"], cell.names["device"], cell.emulated)): cell
+        repr((cell.point_id, cell.names["link"], cell.names["device"], cell.stratum)): cell
         for cell in cells_of(trials, metric)
     }
 
@@ -151,42 +169,34 @@ def _name(cell: Cell) -> str:
     return name_of(cell)
 
 
-def _change(
-    first: Cell,
-    second: Cell,
-    metric: str,
-    confidence: float,
-    moments: int,
-    *,
-    to_baseline: bool,
-) -> tuple[Change, float] | None:
+def _contrast(first: Cell, second: Cell, metric: str, *, to_baseline: bool) -> Contrast | None:
     if to_baseline and (not first.baseline or not second.baseline):
         return None
     one, other = (_of_run(cell, i, to_baseline) for i, cell in enumerate((first, second)))
     found = contrast(other, one, metric)
     ratio = found.quantity == "ratio"
-    test = OneSided(
-        "", found.spread, 0.0, 1, found.quantity, found.method, logarithmic=ratio, looks=moments
-    )
-    bounds = test.bounds((1 - confidence) / 2)
-    low, high = (None, None) if bounds is None else (back(b, test) for b in bounds)
-    change = Change(
-        tunnel=first.names["tunnel"] + (", emulated" if first.emulated else ""),
+    return Contrast(metric, found.spread, found.quantity, logarithmic=ratio, method=found.method)
+
+
+def _change(first: Cell, second: Cell, decision: Decision) -> Change:
+    return Change(
+        tunnel=first.names["tunnel"] + MARKS.get(first.stratum, ""),
         link=first.names["link"],
         device=first.names["device"],
         workload=first.names["workload"],
-        metric=metric,
+        metric=decision.metric,
         first=_mean(first),
         second=_mean(second),
         repeats=(len(first.figures), len(second.figures)),
-        quantity="ratio" if ratio else "difference",
-        value=back(found.spread.value, test),
-        low=low,
-        high=high,
-        clear=False,
-        method=found.method,
+        quantity="ratio" if decision.contrast.quantity == "ratio" else "difference",
+        value=decision.value,
+        low=decision.low,
+        high=decision.high,
+        outcome=decision.outcome,
+        p=decision.p,
+        confidence=decision.confidence,
+        method=decision.contrast.method,
     )
-    return change, min(1.0, 2 * min(test.p_confirm, test.p_reject))
 
 
 def _of_run(cell: Cell, number: int, to_baseline: bool) -> Cell:
@@ -196,8 +206,8 @@ def _of_run(cell: Cell, number: int, to_baseline: bool) -> Cell:
     """
     return replace(
         cell,
-        figures={(f"{number}/{block}", n): v for (block, n), v in cell.figures.items()},
-        baseline={(f"{number}/{block}", n): v for (block, n), v in cell.baseline.items()}
+        figures={(f"{number}/{b}", up, n): v for (b, up, n), v in cell.figures.items()},
+        baseline={(f"{number}/{b}", up, n): v for (b, up, n), v in cell.baseline.items()}
         if to_baseline
         else {},
     )

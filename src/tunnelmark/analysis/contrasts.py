@@ -12,8 +12,6 @@ from tunnelmark.model.metrics import METRICS
 
 _FEWEST_PAIRS: Final = 2
 _Scale = Callable[[float], float]
-_LENGTHS: Final = frozenset({"overhead_bytes", "outer_packets", FRAGMENTATION_POINT})
-"""Counted packet by packet on the wire: the same packet always has the same length."""
 _LOSSES: Final = frozenset({"loss_forward_ratio", "loss_reverse_ratio"})
 
 
@@ -47,14 +45,14 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
     if (by_packets := _losses(first, second, metric)) is not None:
         return Contrast(by_packets, quantity, "Agresti-Caffo, packets")
     if len(slots) >= _FEWEST_PAIRS:
-        own = [scale(first.figures[s]) - scale(second.figures[s]) for s in slots]
+        own = {slot: scale(first.figures[slot]) - scale(second.figures[slot]) for slot in slots}
         return Contrast(measured(own, metric), quantity, "t, paired")
     one, other = _to_baseline(first, scale), _to_baseline(second, scale)
     same = first.baseline_id is not None and first.baseline_id == second.baseline_id
     if same and one is not None and other is not None:
-        parts, method = (one, other), "Welch, each to its baseline"
+        parts, method = [one, other], "Welch, each to its baseline"
     else:
-        parts = ([scale(v) for v in first.values], [scale(v) for v in second.values])
+        parts = [{s: scale(v) for s, v in cell.figures.items()} for cell in (first, second)]
         method = "Welch"
     return Contrast(combined([measured(part, metric) for part in parts], [1, -1]), quantity, method)
 
@@ -63,9 +61,9 @@ def scaled_difference(first: Cell, second: Cell, share: float, metric: str) -> t
     """Return the first mean minus ``share`` times the second's: a relative margin, unlogged."""
     slots = [slot for slot in first.figures if slot in second.figures]
     if len(slots) >= _FEWEST_PAIRS:
-        own = [first.figures[s] - share * second.figures[s] for s in slots]
+        own = {s: first.figures[s] - share * second.figures[s] for s in slots}
         return measured(own, metric), "t, paired"
-    parts = [measured(cell.values, metric) for cell in (first, second)]
+    parts = [measured(cell.figures, metric) for cell in (first, second)]
     return combined(parts, [1, -share]), "Welch"
 
 
@@ -81,18 +79,25 @@ def one_cell(cell: Cell, metric: str, *, limit: float, side: Literal[1, -1], wha
         return OneSided(what, share, limit, side, "value", "exact binomial, packets", packets=hits)
     logarithmic = limit > 0 and on_logarithms(metric, values)
     scale: _Scale = math.log if logarithmic else float
-    found = measured([scale(v) for v in values], metric)
+    found = measured({slot: scale(v) for slot, v in cell.figures.items()}, metric)
     method = "t on logarithms" if logarithmic else "t"
     at = scale(limit)
     return OneSided(what, found, at, side, "value", method, logarithmic=logarithmic)
 
 
-def measured(values: Sequence[float], metric: str) -> Spread:
+def measured(figures: Mapping[Slot, float], metric: str) -> Spread:
     """Return mean and standard error of repeats; lengths on the wire that are alike are certain."""
-    found = spread(values)
-    if metric in _LENGTHS and min(values) == max(values):
+    found = spread(list(figures.values()), [slot[:2] for slot in figures])
+    values = figures.values()
+    if is_exact(metric) and min(values) == max(values):
         return replace(found, error=0.0, freedom=math.inf)
     return found
+
+
+def is_exact(metric: str) -> bool:
+    """Say whether a metric is a length on the wire, which is what it is."""
+    known = METRICS.get(metric)
+    return metric == FRAGMENTATION_POINT or (known is not None and known.exact)
 
 
 def on_logarithms(metric: str, values: Sequence[float]) -> bool:
@@ -102,12 +107,15 @@ def on_logarithms(metric: str, values: Sequence[float]) -> bool:
 
 
 def _losses(first: Cell, second: Cell, metric: str) -> Spread | None:
-    """Return the difference of two losses by packets if one of them does not scatter at all."""
+    """Return the difference of two losses by packets if neither scatters between the trials.
+
+    One that does shows that its packets are not lost one by one: then only trials count.
+    """
     if metric not in _LOSSES or first.packets is None or second.packets is None:
         return None
     if min(len(first.figures), len(second.figures)) < _FEWEST_PAIRS:
         return None
-    if all(min(cell.values) < max(cell.values) for cell in (first, second)):
+    if any(min(cell.values) < max(cell.values) for cell in (first, second)):
         return None
     one, other = first.packets.lost(metric), second.packets.lost(metric)
     if one is None or other is None:
@@ -122,18 +130,10 @@ def _losses(first: Cell, second: Cell, metric: str) -> Spread | None:
     return Spread(shares[0] - shares[1], math.sqrt(variance), math.inf, repeats)
 
 
-def _to_baseline(cell: Cell, scale: _Scale) -> list[float] | None:
-    pairs: list[tuple[float, float]] = [
-        (cell.figures[slot], base) for slot, base in _both(cell.figures, cell.baseline)
-    ]
-    if len(pairs) < len(cell.figures) or len(pairs) < _FEWEST_PAIRS:
+def _to_baseline(cell: Cell, scale: _Scale) -> dict[Slot, float] | None:
+    there = {s: cell.baseline[s] for s in cell.figures if s in cell.baseline}
+    if len(there) < len(cell.figures) or len(there) < _FEWEST_PAIRS:
         return None
-    if scale is math.log and any(base <= 0 for _, base in pairs):
+    if scale is math.log and any(base <= 0 for base in there.values()):
         return None
-    return [scale(own) - scale(base) for own, base in pairs]
-
-
-def _both(
-    figures: Mapping[Slot, float], baseline: Mapping[Slot, float]
-) -> list[tuple[Slot, float]]:
-    return [(slot, baseline[slot]) for slot in figures if slot in baseline]
+    return {slot: scale(cell.figures[slot]) - scale(base) for slot, base in there.items()}

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
 import polars as pl
 
 from tunnelmark.analysis.cells import Cell, cells_of, name_of
 from tunnelmark.analysis.contrasts import one_cell
 from tunnelmark.analysis.knee import Correlation, Knee, knee, rank_correlation
+from tunnelmark.model.metrics import METRICS
 
 LOSS: Final = 0.001
 """Loss sets in where clearly more than one packet of a thousand is lost."""
@@ -67,7 +69,12 @@ def curves(
     for (place, along), entries in _families(cells_of(trials, metric)).items():
         levels = sorted(entries, key=lambda entry: entry[0])
         pairs = [(level, value) for level, cell in levels for value in cell.values]
-        bend = knee([x for x, _ in pairs], [y for _, y in pairs], confidence=confidence)
+        figures = [y for _, y in pairs]
+        known = METRICS[metric]
+        # What is compared as ratios matters from a share of the curve's usual height on.
+        share = float(np.mean(np.abs(figures))) if known.scale == "log" else 1.0
+        worth = known.worth_telling * share
+        bend = knee([x for x, _ in pairs], figures, confidence=confidence, worth=worth)
         crossings = []
         for name, own in others.items():
             limit = USED_UP if name in CPUS else LOSS
@@ -157,7 +164,7 @@ def _beyond(cell: Cell, metric: str, limit: float, side: Literal[1, -1], level: 
 
 
 def _key(cell: Cell) -> str:
-    return repr((cell.point_id, cell.names["link"], cell.names["device"], cell.emulated))
+    return repr((cell.point_id, cell.names["link"], cell.names["device"], cell.stratum))
 
 
 def _mean(cell: Cell) -> float:

@@ -26,11 +26,14 @@ class Drift:
     low: float
     high: float
     relative: bool
+    p: float
+    told: bool = False
+    """Whether it may be told, of all that was looked at together: see ``explore``."""
 
     @property
-    def clear(self) -> bool:
-        """Whether the interval leaves no doubt that there was a drift."""
-        return self.low > 0 or self.high < 0
+    def matters(self) -> bool:
+        """Whether it is a difference worth telling."""
+        return abs(self.change) >= METRICS[self.metric].worth_telling
 
 
 def baseline_drift(trials: pl.DataFrame, metric: str, *, confidence: float) -> Drift | None:
@@ -75,4 +78,5 @@ def baseline_drift(trials: pl.DataFrame, metric: str, *, confidence: float) -> D
         math.expm1(min(bound, _MOST_EXPONENT)) if relative else bound
         for bound in (slope * span, (slope - half) * span, (slope + half) * span)
     )
-    return Drift(metric, len(values), span, change, low, high, relative)
+    p = float(2 * stats.t.sf(abs(slope) / error, freedom)) if error else float(slope == 0)
+    return Drift(metric, len(values), span, change, low, high, relative, p)

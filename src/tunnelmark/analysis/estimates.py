@@ -1,27 +1,32 @@
 """Trials to estimates: means with intervals, and paired differences to the baseline.
 
 Pure functions over the table of ``store.Result.trials()``. Only valid trials enter an estimate.
+All points and metrics are estimated together, in grouped operations; what one point comes to is
+put into words only where it is asked for.
 """
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
 from scipy import stats
 
-from tunnelmark.analysis.intervals import mean_bootstrap
+from tunnelmark.analysis.grouped import Bools, Floats, Grouping, Ints, Summaries
+from tunnelmark.analysis.testing import FEWEST, Spread, one_of
 from tunnelmark.model.metrics import METRICS
 
-Method = Literal["t", "t on logarithms", "bootstrap, BCa", "none"]
+Method = Literal["t", "t on logarithms", "t of a ratio of means", "none"]
+Unit = tuple[str, int, int]
+"""What is independent: block and bring-up (0 behind it), or also the repeat where there is one
+bring-up only."""
 
-_ENOUGH_FOR_BOOTSTRAP: Final = 40
-"""With fewer repeats the bootstrap errs more often than Student's t: in simulations of skewed
-shares 5 to 13 % at 10 to 20 repeats where 5 % are promised, with 40 both keep to it."""
-_SEED: Final = 1
-"""The same figures always give the same interval."""
+_SLOT: Final = ("block_id", "bring_up", "repeat")
+_PLACE: Final = ("point_id", "link", "device")
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,18 @@ class Estimate:
     n: int
     value: float
     low: float | None
-    """None: too few repeats for an interval."""
+    """None: fewer than four repeats, or all of them alike: nothing is known of their scatter."""
     high: float | None
     confidence: float
     method: Method
+    bring_ups: int = 1
+    """In so many starts of the tunnel; the interval of a single one is of its repeats only."""
+    between: float | None = None
+    """Share of the variance of single figures that lies between bring-ups; None with one."""
+    spread: Spread | None = None
+    """The same on the scale on which it is judged; None where there is no interval of ours."""
+    units: Mapping[Unit, float] = field(default_factory=dict, repr=False, compare=False)
+    """Mean of each independent unit, on that scale; of differences only."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +68,11 @@ class PointEstimates:
     path: str
     valid: int
     invalid: int
-    estimates: dict[str, Estimate]
-    differences: dict[str, Estimate]
+    estimates: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate]
     """To the baseline of the same block and repeat: ratio minus 1 for metrics on a log scale."""
+    dead: int = 0
+    """Valid trials in which nothing came through."""
 
     @property
     def payload_bytes(self) -> int | None:
@@ -65,59 +80,31 @@ class PointEstimates:
         size = self.params.get("payload_bytes")
         return size if isinstance(size, int) else None
 
-
-def estimate(values: Sequence[float], *, metric: str, confidence: float) -> Estimate | None:
-    """Return mean and interval; how it is formed follows from metric and count, not the values.
-
-    Rates and times, which are compared as ratios: Student's t on logarithms. Shares, which are
-    skewed near 0, with 40 repeats or more: BCa bootstrap. All others: Student's t. None without a
-    value. A value of 0 or below on a log-scale metric falls back to the plain mean.
-    """
-    if not values:
-        return None
-    if METRICS[metric].unit == "ratio" and len(values) >= _ENOUGH_FOR_BOOTSTRAP:
-        found = mean_bootstrap(values, confidence, seed=_SEED)
-        bounds = (found.low, found.high)
-        return Estimate(metric, len(values), found.value, *bounds, confidence, "bootstrap, BCa")
-    logarithmic = METRICS[metric].scale == "log" and min(values) > 0
-    scaled = [math.log(v) for v in values] if logarithmic else list(values)
-    centre, half = _t_interval(scaled, confidence)
-    back = math.exp if logarithmic else float
-    method: Method = "none" if half is None else ("t on logarithms" if logarithmic else "t")
-    low = None if half is None else back(centre - half)
-    high = None if half is None else back(centre + half)
-    return Estimate(metric, len(values), back(centre), low, high, confidence, method)
-
-
-def difference(
-    pairs: Sequence[tuple[float, float]], *, metric: str, confidence: float
-) -> Estimate | None:
-    """Return the paired difference of (value, baseline): value over baseline - 1 on log metrics."""
-    if not pairs:
-        return None
-    logarithmic = METRICS[metric].scale == "log"
-    if logarithmic and any(min(pair) <= 0 for pair in pairs):
-        return None
-    scaled = [math.log(a / b) if logarithmic else a - b for a, b in pairs]
-    centre, half = _t_interval(scaled, confidence)
-    back = math.expm1 if logarithmic else float
-    method: Method = "none" if half is None else ("t on logarithms" if logarithmic else "t")
-    low = None if half is None else back(centre - half)
-    high = None if half is None else back(centre + half)
-    return Estimate(metric, len(pairs), back(centre), low, high, confidence, method)
+    @property
+    def broken(self) -> bool:
+        """Whether nothing ever came through, in any valid trial."""
+        return self.valid > 0 and self.dead == self.valid
 
 
 def point_estimates(
     trials: pl.DataFrame, *, confidence: float, path: str = "total"
 ) -> tuple[PointEstimates, ...]:
-    """Return every point of a table of trials, in order of tunnel, workload and its parameters."""
+    """Return every point of a table of trials, in order of tunnel, workload and its parameters.
+
+    Rates and times, which are compared as ratios: Student's t on logarithms, or of the ratio of
+    means (Cochran, Sampling Techniques, section 6.3) where one of them is 0. All others: Student's
+    t. Of a repeat that has several valid attempts the first counts.
+    """
     rows = trials.filter(pl.col("path") == path)
     if rows.is_empty():
         return ()
-    found = [
-        _point(group, rows, confidence, path)
-        for _, group in rows.group_by("point_id", "link", "device", maintain_order=True)
-    ]
+    places = rows.group_by(_PLACE, maintain_order=True).agg(
+        pl.col("valid").sum().alias("_valid"),
+        (~pl.col("valid")).sum().alias("_invalid"),
+        *(pl.col(name).first() for name in rows.columns if name in _NAMES or _is_param(name)),
+    )
+    table = _Table(rows, places, confidence)
+    found = [_point(row, at, table, path) for at, row in enumerate(places.iter_rows(named=True))]
     return tuple(
         sorted(
             found,
@@ -135,53 +122,277 @@ def natural(text: str) -> list[tuple[int, float, str]]:
     return [(0, float(p), "") if p[0].isdecimal() and p.isascii() else (1, 0.0, p) for p in parts]
 
 
-def _point(group: pl.DataFrame, rows: pl.DataFrame, confidence: float, path: str) -> PointEstimates:
-    first = group.row(0, named=True)
-    valid = group.filter(pl.col("valid"))
-    estimates, differences = {}, {}
-    baseline = rows.filter(
-        pl.col("valid") & pl.col("is_baseline") & (pl.col("pair_id") == first["pair_id"])
-    )
-    for metric in METRICS:
-        if metric not in rows.columns:
-            continue  # newer than the result
-        values = [float(v) for v in valid[metric].drop_nulls()]
-        if (found := estimate(values, metric=metric, confidence=confidence)) is not None:
-            estimates[metric] = found
-        if first["is_baseline"]:
-            continue
-        paired = valid.join(
-            baseline, on=("block_id", "pair_id", "repeat"), suffix="_baseline"
-        ).select(metric, f"{metric}_baseline")
-        pairs = [(float(a), float(b)) for a, b in paired.drop_nulls().iter_rows()]
-        if (found := difference(pairs, metric=metric, confidence=confidence)) is not None:
-            differences[metric] = found
+_NAMES: Final = frozenset({"pair_id", "tunnel", "is_baseline", "workload", "workload_kind"})
+
+
+def _is_param(name: str) -> bool:
+    return name.startswith("param_")
+
+
+def _point(row: Mapping[str, Any], at: int, table: "_Table", path: str) -> PointEstimates:
     return PointEstimates(
-        point_id=first["point_id"],
-        pair_id=first["pair_id"],
-        tunnel=first["tunnel"],
-        is_baseline=first["is_baseline"],
-        link=first["link"],
-        device=first["device"],
-        workload=first["workload"],
-        workload_kind=first["workload_kind"],
+        point_id=row["point_id"],
+        pair_id=row["pair_id"],
+        tunnel=row["tunnel"],
+        is_baseline=row["is_baseline"],
+        link=row["link"],
+        device=row["device"],
+        workload=row["workload"],
+        workload_kind=row["workload_kind"],
         params={
             name.removeprefix("param_"): value
-            for name, value in first.items()
-            if name.startswith("param_") and isinstance(value, str | int | float | bool)
+            for name, value in row.items()
+            if _is_param(name) and isinstance(value, str | int | float | bool)
         },
         path=path,
-        valid=valid.height,
-        invalid=group.height - valid.height,
-        estimates=estimates,
-        differences=differences,
+        valid=row["_valid"],
+        invalid=row["_invalid"],
+        estimates=_Row(table.estimates, at),
+        differences=_Row(table.differences, at),
+        dead=int(table.dead[at]),
     )
 
 
-def _t_interval(values: Sequence[float], confidence: float) -> tuple[float, float | None]:
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count < 2:  # noqa: PLR2004 - an interval needs two values
-        return mean, None
-    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    return mean, float(stats.t.ppf((1 + confidence) / 2, count - 1)) * math.sqrt(variance / count)
+@dataclass(frozen=True)
+class _Column:
+    """One metric of all points, as values or as differences."""
+
+    metric: str
+    found: Summaries
+    logarithmic: Bools
+    relative: Bools
+    """Differences that are a ratio of means less 1."""
+    low: Floats
+    high: Floats
+    confidence: float
+    units: Callable[[int], Mapping[Unit, float]]
+    is_value: bool
+
+    def of(self, at: int) -> Estimate:
+        """Return what one point comes to."""
+        own = one_of(self.found, at)
+        logarithmic = bool(self.logarithmic[at])
+        back = _back(logarithmic, difference=not self.is_value)
+        certain = METRICS[self.metric].exact and own.error in {0.0, None}
+        if certain:
+            own = Spread(own.value, 0.0, math.inf, own.repeats, own.bring_ups)
+        low, high = (float(end[at]) for end in (self.low, self.high))
+        told = not math.isnan(low)
+        between = float(self.found.between[at]) if own.bring_ups > 1 else math.nan
+        names: tuple[Method, Method] = (
+            "t on logarithms" if logarithmic else "t",
+            "t of a ratio of means",
+        )
+        return Estimate(
+            self.metric,
+            own.repeats,
+            back(own.value),
+            back(low) if told else None,
+            back(high) if told else None,
+            self.confidence,
+            "none" if not told else names[bool(self.relative[at])],
+            own.bring_ups,
+            None if math.isnan(between) else between,
+            own,
+            {} if self.is_value else self.units(at),
+        )
+
+
+class _Row(Mapping[str, Estimate]):
+    """The metrics of one point, made where they are asked for."""
+
+    def __init__(self, columns: Mapping[str, _Column], at: int) -> None:
+        self._columns, self._at = columns, at
+        self._made: dict[str, Estimate] = {}
+
+    def __getitem__(self, metric: str) -> Estimate:
+        if metric not in self._made:
+            column = self._columns[metric]
+            if not column.found.repeats[self._at]:
+                raise KeyError(metric)
+            self._made[metric] = column.of(self._at)
+        return self._made[metric]
+
+    def __contains__(self, metric: object) -> bool:
+        column = self._columns.get(str(metric))
+        return column is not None and bool(column.found.repeats[self._at])
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._columns if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Table:
+    """All points of a path, metric by metric."""
+
+    def __init__(self, rows: pl.DataFrame, places: pl.DataFrame, confidence: float) -> None:
+        self._confidence = confidence
+        numbered = places.select(*_PLACE).with_row_index("_point")
+        metrics = [m for m in METRICS if m in rows.columns and rows[m].null_count() < rows.height]
+        valid = (
+            rows.filter(pl.col("valid"))
+            .unique((*_PLACE, *_SLOT), keep="first", maintain_order=True)
+            .select(*_PLACE, *_SLOT, "pair_id", "is_baseline", *metrics)
+            .join(numbered, on=_PLACE)
+            .sort("_point", "block_id", "bring_up", maintain_order=True)
+            .with_row_index("_row")
+        )
+        self._slots = valid.select(*_SLOT)
+        points = len(places)
+        self._own = _grouping(valid, points)
+        beside = valid.filter(pl.col("is_baseline")).select(
+            *_SLOT, "pair_id", "link", "device", pl.col("_row").alias("_beside")
+        )
+        pairs = (
+            valid.filter(~pl.col("is_baseline"))
+            .select(*_SLOT, "pair_id", "link", "device", "_row", "_point")
+            .join(beside, on=(*_SLOT, "pair_id", "link", "device"))
+            .sort("_row")
+        )
+        self._paired = _grouping(pairs, points)
+        self._pair_rows: Ints = pairs["_row"].to_numpy().astype(np.int64)
+        self._beside: Ints = pairs["_beside"].to_numpy().astype(np.int64)
+        self.estimates: dict[str, _Column] = {}
+        self.differences: dict[str, _Column] = {}
+        dead = np.zeros(valid.height, dtype=np.bool_)
+        for metric in metrics:
+            values = valid[metric].to_numpy().astype(np.float64)
+            self.estimates[metric] = self._values(metric, values)
+            if pairs.height:
+                self.differences[metric] = self._differences(metric, values)
+            if metric in _NOTHING_CAME:
+                dead |= values == _NOTHING_CAME[metric]
+        self.dead: Ints = np.bincount(self._own.group[dead], minlength=points)
+
+    def _values(self, metric: str, values: Floats) -> _Column:
+        rows = ~np.isnan(values)
+        logarithmic = np.zeros(self._own.groups, dtype=np.bool_)
+        if METRICS[metric].scale == "log":
+            logarithmic = self._own.lowest(values, rows) > 0
+        scaled = _logarithms(values, logarithmic[self._own.group])
+        found = self._own.summaries(scaled, rows)
+        none = np.zeros_like(logarithmic)
+        return self._column(metric, found, logarithmic, none, _no_units, is_value=True)
+
+    def _differences(self, metric: str, values: Floats) -> _Column:
+        paired = self._paired
+        own, beside = values[self._pair_rows], values[self._beside]
+        rows = ~(np.isnan(own) | np.isnan(beside))
+        logarithmic = relative = np.zeros(paired.groups, dtype=np.bool_)
+        scaled = own - beside
+        if METRICS[metric].scale == "log":
+            logarithmic = paired.lowest(np.minimum(own, beside), rows) > 0
+            in_logs = logarithmic[paired.group]
+            # One 0 leaves no logarithm: then the ratio of the means, its scatter by linearisation.
+            base = paired.summaries(beside, rows).mean
+            ratio = paired.summaries(own, rows).mean / np.where(base > 0, base, np.nan)
+            relative = ~logarithmic & (base > 0)
+            at = paired.group
+            with np.errstate(divide="ignore", invalid="ignore"):
+                linear = (own - ratio[at] * beside) / base[at] + ratio[at] - 1
+            logs = _logarithms(own, in_logs) - _logarithms(beside, in_logs)
+            scaled = np.where(in_logs, logs, linear)
+            rows = rows & (in_logs | relative[at])
+        found = paired.summaries(scaled, rows)
+
+        def units(at: int) -> Mapping[Unit, float]:
+            return self._units(at, scaled, rows)
+
+        return self._column(metric, found, logarithmic, relative, units, is_value=False)
+
+    def _column(
+        self,
+        metric: str,
+        found: Summaries,
+        logarithmic: Bools,
+        relative: Bools,
+        units: Callable[[int], Mapping[Unit, float]],
+        *,
+        is_value: bool,
+    ) -> _Column:
+        exact = METRICS[metric].exact
+        half = _quantiles(found.freedom, self._confidence) * found.error
+        half[(found.repeats < FEWEST) | (found.error == 0)] = np.nan
+        if exact:
+            half[~(found.error > 0)] = 0.0
+        return _Column(
+            metric,
+            found,
+            logarithmic,
+            relative,
+            found.mean - half,
+            found.mean + half,
+            self._confidence,
+            units,
+            is_value,
+        )
+
+    def _units(self, point: int, scaled: Floats, rows: Bools) -> Mapping[Unit, float]:
+        group = self._paired.group
+        first, last = np.searchsorted(group, (point, point + 1))
+        own: dict[Unit, list[float]] = {}
+        ups = len(np.unique(self._paired.bring_up[first:last][rows[first:last]]))
+        for at in range(first, last):
+            if rows[at]:
+                block, up, repeat = self._slots.row(int(self._pair_rows[at]))
+                own.setdefault((block, up, 0 if ups > 1 else repeat), []).append(float(scaled[at]))
+        return {unit: math.fsum(values) / len(values) for unit, values in own.items()}
+
+
+_NOTHING_CAME: Final[Mapping[str, float]] = {
+    "loss_forward_ratio": 1.0,
+    "loss_reverse_ratio": 1.0,
+    **{
+        name: 0.0
+        for name, metric in METRICS.items()
+        if metric.headline and (metric.unit, metric.better) == ("bit/s", "higher")
+    },
+}
+"""Figures of which one says that a trial carried nothing."""
+
+
+def _grouping(rows: pl.DataFrame, points: int) -> Grouping:
+    ups = rows.select("_point", "block_id", "bring_up")
+    if not rows.height:
+        empty: Ints = np.zeros(0, dtype=np.int64)
+        return Grouping(empty, empty, empty, points)
+    changed = ups.select(
+        pl.any_horizontal(pl.all() != pl.all().shift(1)).fill_null(value=True)
+    ).to_series()
+    up: Ints = changed.cum_sum().to_numpy().astype(np.int64) - 1
+    group: Ints = ups["_point"].to_numpy().astype(np.int64)
+    return Grouping(group, up, group[changed.to_numpy()], points)
+
+
+def _logarithms(values: Floats, where: Bools) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(where, np.log(values), values)
+
+
+def _quantiles(freedom: Floats, confidence: float) -> Floats:
+    kinds, at = np.unique(freedom, return_inverse=True)
+    with np.errstate(invalid="ignore"):
+        found: Floats = np.array([_quantile(float(one), confidence) for one in kinds])
+    return found[at]
+
+
+@cache
+def _quantile(freedom: float, confidence: float) -> float:
+    return float(stats.t.ppf((1 + confidence) / 2, freedom)) if freedom > 0 else math.nan
+
+
+def _no_units(_: int) -> Mapping[Unit, float]:
+    return {}
+
+
+_MOST_EXPONENT: Final = 700.0
+"""e to more than this is no float."""
+
+
+def _back(logarithmic: bool, *, difference: bool) -> Callable[[float], float]:
+    if not logarithmic:
+        return float
+    back = math.expm1 if difference else math.exp
+    return lambda value: back(min(value, _MOST_EXPONENT))

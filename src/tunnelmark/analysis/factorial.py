@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
@@ -12,7 +12,7 @@ import pandas as pd
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from tunnelmark.analysis.cells import Cell
+from tunnelmark.analysis.cells import Cell, Slot
 from tunnelmark.analysis.contrasts import on_logarithms
 
 _MOST_TERMS: Final = 300
@@ -31,6 +31,11 @@ class Effect:
     """Share of what the other terms leave that this one explains, without the share that chance
     alone would explain (Olejnik and Algina 2003); 0.01 is little, 0.06 middling, 0.14 much (Cohen).
     """
+    reach: float
+    """From the lowest to the highest mean of its levels (of a pair: beyond what each does alone),
+    as a ratio minus 1 where figures are logarithms, else in the metric's unit."""
+    told: bool = False
+    """Whether it may be told, of all that was looked at together: see ``explore``."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,9 @@ def factorial(cells: Sequence[Cell], metric: str) -> tuple[Factorial, ...]:
     """Analyse a metric by tunnel, link, device and whatever else varies, each workload on its own.
 
     Type II sums of squares: a factor's share is what it adds to all others, so repeats need not be
-    equally many. Rates and times are analysed as logarithms. A workload in which nothing varies, or
+    equally many. Rates and times are analysed as logarithms. Where points were measured in several
+    bring-ups their means are the figures; blocks of one link and device, which each measured the
+    baseline, are a factor of their own that is not told. A workload in which nothing varies, or
     whose points were measured once only, gives nothing.
     """
     kinds = dict.fromkeys(cell.kinds["workload"] for cell in cells)
@@ -65,24 +72,27 @@ def factorial(cells: Sequence[Cell], metric: str) -> tuple[Factorial, ...]:
 def _factorial(cells: Sequence[Cell], metric: str, workload: str) -> Factorial | None:
     names = ("tunnel", "link", "device")
     params = dict.fromkeys(key for cell in cells for key in cell.params)
+    figures = [(cell, slot, value) for cell in cells for slot, value in _independent(cell)]
     rows = [
         {**{n: cell.names[n] for n in names}, **{p: str(cell.params.get(p)) for p in params}}
-        for cell in cells
-        for _ in cell.figures
+        for cell, _, _ in figures
     ]
-    values = [value for cell in cells for value in cell.figures.values()]
+    values = [value for _, _, value in figures]
     varied = [n for n in (*names, *params) if len({row[n] for row in rows}) > 1]
     if not varied or len(values) < 3 or min(values) == max(values):  # noqa: PLR2004 - scatter
         return None
     logarithmic = on_logarithms(metric, values)
     table = pd.DataFrame({f"f{i}": [row[n] for row in rows] for i, n in enumerate(varied)})
     table["y"] = np.log(values) if logarithmic else np.asarray(values)
+    blocks = _blocks(table, [(cell, slot[0]) for cell, slot, _ in figures])
     single = [f"C(f{i})" for i in range(len(varied))]
     pairs = [f"{a}:{b}" for a, b in combinations(single, 2)]
     for terms in (single + pairs, single):
-        effects = _fitted(table, terms, dict(zip(single, varied, strict=True)))
+        effects = _fitted(table, terms, dict(zip(single, varied, strict=True)), blocks)
         if effects is not None:
             found, freedom = effects
+            if logarithmic:
+                found = tuple(replace(e, reach=math.expm1(min(e.reach, 700.0))) for e in found)
             interactions = len(terms) > len(single)
             return Factorial(
                 metric, workload, found, freedom, len(values), logarithmic, interactions
@@ -90,17 +100,39 @@ def _factorial(cells: Sequence[Cell], metric: str, workload: str) -> Factorial |
     return None
 
 
+def _independent(cell: Cell) -> list[tuple[Slot, float]]:
+    """Return the mean of each bring-up, or the repeats where there was one in each block."""
+    ups: dict[tuple[str, int], list[float]] = {}
+    for (block, up, _), value in cell.figures.items():
+        ups.setdefault((block, up), []).append(value)
+    if len(ups) == len({block for block, _ in ups}):
+        return list(cell.figures.items())
+    return [((*up, 0), math.fsum(own) / len(own)) for up, own in ups.items()]
+
+
+def _blocks(table: pd.DataFrame, of: Sequence[tuple[Cell, str]]) -> list[str]:
+    """Add a column for each block but the first of a link and device; return their names."""
+    places: dict[tuple[str, str], dict[str, None]] = {}
+    for cell, block in of:
+        places.setdefault((cell.names["link"], cell.names["device"]), {})[block] = None
+    columns = []
+    for number, block in enumerate(b for own in places.values() for b in list(own)[1:]):
+        columns.append(f"b{number}")
+        table[columns[-1]] = [float(own == block) for _, own in of]
+    return columns
+
+
 def _fitted(
-    table: pd.DataFrame, terms: Sequence[str], names: Mapping[str, str]
+    table: pd.DataFrame, terms: Sequence[str], names: Mapping[str, str], blocks: Sequence[str]
 ) -> tuple[tuple[Effect, ...], float] | None:
     """Return the effects; None where the model has no unique fit or leaves no scatter."""
     levels = [math.prod(table[part[2:-1]].nunique() for part in t.split(":")) for t in terms]
-    if sum(levels) > _MOST_TERMS:
+    if sum(levels) + len(blocks) > _MOST_TERMS:
         return None
     with warnings.catch_warnings():
         # Told by a warning that differs between versions; the rank is looked at below.
         warnings.simplefilter("ignore")
-        fit = ols(f"y ~ {' + '.join(terms)}", data=table).fit()
+        fit = ols(f"y ~ {' + '.join([*blocks, *terms])}", data=table).fit()
     full = np.linalg.matrix_rank(fit.model.exog) == fit.model.exog.shape[1]
     if not full or fit.df_resid < 1 or fit.mse_resid <= 1e-24 * float(table["y"].var()):
         return None
@@ -119,6 +151,16 @@ def _fitted(
                 float(row["F"]),
                 float(row["PR(>F)"]),
                 max(0.0, omega),
+                _reach(table, [part[2:-1] for part in term.split(":")]),
             )
         )
     return tuple(effects), float(fit.df_resid)
+
+
+def _reach(table: pd.DataFrame, factors: Sequence[str]) -> float:
+    means = table.groupby(list(factors))["y"].mean()
+    if len(factors) > 1:
+        alone = [table.groupby(factor)["y"].mean() for factor in factors]
+        for level, one in enumerate(alone):
+            means = means - one.reindex(means.index.get_level_values(level)).to_numpy()
+    return float(means.max() - means.min())

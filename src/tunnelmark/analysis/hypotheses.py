@@ -12,9 +12,9 @@ import polars as pl
 
 from tunnelmark.analysis.cells import Cell, cells_of
 from tunnelmark.analysis.claims import claim_of
-from tunnelmark.analysis.emulated import set_apart
 from tunnelmark.analysis.fragmentation import fragmentation_points
 from tunnelmark.analysis.shapes import Nothing
+from tunnelmark.analysis.strata import set_apart
 from tunnelmark.analysis.testing import Claim, OneSided, Part, deciding, holm, leaves, settle
 from tunnelmark.analysis.units import as_text, change_as_text
 from tunnelmark.model.block import BlockRecord

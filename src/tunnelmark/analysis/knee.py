@@ -12,6 +12,10 @@ from scipy import stats
 _CANDIDATES: Final = 100
 _SIMULATED: Final = 499
 _FEWEST_LEVELS: Final = 5
+_DOUBTFUL: Final = 0.2
+"""No bend whatever else: the second simulation is spared."""
+_MISFIT: Final = 0.01
+"""A fit that chance makes worse less often than this is no fit."""
 _PARAMETERS: Final = 4
 """Level, two slopes and the place of the bend."""
 _Array = npt.NDArray[np.float64]
@@ -28,12 +32,23 @@ class Knee:
     """Change of the figure per unit along."""
     slope_after: float
     p: float
-    """How likely a straight line with the same scatter looks as bent as this."""
+    """How likely a straight line, or a smooth curve, with the same scatter looks as bent as this:
+    the larger of the two."""
     points: int
+    matters: bool
+    """Whether the bend is worth telling: it leaves the straight line by that much, and two
+    segments are what the repeats show, no other curve."""
+    told: bool = False
+    """Whether it may be told, of all that was looked at together: see ``explore``."""
 
 
 def knee(
-    along: Sequence[float], figures: Sequence[float], *, confidence: float, seed: int = 1
+    along: Sequence[float],
+    figures: Sequence[float],
+    *,
+    confidence: float,
+    worth: float,
+    seed: int = 1,
 ) -> Knee | None:
     """Fit two joined segments by least squares; None where there is too little to fit them to.
 
@@ -41,7 +56,12 @@ def knee(
     holds all places whose fit is not significantly worse (profile likelihood, F with one degree of
     freedom). Whether there is a bend at all is a Monte-Carlo test (Barnard 1963) with straight
     lines of the same levels: exact for normal scatter, which no F table is, as the place was
-    searched for. Needs five different levels, six points, and some scatter.
+    searched for. A second one asks the same of the cubic that fits best, which has as many
+    parameters, with the scatter of the repeats (parametric bootstrap, Davison and Hinkley 1997,
+    section 4.4).
+
+    ``worth`` is the smallest difference worth telling, in the unit of the figures. Needs five
+    different levels, six points, and some scatter.
     """
     x, y = np.asarray(along, dtype=np.float64), np.asarray(figures, dtype=np.float64)
     levels = np.unique(x)
@@ -60,6 +80,8 @@ def knee(
     least = max(float(left[best]), 1e-24 * float(straight))
     worst = least * (1 + float(stats.f.ppf(confidence, 1, freedom)) / freedom)
     good = places[left <= worst]
+    kept = _fitted(bases[best], y)
+    straight_p = _p_of_bend(x, bases, straight / least, seed)
     slopes = np.linalg.lstsq(_columns(x, places[best]), y, rcond=None)[0]
     return Knee(
         at=float(places[best]),
@@ -68,9 +90,58 @@ def knee(
         high=min(float(levels[-1]), float(good.max() + step)),
         slope_before=float(slopes[1]),
         slope_after=float(slopes[1] + slopes[2]),
-        p=_p_of_bend(x, bases, straight / least, seed),
+        p=straight_p
+        if straight_p > _DOUBTFUL
+        else max(straight_p, _p_of_curve(x, y, bases, least, seed)),
         points=len(x),
+        matters=bool(np.max(np.abs(kept - _fitted(_line(x), y))) >= worth)
+        and _is_shape(x, y, kept, worth),
     )
+
+
+def _is_shape(x: _Array, y: _Array, kept: _Array, worth: float) -> bool:
+    """Say whether two segments are all that the levels show: the F test for lack of fit.
+
+    Draper and Smith, Applied Regression Analysis, section 2.1. A misfit that is not worth telling
+    does not count, however certain.
+    """
+    levels, at, count = np.unique(x, return_inverse=True, return_counts=True)
+    means = np.bincount(at, y) / count
+    off = (means - (np.bincount(at, kept) / count))[at]
+    if np.max(np.abs(off)) < worth:
+        return True
+    pure = float(((y - means[at]) ** 2).sum())
+    lacking, free = len(levels) - _PARAMETERS, len(x) - len(levels)
+    if free < 1:
+        return False
+    if lacking < 1:
+        return True
+    if pure <= 0:
+        return False
+    f = float(off @ off) / lacking / (pure / free)
+    return float(stats.f.sf(f, lacking, free)) > _MISFIT
+
+
+def _p_of_curve(x: _Array, y: _Array, bases: Sequence[_Array], least: float, seed: int) -> float:
+    """Return how often a cubic with the scatter of the repeats gains as much by two segments."""
+    curve = _curve(x)
+    ratio = float(_left([curve], y[:, np.newaxis])[0, 0]) / least
+    if ratio <= 1:
+        return 1.0
+    levels, at, count = np.unique(x, return_inverse=True, return_counts=True)
+    pure = y - (np.bincount(at, y) / count)[at]
+    free = len(x) - len(levels)
+    scatter = math.sqrt(float(pure @ pure) / free) if free else math.sqrt(least / len(x))
+    noise = np.random.default_rng(seed).standard_normal((len(x), _SIMULATED))
+    figures = _fitted(curve, y)[:, np.newaxis] + scatter * noise
+    smooth = _left([curve], figures)[0]
+    bent = np.maximum(_left(bases, figures).min(axis=0), 1e-300)
+    return float((1 + np.count_nonzero(smooth / bent >= ratio)) / (_SIMULATED + 1))
+
+
+def _fitted(basis: _Array, y: _Array) -> _Array:
+    # Every basis has the constant in it, and its columns are orthogonal.
+    return np.asarray(basis @ (basis.T @ y))
 
 
 def _p_of_bend(x: _Array, bases: Sequence[_Array], ratio: float, seed: int) -> float:
@@ -97,6 +168,13 @@ def _line(x: _Array) -> _Array:
     return np.asarray(np.linalg.qr(np.column_stack([np.ones_like(x), scaled]))[0])
 
 
+def _curve(x: _Array) -> _Array:
+    scaled = (x - x.min()) / (x.max() - x.min())
+    return np.asarray(
+        np.linalg.qr(np.column_stack([np.ones_like(x), scaled, scaled**2, scaled**3]))[0]
+    )
+
+
 def _left(bases: Sequence[_Array], y: _Array) -> _Array:
     """Return the squares that each fit (row) leaves of each series (column)."""
     centred = y - y.mean(axis=0)
@@ -112,6 +190,9 @@ class Correlation:
     low: float
     high: float
     points: int
+    p: float
+    told: bool = False
+    """Whether it may be told, of all that was looked at together: see ``explore``."""
 
 
 def rank_correlation(
@@ -129,6 +210,8 @@ def rank_correlation(
     if abs(rho) >= 1 - 1e-12:
         # No z of 1: the interval that the nearest smaller value would have.
         rho = math.copysign(1 - 1e-12, rho)
-    half = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt((1 + rho**2 / 2) / (count - 3))
+    error = math.sqrt((1 + rho**2 / 2) / (count - 3))
+    half = float(stats.norm.ppf((1 + confidence) / 2)) * error
     centre = math.atanh(rho)
-    return Correlation(rho, math.tanh(centre - half), math.tanh(centre + half), count)
+    p = float(2 * stats.norm.sf(abs(centre) / error))
+    return Correlation(rho, math.tanh(centre - half), math.tanh(centre + half), count, p)

@@ -40,7 +40,7 @@ def shape(
             continue
         rest = sorted((k, v) for k, v in cell.params.items() if k != along)
         names = [cell.names[axis] for axis in ("tunnel", "link", "device")]
-        key = repr([*names, cell.emulated, cell.kinds["workload"], rest])
+        key = repr([*names, cell.stratum, cell.kinds["workload"], rest])
         curves.setdefault(key, []).append((float(level), cell))
     parts: list[Part] = []
     for entries in curves.values():
@@ -123,7 +123,9 @@ class _Curve:
         metric, levels = self.hypothesis.metric, self.levels
         logarithmic = on_logarithms(metric, [v for _, cell in levels for v in cell.values])
         means = [
-            measured([math.log(v) if logarithmic else v for v in cell.values], metric)
+            measured(
+                {s: math.log(v) if logarithmic else v for s, v in cell.figures.items()}, metric
+            )
             for _, cell in levels
         ]
         centre = math.fsum(level for level, _ in levels) / len(levels)

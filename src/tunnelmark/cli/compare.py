@@ -17,8 +17,9 @@ examples:
   tunnelmark compare A B --metric rtt_p50_ns --to-baseline
   tunnelmark compare A B --json > changes.json
 
-Changes are those of B against A. A star marks a change that is clear after
-correction for how many are looked at together.
+Changes are those of B against A. Only those are listed that are clear although
+many are looked at together, and worth telling; --all lists the others too, and
+marks these with a star.
 """
 
 
@@ -27,7 +28,8 @@ correction for how many are looked at together.
 @click.argument("second", metavar="B", type=click.Path(path_type=Path))
 @click.option("--metric", "metrics", multiple=True, help="May be given several times.")
 @click.option("--to-baseline", is_flag=True, help="Compare what the tunnel changes, not figures.")
-@click.option("--force", is_flag=True, help="Also where the runs do not answer one question.")
+@click.option("--force", is_flag=True, help="Compare even if study, scale or platform differ.")
+@click.option("--all", "every", is_flag=True, help="List all figures, not only what changed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def compare(
     *,
@@ -36,6 +38,7 @@ def compare(
     metrics: tuple[str, ...],
     to_baseline: bool,
     force: bool,
+    every: bool,
     as_json: bool,
 ) -> None:
     """Compare two result directories: the environment first, then the figures."""
@@ -64,7 +67,7 @@ def compare(
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found), indent=1))
     else:
-        _print(found)
+        _print(found, every=every)
 
 
 def _run(path: Path) -> "tuple[Run, float]":
@@ -85,7 +88,7 @@ def _run(path: Path) -> "tuple[Run, float]":
     return run, manifest.confidence
 
 
-def _print(found: "Comparison") -> None:
+def _print(found: "Comparison", *, every: bool) -> None:
     from rich.console import Console  # noqa: PLC0415 - keeps --help quick
     from rich.text import Text  # noqa: PLC0415 - likewise
 
@@ -96,18 +99,13 @@ def _print(found: "Comparison") -> None:
         console.print(Text("Environment", style="bold"))
         for name, one, other in found.environment:
             console.print(Text(f"  {name}: {one or 'nothing'} -> {other or 'nothing'}"))
-    else:
-        console.print("The environment is the same in both.")
     for title, names in (("A", found.only_first), ("B", found.only_second)):
         for name in names:
             console.print(Text(f"only in {title}: {name}"))
-    if found.changes:
-        console.print(_table(found.changes))
-    clear = sum(change.clear for change in found.changes)
-    console.print(
-        f"{clear} of {len(found.changes)} changes are clear; intervals of "
-        f"{found.confidence:.0%} each, the star by Holm over all"
-    )
+    shown = tuple(change for change in found.changes if every or change.clear)
+    if shown:
+        console.print(_table(shown))
+    console.print(Text(found.said))
 
 
 def _table(changes: "tuple[Change, ...]") -> object:

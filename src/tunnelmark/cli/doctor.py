@@ -21,7 +21,6 @@ examples:
 The exit status is 3 if no tunnel can run here at all.
 """
 _NOTHING_RUNS = 3
-_NEEDED_HERE = {"privileges", "engine", "veth"}
 
 
 @click.command(epilog=_EPILOG)
@@ -30,21 +29,22 @@ _NEEDED_HERE = {"privileges", "engine", "veth"}
 def doctor(*, as_json: bool, no_machine: bool) -> int:
     """Say what this computer can run and where, what is missing, and what brings it."""
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - keeps --help quick
-    from tunnelmark.hosts.local import LocalHost  # noqa: PLC0415 - likewise
     from tunnelmark.lab.doctor import examine  # noqa: PLC0415 - likewise
     from tunnelmark.lab.placement import Placement  # noqa: PLC0415 - likewise
+    from tunnelmark.lab.rootless import stand  # noqa: PLC0415 - likewise
     from tunnelmark.model.host import Host  # noqa: PLC0415 - likewise
     from tunnelmark.run.ability import abilities  # noqa: PLC0415 - likewise
     from tunnelmark.tunnels.registry import tunnel_kinds  # noqa: PLC0415 - likewise
 
+    # What can run is asked where a run would stand: without root, in a user namespace.
+    stand("auto")
     findings = examine()
-    lacking = next((f for f in findings if not f.ok and f.name in _NEEDED_HERE), None)
     no_engine = next((f for f in findings if not f.ok and f.name == "engine"), None)
     with (
         Ledger() as ledger,
         Placement(ledger, engine="", wanted="machine", say=_say) as placement,
     ):
-        local: Host | str = _sentence(lacking) if lacking else LocalHost(ledger)
+        local: Host | str = _sentence(no_engine) if no_engine else placement.local_host()
         machine: Host | str = "not looked at (--no-machine)"
         if not no_machine:
             machine = _sentence(no_engine) if no_engine else placement.ready_machine()

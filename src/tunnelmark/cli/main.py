@@ -30,7 +30,7 @@ exit status:
   2  the command line or the study is wrong
   3  the machine cannot do it: a program, privilege or feature is missing
   4  a tunnel failed
-  5  a result directory cannot be read
+  5  a result directory cannot be read or written
   6  the run ended, but some points have no valid trial
   130  interrupted; go on with: tunnelmark run --resume DIR
 """

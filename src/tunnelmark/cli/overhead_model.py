@@ -50,6 +50,7 @@ def model(
         version="by model",
         implementation=values.get("implementation", "kernel"),
         mtu_bytes=inner_mtu,
+        data_path=None,
     )
     wrap = driver.encapsulation(agreed)
     inner_ip = IP_VERSIONS[params.inner]

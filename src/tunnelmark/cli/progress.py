@@ -72,7 +72,8 @@ def describe(event: Event) -> str | None:
             )
         case BlockPhase():
             why = f": {event.message}" if event.message else ""
-            return f"{event.tunnel}, {event.link}: {event.phase}{why}"
+            which = f" (bring-up {event.bring_up})" if event.phase in {"lab", "again"} else ""
+            return f"{event.tunnel}, {event.link}: {event.phase}{which}{why}"
         case TrialDone():
             verdict = "" if event.valid else f" INVALID: {'; '.join(event.reasons)}"
             return (
@@ -85,6 +86,7 @@ def describe(event: Event) -> str | None:
             return (
                 f"{event.outcome}: {event.valid_trials} valid and {event.invalid_trials} invalid "
                 f"trials in {shown_duration(event.wall_s)}, {share:.0%} of it measuring"
+                + "".join(f"\n  {place.describe()}" for place in event.places)
             )
         case _:
             return None
@@ -110,8 +112,9 @@ class _Screen:
                 self._started = event
             case BlockPhase():
                 self._phase = event
-                if event.phase == "failed":
-                    self._recent.append(f"✗ {event.tunnel}: {event.message}")
+                if event.phase in {"failed", "again"}:
+                    again = "trying again: " if event.phase == "again" else ""
+                    self._recent.append(f"✗ {event.tunnel}: {again}{event.message}")
             case TrialProgress():
                 self._progress = event
             case TrialDone():

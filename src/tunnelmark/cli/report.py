@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tunnelmark.model.errors import ResultError
+from tunnelmark.model.faults import write, writing
 
 if TYPE_CHECKING:
     from tunnelmark.report.summary import Summary
@@ -17,6 +17,7 @@ examples:
   tunnelmark report results/quickstart-20261121T055442Z-tma0b1c
   tunnelmark report DIR --format csv > figures.csv
   tunnelmark report DIR --format html -o report.html
+  tunnelmark report DIR --format json | jq .decisions
   tunnelmark report DIR --format latex -o tables.tex --figures figures
 """
 
@@ -26,7 +27,7 @@ examples:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["terminal", "html", "markdown", "csv", "latex"]),
+    type=click.Choice(["terminal", "html", "markdown", "csv", "latex", "json"]),
     default="terminal",
     show_default=True,
 )
@@ -40,7 +41,8 @@ examples:
 )
 def report(*, directory: Path, form: str, output: Path | None, figures: Path | None) -> None:
     """Report on the run in DIRECTORY."""
-    from tunnelmark.report.html import to_html  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.report.document import to_json  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.report.html import to_html  # noqa: PLC0415 - likewise
     from tunnelmark.report.latex import to_latex  # noqa: PLC0415 - likewise
     from tunnelmark.report.summary import summarise  # noqa: PLC0415 - likewise
     from tunnelmark.report.tables import to_csv, to_markdown  # noqa: PLC0415 - likewise
@@ -58,11 +60,12 @@ def report(*, directory: Path, form: str, output: Path | None, figures: Path | N
         "markdown": lambda: to_markdown(summary),
         "csv": lambda: to_csv(summary),
         "latex": lambda: to_latex(summary),
+        "json": lambda: to_json(summary),
     }[form]()
     if output is None:
         click.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        write(output, text.encode())
 
 
 def write_reports(directory: Path, *, terminal: bool) -> "Summary":
@@ -76,9 +79,9 @@ def write_reports(directory: Path, *, terminal: bool) -> "Summary":
     summary = summarise(result)
     folder = directory / "report"
     page = folder / "report.html"
-    page.write_text(to_html(summary, result), encoding="utf-8")
-    (folder / "report.md").write_text(to_markdown(summary), encoding="utf-8")
-    (folder / "report.csv").write_text(to_csv(summary), encoding="utf-8")
+    write(page, to_html(summary, result).encode())
+    write(folder / "report.md", to_markdown(summary).encode())
+    write(folder / "report.csv", to_csv(summary).encode())
     if terminal:
         _print(summary, None)
         click.echo(f"\nHTML report: {page}")
@@ -89,10 +92,8 @@ def _draw(summary: "Summary", result: "Result", folder: Path) -> None:
     from tunnelmark.report.drawn import write_figures  # noqa: PLC0415 - matplotlib is slow to load
     from tunnelmark.report.html import charts_of  # noqa: PLC0415 - keeps --help quick
 
-    try:
+    with writing(folder):
         keys = write_figures(charts_of(summary, result), folder)
-    except OSError as error:
-        raise ResultError(f"{folder}: cannot be written: {error.strerror}") from error
     click.echo(f"{len(keys)} figures as SVG and PDF in {folder}", err=True)
 
 
@@ -102,7 +103,7 @@ def _print(summary: "Summary", output: Path | None) -> None:
     from tunnelmark.report.terminal import print_report  # noqa: PLC0415 - likewise
 
     if output is not None:
-        with output.open("w", encoding="utf-8") as file:
+        with writing(output), output.open("w", encoding="utf-8") as file:
             print_report(summary, Console(file=file, width=80, no_color=True))
         return
     console = Console()

@@ -1,11 +1,12 @@
 """``tunnelmark run``."""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from tunnelmark.cli.duration import duration_s
 
 if TYPE_CHECKING:
     from tunnelmark.lab.placement import Wanted
@@ -17,6 +18,7 @@ examples:
   tunnelmark run quickstart
   tunnelmark run my-study.toml --results /srv/results
   tunnelmark run modern-2026 --scale smoke
+  tunnelmark run office --budget "30 min"
   tunnelmark run quickstart --json > events.jsonl
   nohup tunnelmark run modern-2026 --lines > modern.log &
   tunnelmark run --resume results/quickstart-20261121T055442Z-tma0b1c
@@ -58,6 +60,17 @@ _INTERRUPTED = 130
     type=click.Choice(["smoke", "short", "full"]),
     help="A smaller version of the study, if it has one; full is the study as it stands.",
 )
+@click.option(
+    "--budget",
+    metavar="TIME",
+    callback=duration_s,
+    help='Spend this time, such as "30 min": the least repeats for all, more where they tell most.',
+)
+@click.option(
+    "--like",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="An earlier result that says how much figures scatter, for what the run will see.",
+)
 @click.option("--no-samples", is_flag=True, help="Keep no per-packet records and captures.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 @click.option("--lines", is_flag=True, help="Progress as plain lines, also into a pipe or file.")
@@ -70,6 +83,8 @@ def run(
     seed: int | None,
     place: "Wanted",
     scale: str | None,
+    budget: float | None,
+    like: Path | None,
     no_samples: bool,
     as_json: bool,
     lines: bool,
@@ -83,13 +98,11 @@ def run(
     for name, value in (("seed", seed), ("scale", scale)):
         if resume is not None and value is not None:
             raise click.UsageError(f"--{name} cannot be changed with --resume")
-    from tunnelmark.cli.progress import display  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.cli.foresight import foreseen  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.cli.progress import display  # noqa: PLC0415 - likewise
     from tunnelmark.cli.report import write_reports  # noqa: PLC0415 - likewise
     from tunnelmark.engine.binary import find_engine  # noqa: PLC0415 - likewise
-    from tunnelmark.lab.rootless import (  # noqa: PLC0415 - likewise
-        cannot_run_rootless,
-        ensure_privileges,
-    )
+    from tunnelmark.lab.rootless import stand  # noqa: PLC0415 - likewise
     from tunnelmark.report.summary import unfinished  # noqa: PLC0415 - likewise
     from tunnelmark.report.verdicts import as_event  # noqa: PLC0415 - likewise
     from tunnelmark.run import execute  # noqa: PLC0415 - likewise
@@ -97,10 +110,10 @@ def run(
 
     loaded = load_study(study, scale or FULL) if study is not None else None
     engine = find_engine()
-    # A machine needs no privilege; what stands on this computer does, if it can be had.
-    here = place in {"local", "endpoints"}
-    if here or (place == "auto" and (os.geteuid() == 0 or cannot_run_rootless() is None)):
-        ensure_privileges()
+    stand(place)
+    if loaded is not None and not (as_json or quiet):
+        for line in foreseen(loaded, budget_s=budget, like=like):
+            click.echo(f"tunnelmark: {line}", err=True)
     with display(as_json=as_json, quiet=quiet, lines=lines) as listener:
         ended = execute(
             loaded,
@@ -110,6 +123,7 @@ def run(
             engine=engine,
             seed=seed,
             resume=resume,
+            budget_s=budget,
             wanted=place,
             say=lambda step: click.echo(f"tunnelmark: {step}", err=True),
         )
@@ -129,4 +143,6 @@ def _status(ended: "RunEnded", *, as_json: bool) -> int:
     if ended.outcome == "failed":
         click.echo(f"tunnelmark: error: {ended.message}", err=True)
         return _TUNNEL_FAILED
+    if ended.message and not as_json:
+        click.echo(ended.message)
     return 0

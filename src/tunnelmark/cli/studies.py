@@ -1,8 +1,11 @@
 """``tunnelmark studies``."""
 
 import json
+from pathlib import Path
 
 import click
+
+from tunnelmark.cli.duration import duration_s
 
 _EPILOG = """
 \b
@@ -10,6 +13,7 @@ examples:
   tunnelmark studies show quickstart > my-study.toml
   tunnelmark studies check my-study.toml
   tunnelmark studies check modern-2026 --scale short
+  tunnelmark studies check quickstart --budget "10 min" --like results/quickstart-20261121
 """
 
 
@@ -47,9 +51,16 @@ def schema() -> None:
 @studies.command()
 @click.argument("file")
 @click.option("--scale", type=click.Choice(["smoke", "short", "full"]), default="full")
-def check(file: str, scale: str) -> None:
-    """Check a study, built-in or a file; say what it would run and for how long."""
+@click.option("--budget", metavar="TIME", callback=duration_s, help='A time, such as "30 min".')
+@click.option(
+    "--like",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="An earlier result that says how much figures scatter.",
+)
+def check(*, file: str, scale: str, budget: float | None, like: Path | None) -> None:
+    """Check a study, built-in or a file; say what it would run, for how long, and what it sees."""
     from tunnelmark.cli.duration import shown_duration  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.cli.foresight import foreseen  # noqa: PLC0415 - likewise
     from tunnelmark.run.time_left import expected_s  # noqa: PLC0415 - likewise
     from tunnelmark.study import load_study  # noqa: PLC0415 - likewise
     from tunnelmark.study.plan import blocks  # noqa: PLC0415 - likewise
@@ -63,3 +74,5 @@ def check(file: str, scale: str) -> None:
         f"{study.name}: {len(plan)} blocks, {points} points, {points * least} to {points * most} "
         f"trials, about {times}"
     )
+    for line in foreseen(study, budget_s=budget, like=like):
+        click.echo(line)

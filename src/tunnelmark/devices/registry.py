@@ -1,16 +1,23 @@
 """Which devices there are, and what a study may set of them."""
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from tunnelmark.devices.profiles import PROFILES
+from tunnelmark.devices.profiles import PROFILES, Device
 from tunnelmark.model.params import Params
 
 Calibration = Literal[
-    "AES-128-CBC", "AES-256-CBC", "BF-CBC", "DES-EDE3-CBC", "SHA1", "system calls"
+    "AES-128-CBC",
+    "AES-256-CBC",
+    "AES-256-GCM",
+    "ChaCha20-Poly1305",
+    "BF-CBC",
+    "DES-EDE3-CBC",
+    "SHA1",
+    "system calls",
 ]
-"""What a limit may be calibrated to; a profile has a figure for each."""
+"""What a limit may be calibrated to, where the device's profile has a figure for it."""
 
 
 class HostParams(Params):
@@ -35,5 +42,21 @@ DEVICES: Final = {device.kind: device for device in PROFILES}
 
 
 def params_type(kind: str) -> type[Params]:
-    """Return what a study may set of a device."""
-    return DeviceParams if DEVICES[kind].limited else HostParams
+    """Return what a study may set of a device: it is calibrated to figures that it has."""
+    return _PARAMS[kind]
+
+
+def _limited(device: Device) -> type[DeviceParams]:
+    field = DeviceParams.model_fields["calibrate"]
+    known: Any = Literal[tuple(device.figures)]
+    return create_model(
+        "DeviceParams",
+        __base__=DeviceParams,
+        __module__=__name__,
+        calibrate=(known, Field(field.default, description=field.description)),
+    )
+
+
+_PARAMS: Final = {
+    kind: _limited(device) if device.limited else HostParams for kind, device in DEVICES.items()
+}

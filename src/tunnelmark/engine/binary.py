@@ -8,12 +8,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tunnelmark.engine.config import PROTOCOL
 from tunnelmark.model.errors import LabError
 
 NAME: Final = "tunnelmark-engine"
-PROTOCOL: Final = 1
-"""Version of ``docs/engine.md`` that this package speaks."""
-
 _VERSION_LIMIT_S: Final = 10.0
 
 
@@ -62,7 +60,7 @@ def _is_program(path: Path) -> bool:
 def _built_here(root: Path) -> Path | None:
     if not (root / "crates" / "engine" / "Cargo.toml").is_file():
         return None
-    # cargo puts it below the target triple where one is named, as `make setup` does.
+    # cargo puts it below the target triple where one is named.
     places = [root / "target" / "release" / NAME, *root.glob(f"target/*/release/{NAME}")]
     built = [place for place in places if _is_program(place)]
     return max(built, key=lambda place: place.stat().st_mtime_ns, default=None)

@@ -1,17 +1,22 @@
 """Configurations for ``tunnelmark-engine send`` and ``reflect`` (``docs/engine.md``)."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from tunnelmark.engine.traffic import FixedGap, FixedSize, Schedule, Size
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
+"""Version of ``docs/engine.md`` that this package speaks."""
+ReceiveTime = Literal["kernel", "user"]
+"""When a packet has arrived: when the kernel took it in, or when the engine had it."""
 LEAST_PAYLOAD_BYTES: Final = 18
 """Length of a test packet's short header: no payload is shorter."""
 LARGEST_PAYLOAD_BYTES: Final = 65507
 """Largest UDP payload over IPv4: 65535 minus both headers."""
 SOCKET_BUFFER_BYTES: Final = 8 << 20
+_SHORT_NUMBERS: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,18 @@ class Session:
     def to_json(self) -> dict[str, object]:
         """Return the engine's form."""
         return {"flow": self.flow, "session": self.session, "key": self.key}
+
+
+def sessions(stream: random.Random, count: int) -> list[Session]:
+    """Return so many sessions with keys, drawn from ``stream``; no two are taken for each other.
+
+    Distinct by construction in the lower 16 bits, by which the short header names a session.
+    """
+    lower = stream.sample(range(_SHORT_NUMBERS), count)
+    return [
+        Session(flow, stream.getrandbits(16) * _SHORT_NUMBERS + half, stream.randbytes(16).hex())
+        for flow, half in enumerate(lower)
+    ]
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,7 @@ def send_config(
     realtime_priority: int | None,
     parent_pid: int | None,
     segment: bool = False,
+    receive_time: ReceiveTime = "kernel",
 ) -> dict[str, object]:
     """Return the whole configuration of a sender.
 
@@ -100,6 +118,7 @@ def send_config(
         "missed": "send",
         "segment": segment,
         "dont_fragment": False,
+        "receive_time": receive_time,
         "records": records,
         "realtime_priority": realtime_priority,
         "send_cpu": None,
@@ -116,6 +135,7 @@ def reflect_config(
     realtime_priority: int | None,
     parent_pid: int | None,
     answer: bool = True,
+    receive_time: ReceiveTime = "kernel",
 ) -> dict[str, object]:
     """Return the whole configuration of a reflector; without ``answer`` it only counts."""
     return {
@@ -124,6 +144,7 @@ def reflect_config(
         "listen": list(listen),
         "sessions": [session.to_json() for session in sessions],
         "answer": answer,
+        "receive_time": receive_time,
         "records": records,
         "realtime_priority": realtime_priority,
         "cpu": None,

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Process
 
 Event = Mapping[str, Any]
@@ -43,13 +43,15 @@ def wait_for(
         try:
             line = process.read_line(max(0.0, end - now()))
         except TimeoutError as error:
-            raise LabError(f"{process.name}: no event {wanted!r} within {limit_s:g} s") from error
+            raise LabFailedError(
+                f"{process.name}: no event {wanted!r} within {limit_s:g} s"
+            ) from error
         if line is None:
             words = process.log_tail(1) or f"exit status {process.poll()}"
-            raise LabError(f"{process.name} ended before its event {wanted!r}: {words}")
+            raise LabFailedError(f"{process.name} ended before its event {wanted!r}: {words}")
         event = parse_event(line)
         if event["event"] == wanted:
             return event
         if event["event"] == "error":
-            raise LabError(f"{process.name}: {event.get('message')}")
+            raise LabFailedError(f"{process.name}: {event.get('message')}")
         other(event)

@@ -166,7 +166,7 @@ class LinkSpec:
     ) -> dict[str, object]:
         """Return the whole configuration for ``tunnelmark-engine link``."""
         return {
-            "protocol": 1,
+            "protocol": 2,
             "parent_pid": parent_pid,
             "a": {"interface": a},
             "b": {"interface": b},
@@ -207,7 +207,7 @@ class SharedLinkSpec:
     ) -> dict[str, object]:
         """Return the whole configuration for ``tunnelmark-engine link``."""
         return {
-            "protocol": 1,
+            "protocol": 2,
             "parent_pid": parent_pid,
             "a": {"interface": a},
             "b": {"interface": b},

@@ -1,5 +1,6 @@
 """Record files of the engine, and the join of both ends of a flow (``docs/engine.md``)."""
 
+import dataclasses
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,7 +21,7 @@ USER_TIME: Final = 16
 
 _MAGIC: Final = b"TMREC\0\0\0"
 _HEADER: Final = struct.Struct("<8sHHIQq32s")
-_UNKNOWN_TURNROUND: Final = 2**32 - 1
+_UNKNOWN_RESIDENCE: Final = 2**32 - 1
 _LIMIT_BYTES: Final = 8 << 30
 _SEND: Final = np.dtype(
     [
@@ -33,7 +34,7 @@ _SEND: Final = np.dtype(
         ("flow", "<u2"),
         ("flags", "<u2"),
         ("duplicates", "<u4"),
-        ("turnround_ns", "<u4"),
+        ("residence_ns", "<u4"),
         ("zero", "V8"),
     ]
 )
@@ -74,8 +75,8 @@ class Flow:
     answered_ns: npt.NDArray[np.int64]
     """Sending of the answer; its arrival where only the answer tells of it."""
     returned_ns: npt.NDArray[np.int64]
-    turnround_ns: npt.NDArray[np.int64]
-    """How long the reflector had the packet; 0 where nobody told."""
+    residence_ns: npt.NDArray[np.int64]
+    """Residence time at the reflector, ``MISSING_NS`` where nobody told."""
     late: npt.NDArray[np.bool_]
 
     @property
@@ -94,10 +95,44 @@ class Flow:
         return np.asarray(self.returned_ns != MISSING_NS)
 
     @property
+    def timed(self) -> npt.NDArray[np.bool_]:
+        """Which packets have a round-trip delay: back in time, with a known residence time."""
+        return np.asarray(self.returned & ~self.late & (self.residence_ns != MISSING_NS))
+
+    @property
     def rtt_ns(self) -> npt.NDArray[np.int64]:
-        """Round trips of the answers that came back in time, less the reflector's turn-round."""
-        seen = self.returned & ~self.late
-        return self.returned_ns[seen] - self.sent_ns[seen] - self.turnround_ns[seen]
+        """Round trips of the ``timed`` packets, less the residence time at the reflector."""
+        seen = self.timed
+        return self.returned_ns[seen] - self.sent_ns[seen] - self.residence_ns[seen]
+
+    @property
+    def owd_forward_ns(self) -> npt.NDArray[np.int64]:
+        """Delay from sender to reflector of each packet, ``MISSING_NS`` where it never arrived."""
+        return np.where(self.arrived, self.arrived_ns - self.sent_ns, MISSING_NS)
+
+    def within(self, wait_ns: int, *, one_clock: bool = True) -> "Flow":
+        """Return the flow as one waiting time sees it (RFC 7680 section 2.8.2).
+
+        What came later than that after its own sending is lost, wherever in the trial it was sent:
+        early packets would else be waited for longer than the last ones. Without ``one_clock`` the
+        quickest packet is taken to need no time.
+        """
+        delays = self.owd_forward_ns
+        seen = self.arrived
+        least = 0 if one_clock or not seen.any() else int(delays[seen].min())
+        arrived = seen & (delays - least <= wait_ns)
+        returned = self.returned & (self.returned_ns - self.sent_ns <= wait_ns)
+        arrived |= returned & seen
+
+        def kept(times: npt.NDArray[np.int64], which: npt.NDArray[np.bool_]) -> Any:
+            return np.where(which, times, MISSING_NS)
+
+        return dataclasses.replace(
+            self,
+            arrived_ns=kept(self.arrived_ns, arrived),
+            answered_ns=kept(self.answered_ns, arrived),
+            returned_ns=kept(self.returned_ns, returned),
+        )
 
 
 def join(send: Table, reflect: Table, flow: int) -> Flow:
@@ -121,20 +156,20 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     # An answer proves the arrival even where the reflector was killed before it wrote its file.
     told = (arrived == MISSING_NS) & (sender["remote_rx_ns"] != MISSING_NS)
     arrived[told] = sender["remote_rx_ns"][told]
-    turnround = sender["turnround_ns"].astype(np.int64)
-    # Beyond a millisecond the answer itself does not tell it; the reflector's own record does.
-    unknown = turnround == _UNKNOWN_TURNROUND
-    turnround[unknown] = 0
+    residence = sender["residence_ns"].astype(np.int64)
+    # What is too long for the answer to tell, the reflector's own record tells.
+    unknown = residence == _UNKNOWN_RESIDENCE
+    residence[unknown] = MISSING_NS
     both = unknown & (arrived != MISSING_NS) & (answered != MISSING_NS)
-    turnround[both] = answered[both] - arrived[both]
-    answered[told] = sender["remote_rx_ns"][told] + turnround[told]
+    residence[both] = answered[both] - arrived[both]
+    answered[told] = sender["remote_rx_ns"][told] + np.maximum(residence[told], 0)
     return Flow(
         sent_ns=sender["sent_ns"].astype(np.int64),
         size=sender["size"].astype(np.int64),
         arrived_ns=arrived,
         answered_ns=answered,
         returned_ns=sender["returned_ns"].astype(np.int64),
-        turnround_ns=turnround,
+        residence_ns=residence,
         late=(sender["flags"] & LATE) != 0,
     )
 

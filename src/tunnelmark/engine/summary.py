@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, cast, get_args
 
 from tunnelmark.engine.events import Event
 from tunnelmark.model.errors import LabError
 
 _LARGEST: Final = (1 << 64) - 1
 _MAX_FLOWS: Final = 1 << 16
+
+Realtime = Literal["kept", "never", "lost"]
+"""``never``: not asked for or not allowed; ``lost``: given back by a thread that never rested."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,13 @@ class Histogram:
     p999: int
     max: int
     mean: float
+    below_zero: int = 0
+    """Values that were negative and count as 0."""
 
 
 @dataclass(frozen=True)
 class SendFlow:
-    """What the sender counted of one flow. PDV is not here: it comes from the records."""
+    """What the sender counted of one flow. IPDV and PDV are not here: they are made of records."""
 
     flow: int
     due: int
@@ -40,6 +45,10 @@ class SendFlow:
     duplicates: int
     reordered: int
     late: int
+    unrecorded: int
+    """First answers that came when their packet's record had been written."""
+    residence_unknown: int
+    """Answers in time whose residence time at the reflector nobody told."""
     rejected: int
     overrun: int
     remote_received: int | None
@@ -49,7 +58,6 @@ class SendFlow:
     rtt_ns: Histogram | None
     owd_forward_ns: Histogram | None
     owd_reverse_ns: Histogram | None
-    ipdv_ns: Histogram | None
     lateness_ns: Histogram | None
 
 
@@ -59,7 +67,7 @@ class SendSummary:
 
     start_ns: int
     end_ns: int
-    realtime: bool
+    realtime: Realtime
     timestamps: str
     flows: tuple[SendFlow, ...]
 
@@ -81,11 +89,11 @@ class ReflectFlow:
 class ReflectSummary:
     """End of ``reflect``."""
 
-    realtime: bool
+    realtime: Realtime
     timestamps: str
     rejected: int
     overrun: int
-    turnround_ns: Histogram | None
+    residence_ns: Histogram | None
     """From the arrival of a packet to its answer."""
     flows: tuple[ReflectFlow, ...]
 
@@ -115,7 +123,7 @@ def parse_send_summary(event: Event) -> SendSummary:
     return SendSummary(
         start_ns=read.whole("start_ns"),
         end_ns=read.whole("end_ns"),
-        realtime=read.truth("realtime"),
+        realtime=read.realtime("realtime"),
         timestamps=read.text("timestamps"),
         flows=tuple(_send_flow(flow) for flow in read.objects("flows")),
     )
@@ -125,11 +133,11 @@ def parse_reflect_summary(event: Event) -> ReflectSummary:
     """Parse the reflector's ``summary``; ``LabError`` names the key that is wrong."""
     read = Reader(event, "summary of reflect")
     return ReflectSummary(
-        realtime=read.truth("realtime"),
+        realtime=read.realtime("realtime"),
         timestamps=read.text("timestamps"),
         rejected=read.whole("rejected"),
         overrun=read.whole("overrun"),
-        turnround_ns=read.histogram("turnround_ns"),
+        residence_ns=read.histogram("residence_ns"),
         flows=tuple(
             ReflectFlow(**{name: flow.whole(name) for name in _REFLECT_COUNTERS})
             for flow in read.objects("flows")
@@ -161,6 +169,8 @@ _SEND_COUNTERS: Final = (
     "duplicates",
     "reordered",
     "late",
+    "unrecorded",
+    "residence_unknown",
     "rejected",
     "overrun",
 )
@@ -169,7 +179,6 @@ _SEND_HISTOGRAMS: Final = (
     "rtt_ns",
     "owd_forward_ns",
     "owd_reverse_ns",
-    "ipdv_ns",
     "lateness_ns",
 )
 _REFLECT_COUNTERS: Final = (
@@ -223,12 +232,12 @@ class Reader:
         """Return the same, or None where there is null."""
         return None if self._value(key) is None else self.whole(key)
 
-    def truth(self, key: str) -> bool:
-        """Return true or false."""
+    def realtime(self, key: str) -> Realtime:
+        """Return what became of the real-time priority."""
         value = self._value(key)
-        if not isinstance(value, bool):
-            raise self._wrong(key, value, "true or false")
-        return value
+        if value not in get_args(Realtime):
+            raise self._wrong(key, value, f"one of {', '.join(get_args(Realtime))}")
+        return cast("Realtime", value)
 
     def text(self, key: str) -> str:
         """Return a text."""
@@ -254,6 +263,7 @@ class Reader:
             count=read.whole("count"),
             **{name: read.signed(name) for name in ("min", "p50", "p90", "p99", "p999", "max")},
             mean=read.number("mean"),
+            below_zero=read.whole("below_zero"),
         )
 
     def signed(self, key: str) -> int:

@@ -53,6 +53,8 @@ class AskSummary:
     """End of ``ask``."""
 
     span_ns: int
+    latency_ns: Histogram | None
+    """Of all flows together."""
     flows: tuple[AskedFlow, ...]
 
 
@@ -115,4 +117,6 @@ def parse_ask_summary(event: Event) -> AskSummary:
                 f"summary of ask: flow {number} has {flow.begun} transactions, of which "
                 f"{flow.answered} were answered and {flow.lost} lost"
             )
-    return AskSummary(span_ns=read.whole("span_ns"), flows=flows)
+    return AskSummary(
+        span_ns=read.whole("span_ns"), latency_ns=read.histogram("latency_ns"), flows=flows
+    )

@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
+from tunnelmark.hosts import tcp_allowed
 from tunnelmark.hosts.cgroup import remove_group
 from tunnelmark.model.errors import LabError
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where workloads keep files off the disk
 
-Kind = Literal["process", "netns", "directory", "cgroup"]
+Kind = Literal["process", "netns", "directory", "cgroup", "tcp_allowed"]
 
 RUN_ID: Final = re.compile(r"^tm[0-9a-f]{5}$")
 _NAME: Final = re.compile(r"^tm[0-9a-f]{5}(-[a-z0-9-]{1,40})?$")
@@ -40,7 +41,8 @@ class Entry:
 
     kind: Kind
     name: str
-    """Name of the namespace, path of the directory or control group, or process id."""
+    """Name of the namespace or congestion control, path of the directory or control group, or
+    process id."""
     started: int = 0
     """Processes: start time in clock ticks since boot, so that a reused id is not mistaken."""
 
@@ -167,6 +169,11 @@ def undo(run_id: str, entries: list[Entry]) -> list[str]:
         if entry.kind == "directory" and Path(entry.name).exists():
             shutil.rmtree(entry.name, ignore_errors=True)
             removed.append(f"directory {entry.name}")
+    removed += [
+        f"congestion control {entry.name} from what namespaces may use"
+        for entry in reversed(entries)
+        if entry.kind == "tcp_allowed" and tcp_allowed.forbid(entry.name)
+    ]
     for path in _in_memory(run_id):
         shutil.rmtree(path, ignore_errors=True)
         removed.append(f"directory {path}")
@@ -202,15 +209,16 @@ def end_process(pid: int, started: int) -> bool:
 
 
 def _entry(raw: object, run_id: str) -> Entry | None:
-    if not isinstance(raw, Mapping):
-        return None
-    kind, name, started = raw.get("kind"), raw.get("name"), raw.get("started", 0)
+    told = raw if isinstance(raw, Mapping) else {}
+    kind, name, started = told.get("kind"), told.get("name"), told.get("started", 0)
     if not isinstance(name, str) or not isinstance(started, int):
         return None
     if kind == "process" and name.isdecimal() and len(name) < 10:  # noqa: PLR2004 - pid_max
         return Entry("process", name, started)
     if kind == "netns" and _NAME.match(name) and name.startswith(run_id):
         return Entry("netns", name)
+    if kind == "tcp_allowed" and tcp_allowed.NAME.fullmatch(name):
+        return Entry("tcp_allowed", name)
     if kind in {"directory", "cgroup"} and _is_ours(Path(name), run_id):
         return Entry("cgroup" if kind == "cgroup" else "directory", name)
     return None

@@ -12,7 +12,8 @@ from typing import Protocol
 from tunnelmark.hosts.features import has_kernel
 from tunnelmark.hosts.ledger import Entry, Ledger, start_time, undo
 from tunnelmark.hosts.process import LocalProcess
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
+from tunnelmark.model.faults import writing
 from tunnelmark.model.host import Completed
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -53,7 +54,8 @@ class LocalHost:
         self._work = ledger.work_dir / name
         self._work.mkdir(mode=0o700, exist_ok=True)
         self._logs = (logs or self._work / "logs") / name
-        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with writing(self._logs):
+            self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._spawned: list[LocalProcess] = []
         self._limit: CpuLimit | None = None
 
@@ -99,12 +101,14 @@ class LocalHost:
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired as error:
-            raise LabError(f"{self._name}: {argv[0]} did not end within {timeout_s:g} s") from error
+            raise LabFailedError(
+                f"{self._name}: {argv[0]} did not end within {timeout_s:g} s"
+            ) from error
         except OSError as error:
             raise LabError(f"{self._name}: cannot start {argv[0]}: {error.strerror}") from error
         completed = Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
         if check and done.returncode != 0:
-            raise LabError(f"{self._name}: {' '.join(argv)}: {completed.last_words()}")
+            raise LabFailedError(f"{self._name}: {' '.join(argv)}: {completed.last_words()}")
         return completed
 
     def spawn(
@@ -125,7 +129,7 @@ class LocalHost:
         if (limit := self._limit) is not None and limit.applies(argv):
             words, env = limit.words(words), {**limit.environment, **env}
         log = self._logs / f"{name}.log"
-        with log.open("ab") as output:
+        with writing(log), log.open("ab") as output:
             try:
                 popen = subprocess.Popen(
                     words,
@@ -228,7 +232,7 @@ class NetnsHost(LocalHost):
         )
         if made.returncode != 0:
             words = Completed((), made.returncode, made.stdout, made.stderr).last_words()
-            raise LabError(f"{name}: cannot make a network namespace: {words}")
+            raise LabFailedError(f"{name}: cannot make a network namespace: {words}")
         self.run(["ip", "link", "set", "lo", "up"])
 
     @property

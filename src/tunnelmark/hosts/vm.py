@@ -11,7 +11,7 @@ from typing import Final
 from tunnelmark.hosts.vm_features import has_feature
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_process import KILL, VmProcess
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Completed
 
 _ROOT: Final = PurePosixPath("/tunnelmark")
@@ -70,6 +70,7 @@ class VmHost:
         self._pid_base = pid_base
         self._work_dir = root / unique
         self._processes: list[VmProcess] = []
+        self._within: int | None = None
         self._call(["mkdir", "-p", "-m", "700", str(self._work_dir)], 10.0, None, _NO_ENV)
 
     @property
@@ -104,7 +105,7 @@ class VmHost:
         """Run a program to its end; ``LabError`` with its last words as ``Host.run`` says."""
         done = self._call(argv, timeout_s, stdin, env)
         if check and done.returncode != 0:
-            raise LabError(f"{self._name}: {argv[0]}: {done.last_words()}")
+            raise LabFailedError(f"{self._name}: {argv[0]}: {done.last_words()}")
         return done
 
     def spawn(
@@ -120,8 +121,8 @@ class VmHost:
         """Start a program that runs until it is stopped, or the machine ends."""
         if not _NAME.fullmatch(name):
             raise LabError(f"{self._name}: {name!r} is no name of a log")
-        inside = self._inside(self._privately(argv, name, private_dirs))
-        number, pid = self.machine.start(inside, env, stdin=stdin is not None)
+        inside = self._privately(argv, name, private_dirs)
+        number, pid = self.machine.start(inside, env, stdin=stdin is not None, within=self._within)
         process = VmProcess(
             tuple(argv),
             name=name,
@@ -162,9 +163,6 @@ class VmHost:
         """Undo what making this host made inside the machine: here nothing but its programs."""
         self.stop_all()
 
-    def _inside(self, argv: Sequence[str]) -> list[str]:
-        return list(argv)
-
     def _privately(self, argv: Sequence[str], name: str, private_dirs: Sequence[str]) -> list[str]:
         if not private_dirs:
             return list(argv)
@@ -182,7 +180,7 @@ class VmHost:
     ) -> Completed:
         if self.machine.facts.emulated:
             timeout_s *= _EMULATED_PATIENCE
-        number, _ = self.machine.start(self._inside(argv), env, stdin=stdin is not None)
+        number, _ = self.machine.start(argv, env, stdin=stdin is not None, within=self._within)
         collector = _Collector()
         self.machine.listen(number, collector)
         if stdin is not None:
@@ -190,12 +188,14 @@ class VmHost:
         if not collector.end.wait(timeout_s):
             self.machine.signal(number, KILL)
             words = Completed(tuple(argv), -KILL, *collector.streams()).last_words()
-            raise LabError(f"{self._name}: {argv[0]}: not done after {timeout_s:g} s ({words})")
+            raise LabFailedError(
+                f"{self._name}: {argv[0]}: not done after {timeout_s:g} s ({words})"
+            )
         if collector.too_much:
             raise LabError(f"{self._name}: {argv[0]}: wrote more than {_OUTPUT_MAX} bytes")
         if collector.returncode == -KILL and not self.machine.alive():
             words = self.machine.console_tail()
-            raise LabError(f"{self._name}: {argv[0]}: the machine ended meanwhile: {words}")
+            raise LabFailedError(f"{self._name}: {argv[0]}: the machine ended meanwhile: {words}")
         return Completed(tuple(argv), collector.returncode, *collector.streams())
 
     @cached_property
@@ -206,6 +206,10 @@ class VmHost:
             text = self.get(root / index, limit_bytes=16 << 20).decode("utf-8", "replace")
             found += [line.split(separator, 1)[0] for line in text.splitlines()]
         return tuple(found)
+
+
+_HOLDER: Final = ("sh", "-c", "echo; exec sleep infinity")
+_HOLDER_LIMIT_S: Final = 40.0
 
 
 class VmNetnsHost(VmHost):
@@ -221,10 +225,15 @@ class VmNetnsHost(VmHost):
         root: PurePosixPath = _ROOT,
     ) -> None:
         """Make the namespace, which is called ``unique``."""
-        self._entered: tuple[str, ...] = ()
         super().__init__(machine, name=name, unique=unique, log_dir=log_dir, root=root)
         self.run(["ip", "netns", "add", unique])
-        self._entered = ("ip", "netns", "exec", unique)
+        # It holds the namespace's own /sys, which ``ip`` mounts and every program here sees.
+        self._holder = self.spawn(
+            ["ip", "netns", "exec", unique, *_HOLDER], name="holder", lines=True
+        )
+        self._holder.read_line(_HOLDER_LIMIT_S)
+        self._processes.clear()  # it is no program of the lab
+        self._within = self._holder.pid
         self.run(["ip", "link", "set", "lo", "up"])
 
     @property
@@ -235,12 +244,10 @@ class VmNetnsHost(VmHost):
     def remove(self) -> None:
         """Remove the namespace, so that another of its name can be made; idempotent."""
         super().remove()
-        if self._entered and self.machine.alive():
-            self._entered = ()
+        if self._within is not None and self.machine.alive():
+            self._within = None
+            self._holder.stop()
             self.run(["ip", "netns", "delete", self.unique])
-
-    def _inside(self, argv: Sequence[str]) -> list[str]:
-        return [*self._entered, *argv]
 
 
 class _Collector:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 HEADER_MAX: Final = 512 * 1024
 PAYLOAD_MAX: Final = 1024 * 1024
 
@@ -36,7 +36,7 @@ class Ready:
     uptime_s: float
 
 
-class SilentError(LabError):
+class SilentError(LabFailedError):
     """The machine runs, but its agent says nothing."""
 
 
@@ -68,7 +68,7 @@ class Channel:
         with self._state:
             self._state.wait_for(lambda: self._ready is not None or self._error, timeout_s)
             if self._error is not None:
-                raise LabError(self._error)
+                raise LabFailedError(self._error)
             if self._ready is None:
                 raise SilentError(f"{self._name}: no sign of the agent after {timeout_s:g} s")
             return self._ready
@@ -82,7 +82,7 @@ class Channel:
         """
         with self._state:
             if self._error is not None:
-                raise LabError(self._error)
+                raise LabFailedError(self._error)
             number = self._next_id
             self._next_id += 1
             self._answers[number] = None
@@ -95,7 +95,7 @@ class Channel:
                 answer = self._answers[number]
                 if answer is None:
                     late = f"{self._name}: {op} is not answered after {timeout_s:g} s"
-                    raise LabError(self._error or late)
+                    raise LabFailedError(self._error or late)
         finally:
             with self._state:
                 self._answers.pop(number, None)
@@ -137,7 +137,7 @@ class Channel:
         except OSError:
             # The reader meets the same end and knows more about it.
             self._reader.join(timeout=5)
-            raise LabError(self._error or f"{self._name}: the connection is lost") from None
+            raise LabFailedError(self._error or f"{self._name}: the connection is lost") from None
 
     def _read(self) -> None:
         reason = None

@@ -1,5 +1,6 @@
 """One running machine: its QEMU, its agent, its files; hosts are places inside it (vm.py)."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -18,7 +19,7 @@ from tunnelmark.hosts.vm_accel import Choice
 from tunnelmark.hosts.vm_channel import PAYLOAD_MAX, Channel, Listener, Ready, SilentError
 from tunnelmark.hosts.vm_payload import Payload
 from tunnelmark.hosts.vm_qemu import Boot, MachineSpec
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Host, Process
 from tunnelmark.vmimage import programs
 from tunnelmark.vmimage.cache import Image
@@ -26,6 +27,8 @@ from tunnelmark.vmimage.cache import Image
 BOOT_LIMIT_S: Final = 60.0
 """Boots take 3 s here; a machine whose CPUs are shared by many may take much longer."""
 _NICE: Final = -10
+_BEFORE_OTHERS, _DEVICES_FIRST = 1, 2
+"""Real-time priorities, below those of the engine's senders, reflectors and links."""
 _ASK_S: Final = 30.0
 _PART: Final = 512 * 1024
 _SOCKET_PATH_MAX: Final = 107
@@ -63,9 +66,21 @@ class Machine:
         )
         return booting.machine()
 
-    def start(self, argv: Sequence[str], env: Mapping[str, str], *, stdin: bool) -> tuple[int, int]:
-        """Start a program and return its number for the agent and its process id."""
-        request = {"argv": list(argv), "env": dict(env), "stdin": stdin}
+    def start(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        stdin: bool,
+        within: int | None = None,
+    ) -> tuple[int, int]:
+        """Start a program and return its number for the agent and its process id.
+
+        It sees the network and the mounts of the process ``within``, if one is given.
+        """
+        request: dict[str, object] = {"argv": list(argv), "env": dict(env), "stdin": stdin}
+        if within is not None:
+            request["within"] = within
         answer = _object(self._ask("spawn", request)[0])
         return _integer(answer["proc"]), _integer(answer["pid"])
 
@@ -120,10 +135,16 @@ class Machine:
         """Return what every process and core inside has used, read at one moment."""
         raw = json.loads(self._ask("cpu", {})[1])
         processes = {
-            _integer(pid): ProcessCpu(*map(_integer, figures))
-            for pid, *figures in _object(raw)["processes"]
+            _integer(pid): ProcessCpu(
+                _integer(parent),
+                _integer(user),
+                _integer(system),
+                _integer(waited),
+                tuple((_integer(tid), _integer(run_ns)) for tid, run_ns in threads),
+            )
+            for pid, parent, user, system, waited, threads in _object(raw)["processes"]
         }
-        return CpuSnapshot(stat=str(raw["stat"]), processes=processes)
+        return CpuSnapshot(str(raw["stat"]), _integer(raw["time_ns"]), processes)
 
     def which(self, program: str) -> str | None:
         """Return the path of a program, or None."""
@@ -138,6 +159,23 @@ class Machine:
     def process(self) -> Process:
         """QEMU itself: whoever limits its CPU limits the machine's."""
         return self._qemu
+
+    def go_first(self) -> bool:
+        """Let the machine's CPUs run before all ordinary work on this computer, if we may.
+
+        Not for a machine whose CPU is limited: a quota holds for ordinary work only. Its CPUs take
+        turns with each other; what emulates its devices goes before them, and answers us.
+        """
+        pid = self._qemu.pid
+        try:
+            for thread in (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()):
+                priority = os.sched_param(_DEVICES_FIRST if thread == pid else _BEFORE_OTHERS)
+                # A thread of the pool that reads files may just have ended.
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setscheduler(thread, os.SCHED_RR, priority)
+        except OSError:
+            return False
+        return True
 
     def console_tail(self, lines: int = 5) -> str:
         """Return the last lines the kernel wrote."""
@@ -229,7 +267,7 @@ class Booting:
             self.cancel()
             tail = self._last_words.tail()
             if isinstance(error, LabError) and tail and tail not in str(error):
-                raise LabError(f"{error}; its console ends with: {tail}") from error
+                raise type(error)(f"{error}; its console ends with: {tail}") from error
             raise
         self._initrd.unlink()  # the kernel has unpacked it
         facts = MachineFacts(
@@ -287,10 +325,12 @@ class ProcessCpu:
     """What one process has used since its start."""
 
     parent: int
-    run_ns: int
-    """Exact, of the threads that live."""
     user_ticks: int
     system_ticks: int
+    waited_ticks: int
+    """Of children that ended and were waited for."""
+    threads: tuple[tuple[int, int], ...]
+    """Those that live: id, and what it ran in ns."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +339,8 @@ class CpuSnapshot:
 
     stat: str
     """Text of the guest's ``/proc/stat``."""
+    time_ns: int
+    """The guest's monotonic clock when that was read."""
     processes: Mapping[int, ProcessCpu]
     """By process id; threads of the kernel are left out."""
 
@@ -354,7 +396,9 @@ def _accept(listener: socket.socket, qemu: Process, limit_s: float) -> socket.so
             status = qemu.poll()
             if status is not None:
                 words = qemu.log_tail(1) or f"exit status {status}"
-                raise LabError(f"{vm_qemu.QEMU} does not start: {words}") from None
+                # Killed, or it ended by itself, for what it will again.
+                kind = LabFailedError if status < 0 else LabError
+                raise kind(f"{vm_qemu.QEMU} does not start: {words}") from None
             continue
         connection.settimeout(None)
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -363,7 +407,7 @@ def _accept(listener: socket.socket, qemu: Process, limit_s: float) -> socket.so
             connection.close()
             continue
         return connection
-    raise LabError(f"{vm_qemu.QEMU}: does not connect within {limit_s:g} s")
+    raise LabFailedError(f"{vm_qemu.QEMU}: does not connect within {limit_s:g} s")
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 
 TERM: Final = 15
 KILL: Final = 9
@@ -80,7 +80,7 @@ class VmProcess:
         try:
             return self.wait(10.0)
         except TimeoutError:
-            raise LabError(f"{self._name}: does not die of KILL after 10 s") from None
+            raise LabFailedError(f"{self._name}: does not die of KILL after 10 s") from None
 
     def kill(self) -> None:
         """Send KILL to it and to what it started."""

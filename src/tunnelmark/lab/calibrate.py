@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from tunnelmark.devices.profiles import Device
+from tunnelmark.devices.profiles import SYSTEM_CALLS, Device
 from tunnelmark.hosts.cgroup import LEAST_SHARE, Quota, quota_of
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed
 
 TOLERANCE: Final = 0.05
-SYSTEM_CALLS: Final = "system calls"
 
 PLAIN_CODE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -115,9 +114,8 @@ def calibrate(
             "(is this computer busy with other work?)"
         )
     figures = {on: Measured(wanted, measured, device.figure(on).estimate)}
-    for name in (*device.speeds_mbyte_s, SYSTEM_CALLS):
+    for name, figure in device.figures.items():
         if name not in figures:
-            figure = device.figure(name)
             found = _measure(name, bench, environment, quota, figure.value)
             figures[name] = Measured(figure.value, found, figure.estimate)
     return Calibration(device, on, quota, environment, figures, full)

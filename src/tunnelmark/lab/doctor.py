@@ -10,7 +10,7 @@ from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.cgroup import find_controller
 from tunnelmark.hosts.features import has_kernel
 from tunnelmark.hosts.vm_qemu import QEMU
-from tunnelmark.lab.rootless import cannot_run_rootless
+from tunnelmark.lab.rootless import cannot_run_rootless, inside_user_namespace
 from tunnelmark.model.errors import LabError
 from tunnelmark.vmimage import cache, programs
 
@@ -42,11 +42,12 @@ def examine() -> list[Finding]:
 
 
 def _privileges() -> Finding:
+    if inside_user_namespace():
+        return Finding("privileges", ok=True, message="not root, user namespaces serve instead")
     if os.geteuid() == 0:
         return Finding("privileges", ok=True, message="root")
-    if reason := cannot_run_rootless():
-        return Finding("privileges", ok=False, message=f"not root, {reason}", mend="run with sudo")
-    return Finding("privileges", ok=True, message="not root, user namespaces serve instead")
+    message = f"not root, {cannot_run_rootless() or 'and not in a user namespace'}"
+    return Finding("privileges", ok=False, message=message, mend="run with sudo")
 
 
 def _engine() -> Finding:

@@ -16,9 +16,11 @@ from tunnelmark.hosts.vm_payload import ENGINE, PROGRAMS_DIR, Payload
 from tunnelmark.hosts.vm_qemu import MachineSpec, Nic
 from tunnelmark.lab.machine_cpu import CpuOfAll, MachineCpu
 from tunnelmark.lab.place import INIT_PID, NO_LIMITS, DeviceLimit, Joined, carry_only, quieten
+from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.topology import MACS
-from tunnelmark.probes.cpu import CpuSource, ProcCpu
+from tunnelmark.probes.cpu import CpuSource
+from tunnelmark.probes.proc import ProcCpu
 from tunnelmark.vmimage.cache import Image
 
 _SIDES: Final = {"client": "a", "server": "b"}
@@ -50,6 +52,7 @@ class EndpointMachinesPlace:
     clocks: one-way delays between them mean nothing.
     """
 
+    one_clock = False
     limits_kernel = True
 
     def __init__(
@@ -73,8 +76,9 @@ class EndpointMachinesPlace:
         self.owner_pid = INIT_PID
         self.link_engine = engine
         self.link_owner_pid = os.getpid()
-        self.emulated = choice.accelerator == "tcg"
-        cpu = "emulated" if self.emulated else "virtualized"
+        emulated = choice.accelerator == "tcg"
+        self.stratum = Stratum.EMULATED if emulated else Stratum.VIRTUALIZED
+        cpu = self.stratum.value
         self.placed_on = f"one machine per endpoint with Linux {image.kernel_release}, {cpu} CPU"
         self._ledger, self._image, self._payload, self._choice = ledger, image, payload, choice
         self._specs = specs
@@ -92,6 +96,10 @@ class EndpointMachinesPlace:
         """The cores of both machines, and the processes of the link beside theirs."""
         inside = [MachineCpu(m, pid_base=_PID_BASES[role]) for role, m in self._machines.items()]
         return CpuOfAll(inside, unseen=[ProcCpu()])
+
+    def allow_congestion(self, name: str) -> bool:  # noqa: ARG002 - as places have it
+        """Each has the first namespaces of its machine, where nothing is withheld."""
+        return False
 
     def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
         """Boot both machines at a time and join them; ``LabError`` if a router is asked for."""
@@ -115,9 +123,7 @@ class EndpointMachinesPlace:
             for role in _SIDES:
                 self._machines[role] = booting[role].machine()
             hosts = {role: self._host(role, mtu_bytes) for role in _SIDES}
-            self.limits = limits = self._make_limits(hosts)
-            for role, limit in limits.items():
-                hosts[role].limit = limit
+            self._limit(hosts)
         except BaseException:
             for role, begun in booting.items():
                 if role in self._machines:
@@ -126,6 +132,14 @@ class EndpointMachinesPlace:
                     begun.cancel()
             raise
         return Joined(hosts["client"], hosts["server"], link)
+
+    def _limit(self, hosts: Mapping[str, EndpointHost]) -> None:
+        self.limits = limits = self._make_limits(hosts)
+        for role, machine in self._machines.items():
+            if role in limits:
+                hosts[role].limit = limits[role]
+            else:
+                machine.go_first()
 
     def _begin(self, link: NetnsHost, role: str) -> Booting:
         spec = self._specs.get(role, _DEFAULT_SPEC)

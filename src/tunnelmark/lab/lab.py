@@ -18,10 +18,12 @@ from tunnelmark.engine.events import Event
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.engine.pump import EventPump
 from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.ip import ip_batch
 from tunnelmark.lab.place import LabProcess, LocalPlace, Place
 from tunnelmark.lab.router import set_up
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabFailedError
 from tunnelmark.model.host import Process
+from tunnelmark.model.together import together
 from tunnelmark.model.topology import (
     CLIENT_IPV4,
     CLIENT_IPV6,
@@ -54,10 +56,8 @@ _SYSCTLS: Final = (
     ),
     "net.ipv6.conf.all.accept_dad=0",
     "net.ipv6.conf.all.accept_ra=0",
-    # Bursts of fragments of a saturated link are not to be thrown away at their destination.
-    "net.ipv4.ipfrag_high_thresh=67108864",
-    "net.ipv6.ip6frag_high_thresh=67108864",
 )
+_REASSEMBLY: Final = ("net.ipv4.ipfrag", "net.ipv6.ip6frag")
 _READY_LIMIT_S: Final = 10.0
 _REALTIME_PRIORITY: Final = 20
 _ETHERNET_HEADER_BYTES: Final = 14
@@ -98,6 +98,7 @@ class Lab:
         ``logs`` are for that. Raises ``LabError`` with the last words of what failed; what was made
         until then is removed.
         """
+        self.logs = logs
         self.place: Place = place or LocalPlace(ledger, engine=engine, logs=logs)
         self._topology = topology
         self.link = link
@@ -123,8 +124,11 @@ class Lab:
         self.server = Endpoint(self.server_host, *server, "eth0", topology.mtu_bytes)
         try:
             if joined.router is None:
-                self._address(self.client, (self.server.ipv4, self.server.ipv6), "server")
-                self._address(self.server, (self.client.ipv4, self.client.ipv6), "client")
+                here, there = self.client, self.server
+                together(
+                    lambda: self._address(here, (there.ipv4, there.ipv6), "server"),
+                    lambda: self._address(there, (here.ipv4, here.ipv6), "client"),
+                )
             else:
                 self._address(self.client, (ROUTER_IPV4, ROUTER_IPV6), "router", self.server)
                 outside = (OUTSIDE_ROUTER_IPV4, OUTSIDE_ROUTER_IPV6)
@@ -232,28 +236,28 @@ class Lab:
         role = "client" if own is self.client else "server"
         # A kernel without IPv6 has no IPv6 settings, and needs none (-e).
         host.run(["sysctl", "-eqw", *_SYSCTLS], check=False)
-        host.run(["ip", "link", "set", interface, "address", MACS[role]])
-        host.run(["ip", "link", "set", interface, "arp", "on", "multicast", "off"])
-        host.run(["ip", "address", "add", f"{own.ipv4}/{LINK_PREFIX_IPV4}", "dev", interface])
-        host.run(
-            ["ip", "address", "add", f"{own.ipv6}/{LINK_PREFIX_IPV6}", "dev", interface, "nodad"],
-            check=False,
-        )
-        host.run(["ip", "link", "set", interface, "up"])
-        for address in next_hop:
-            host.run(
-                [
-                    *("ip", "neighbour", "replace", address, "lladdr", MACS[at]),
-                    *("dev", interface, "nud", "permanent"),
-                ],
-                check=address == next_hop[0],
-            )
+        if (memory := self._topology.reassembly_bytes) is not None:
+            # The kernel takes no upper limit below the lower one, which means nothing since 4.17.
+            lower = [f"{name}_low_thresh=0" for name in _REASSEMBLY]
+            upper = [f"{name}_high_thresh={memory}" for name in _REASSEMBLY]
+            host.run(["sysctl", "-eqw", *lower, *upper])
+        ipv4, ipv6 = next_hop
+        lines = [
+            f"link set {interface} address {MACS[role]}",
+            f"link set {interface} arp on multicast off",
+            f"address add {own.ipv4}/{LINK_PREFIX_IPV4} dev {interface}",
+            f"link set {interface} up",
+            f"neighbour replace {ipv4} lladdr {MACS[at]} dev {interface} nud permanent",
+        ]
+        lines_ipv6 = [
+            f"address add {own.ipv6}/{LINK_PREFIX_IPV6} dev {interface} nodad",
+            f"neighbour replace {ipv6} lladdr {MACS[at]} dev {interface} nud permanent",
+        ]
         if beyond is not None:
-            for family, address, via in zip(
-                ("-4", "-6"), (beyond.ipv4, beyond.ipv6), next_hop, strict=True
-            ):
-                words = ["ip", family, "route", "add", address, "via", via, "dev", interface]
-                host.run(words, check=family == "-4")
+            lines.append(f"route add {beyond.ipv4} via {ipv4} dev {interface}")
+            lines_ipv6.append(f"route add {beyond.ipv6} via {ipv6} dev {interface}")
+        ip_batch(host, lines)
+        ip_batch(host, lines_ipv6, check=False)
 
     def _start_emulator(self, link: AnyLinkSpec) -> None:
         files_dir = self.link_host.work_dir
@@ -276,4 +280,4 @@ class Lab:
         self._events.start(self._emulator, self._note)
         if not self._events.ready.wait(_READY_LIMIT_S) or self._events.error:
             words = self._events.error or self._emulator.log_tail(1) or "no event"
-            raise LabError(f"the link emulator is not ready: {words}")
+            raise LabFailedError(f"the link emulator is not ready: {words}")

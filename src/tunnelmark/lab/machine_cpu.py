@@ -1,9 +1,18 @@
 """CPU time inside machines, as the CPU probe reads it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tunnelmark.hosts.vm_machine import Machine
-from tunnelmark.probes.cpu import CpuSource, CpuView, Reading
+from tunnelmark.probes.cpu import (
+    TICKS_PER_S,
+    CpuSource,
+    CpuView,
+    Reading,
+    ThreadReading,
+    parse_cores,
+)
+
+_AGENT: int = 1
 
 
 class MachineCpu:
@@ -16,18 +25,32 @@ class MachineCpu:
 
     def look(self) -> CpuView:
         """Read all processes and cores at one moment."""
-        snapshot = self._machine.cpu()
+        snapshot, base = self._machine.cpu(), self._base
         children: dict[int, list[int]] = {}
         for pid, usage in snapshot.processes.items():
-            children.setdefault(self._base + usage.parent, []).append(self._base + pid)
+            children.setdefault(base + usage.parent, []).append(base + pid)
 
         def reading(pid: int) -> Reading | None:
-            usage = snapshot.processes.get(pid - self._base)
-            if usage is None:
+            if (usage := snapshot.processes.get(pid - base)) is None:
                 return None
-            return Reading(usage.run_ns, usage.user_ticks, usage.system_ticks)
+            threads = {tid: ThreadReading(run_ns) for tid, run_ns in usage.threads}
+            return Reading(None, usage.user_ticks, usage.system_ticks, threads)
 
-        return CpuView(snapshot.stat, children, reading)
+        def programs_s(without: set[int]) -> float:
+            ticks = sum(
+                usage.user_ticks + usage.system_ticks + usage.waited_ticks
+                for pid, usage in snapshot.processes.items()
+                if base + pid not in without
+            )
+            return ticks / TICKS_PER_S
+
+        return CpuView(
+            parse_cores(snapshot.stat, snapshot.time_ns),
+            lambda pid: children.get(pid, ()),
+            reading,
+            programs_s,
+            (base + _AGENT,),
+        )
 
 
 class CpuOfAll:
@@ -46,9 +69,18 @@ class CpuOfAll:
         """Read them one after the other."""
         seen = [source.look() for source in self._machines]
         views = [*seen, *(source.look() for source in self._unseen)]
-        children = {pid: found for view in views for pid, found in view.children.items()}
+
+        def children(pid: int) -> Iterable[int]:
+            return [child for view in views for child in view.children(pid)]
 
         def reading(pid: int) -> Reading | None:
             return next((r for view in views if (r := view.reading(pid)) is not None), None)
 
-        return CpuView("".join(view.stat for view in seen), children, reading)
+        of_seen: list[Callable[[set[int]], float]] = [view.programs_s for view in seen]
+        return CpuView(
+            tuple(core for view in seen for core in view.cores),
+            children,
+            reading,
+            lambda without: sum(programs_s(without) for programs_s in of_seen),
+            tuple(pid for view in seen for pid in view.own),
+        )

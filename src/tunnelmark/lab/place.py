@@ -7,10 +7,12 @@ The same lab stands in network namespaces of this computer, in namespaces inside
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from tunnelmark.hosts import tcp_allowed
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import NetnsHost
@@ -19,9 +21,12 @@ from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_payload import ENGINE, PROGRAMS_DIR
 from tunnelmark.lab.devices import GroupLimit
 from tunnelmark.lab.machine_cpu import MachineCpu
+from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
-from tunnelmark.probes.cpu import CpuSource, ProcCpu
+from tunnelmark.model.together import together
+from tunnelmark.probes.cpu import CpuSource
+from tunnelmark.probes.proc import ProcCpu
 
 _OFFLOADS: Final = ("tso", "gso", "gro", "lro", "tx", "rx", "sg", "rxvlan", "txvlan")
 _ETHTOOL_SOME_FIXED: Final = 1
@@ -134,8 +139,12 @@ class Place(Protocol):
         """One phrase for the report: where, and on what kind of CPU."""
 
     @property
-    def emulated(self) -> bool:
-        """Whether the CPU is software: its figures never stand beside native ones unmarked."""
+    def stratum(self) -> Stratum:
+        """Where its figures come from."""
+
+    @property
+    def one_clock(self) -> bool:
+        """Whether client and server read one clock; without it no one-way delay is known."""
 
     @property
     def limits(self) -> Mapping[str, "DeviceLimit"]:
@@ -149,6 +158,9 @@ class Place(Protocol):
     def cpu(self) -> CpuSource:
         """Where the CPU time of the hosts' processes is read."""
 
+    def allow_congestion(self, name: str) -> bool:
+        """Let the endpoints use a congestion control that was refused; return whether they may."""
+
     def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
         """Make the hosts and join them; what was made is removed if it cannot be finished."""
 
@@ -156,7 +168,8 @@ class Place(Protocol):
 class LocalPlace:
     """Network namespaces of this computer."""
 
-    emulated = False
+    stratum = Stratum.NAMESPACES
+    one_clock = True
     limits_kernel = False
     placed_on = "network namespaces of this machine, native CPU"
 
@@ -180,6 +193,10 @@ class LocalPlace:
         self._ledger = ledger
         self._logs = logs
 
+    def allow_congestion(self, name: str) -> bool:
+        """Put it into this computer's list until the run ends."""
+        return tcp_allowed.allow(name, lambda name: self._ledger.enter("tcp_allowed", name))
+
     def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
         """Make three namespaces, or four; if it fails, the ledger removes them."""
         limits = self._make_limits()
@@ -202,6 +219,7 @@ class LocalPlace:
 class MachinePlace:
     """Network namespaces inside one machine: needs no privilege on this computer."""
 
+    one_clock = True
     limits_kernel = False
 
     def __init__(self, machine: Machine, run_id: str, *, logs: Path) -> None:
@@ -209,22 +227,28 @@ class MachinePlace:
         self.engine = self.link_engine = str(PROGRAMS_DIR / ENGINE)
         self.owner_pid = self.link_owner_pid = INIT_PID
         self.placed_on = f"network namespaces of a {machine.facts.describe()}"
-        self.emulated = machine.facts.emulated
+        emulated = machine.facts.emulated
+        self.stratum = Stratum.EMULATED if emulated else Stratum.VIRTUALIZED
         self.limits: Mapping[str, DeviceLimit] = NO_LIMITS
         self.cpu: CpuSource = MachineCpu(machine)
         self._machine = machine
         self._run_id = run_id
         self._logs = logs
 
+    def allow_congestion(self, name: str) -> bool:  # noqa: ARG002 - as places have it
+        """Leave the machine's kernel as it was built."""
+        return False
+
     def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
         """Make three namespaces inside, or four."""
         made: dict[str, VmNetnsHost] = {}
+
+        def make(name: str) -> None:
+            unique = f"{self._run_id}-{name}"
+            made[name] = VmNetnsHost(self._machine, name=name, unique=unique, log_dir=self._logs)
+
         try:
-            for name in _names(router=router):
-                unique = f"{self._run_id}-{name}"
-                made[name] = VmNetnsHost(
-                    self._machine, name=name, unique=unique, log_dir=self._logs
-                )
+            together(*(partial(make, name) for name in _names(router=router)))
             joined = Joined(made["client"], made["server"], made["link"], made.get("router"))
             namespaces = {name: host.namespace for name, host in made.items()}
             _join_by_veth(joined, namespaces, mtu_bytes, through_link=through_link)
@@ -275,8 +299,5 @@ def _join_by_veth(
                 *("name", interface, "mtu", mtu, "netns", namespace),
             ]
         )
-        quieten(own, "eth0")
-        if other is joined.link:
-            carry_only(other, interface)
-        else:
-            quieten(other, interface)
+        ends = carry_only if other is joined.link else quieten
+        together(partial(quieten, own, "eth0"), partial(ends, other, interface))

@@ -1,5 +1,6 @@
 """Which place a tunnel is measured in: the cheapest that can run it."""
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from tunnelmark.hosts.vm_qemu import MachineSpec
 from tunnelmark.lab.devices import Devices, is_limited, machine_specs
 from tunnelmark.lab.endpoints import EndpointMachinesPlace
 from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Host
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.vmimage import build, cache, programs
@@ -27,6 +28,7 @@ Wanted = Literal["auto", "local", "machine", "endpoints"]
 
 HOST: Final = DriverSpec("host", "host", {})
 """The device of endpoints that stand on this machine as it is."""
+MOST_BOOTS: Final = 3
 _SPEC: Final = MachineSpec(cpus=2, memory_mib=1536)
 
 
@@ -69,10 +71,11 @@ class Placement:
 
         ``unavailable`` is the driver's own answer for a host.
         """
-        reason = self._not_here() or unavailable(self._local)
+        local = self.local_host()
+        reason = local if isinstance(local, str) else unavailable(local)
         if self._wanted == "local" or (self._wanted == "auto" and reason is None):
             return reason
-        if self._wanted == "endpoints" and (here := self._not_here()):
+        if self._wanted == "endpoints" and (here := _no_namespaces()):
             return f"the link between machines: {here}"
         try:
             inside = unavailable(self.machine_host())
@@ -116,7 +119,7 @@ class Placement:
                     f"device {spec.label}: only a machine of its own can be limited, and {inside} "
                     "shares one with the other endpoint (use --place endpoints)"
                 )
-            if reason := self._not_here():
+            if reason := _no_namespaces():
                 raise LabError(f"device {spec.label}: {inside} needs machines, and {reason}")
             find_controller()
         if here:
@@ -171,14 +174,8 @@ class Placement:
             image = self._ready_image()
             choice = vm_accel.choose(image)
             self._say(f"booting a machine with Linux {image.kernel_release}")
-            self._machine = Machine.boot(
-                self._local,
-                name="lab",
-                image=image,
-                payload=vm_payload.installed(),
-                choice=choice,
-                spec=_SPEC,
-            )
+            self._machine = self._booted(image, choice)
+            self._machine.go_first()
             self._host = VmHost(
                 self._machine,
                 name="machine",
@@ -187,6 +184,32 @@ class Placement:
             )
         assert self._host is not None  # noqa: S101  # made with the machine
         return self._host
+
+    def local_host(self) -> LocalHost | str:
+        """Return this computer if a lab can stand on it, or why not, with the mend."""
+        if reason := _no_namespaces():
+            return reason
+        if not self._local.has_kernel("veth"):
+            return "the kernel has no veth, which joins the hosts of a lab (modprobe veth)"
+        return self._local
+
+    def _booted(self, image: Image, choice: vm_accel.Choice) -> Machine:
+        """Boot the machine; one that is killed or late on the way is tried again."""
+        for boots in itertools.count(1):
+            try:
+                return Machine.boot(
+                    self._local,
+                    name="lab",
+                    image=image,
+                    payload=vm_payload.installed(),
+                    choice=choice,
+                    spec=_SPEC,
+                )
+            except LabFailedError as error:
+                if boots == MOST_BOOTS:
+                    raise
+                self._say(f"booting it again: {error}")
+        raise AssertionError
 
     def ready_machine(self) -> VmHost | str:
         """Return the machine if one can be booted as things are, or why not; builds nothing."""
@@ -210,7 +233,8 @@ class Placement:
             self._image = build.ensure(clock=time.monotonic, say=self._say)
         return self._image
 
-    def _not_here(self) -> str | None:
-        if os.geteuid() == 0:
-            return None
-        return "namespaces need root or user namespaces (run it with sudo)"
+
+def _no_namespaces() -> str | None:
+    if os.geteuid() == 0:
+        return None
+    return "namespaces need root or user namespaces (run it with sudo)"

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tunnelmark.lab.placement import Wanted
 from tunnelmark.model.errors import LabError
 
 _INSIDE = "TUNNELMARK_INSIDE_USER_NAMESPACE"
@@ -15,6 +16,23 @@ _UNSHARE = (
 )
 # A /run of its own lets `ip netns add` work; the words behind are the command, untouched.
 _PREPARE = 'mount -t tmpfs -o mode=755 tmpfs /run && mkdir -p /run/netns && exec "$@"'
+
+
+def stand(wanted: Wanted) -> None:
+    """Run the same command again where labs of ``wanted`` stand, unless this process is there.
+
+    As root, or where a machine is enough, that is here. Raises ``LabError`` with the mend where
+    nothing can stand.
+    """
+    # A machine needs no privilege; what stands on this computer does, if it can be had.
+    here = wanted in {"local", "endpoints"}
+    if here or (wanted == "auto" and (os.geteuid() == 0 or cannot_run_rootless() is None)):
+        ensure_privileges()
+
+
+def inside_user_namespace() -> bool:
+    """Say whether this process is root only in a user namespace that ``stand`` made."""
+    return _INSIDE in os.environ
 
 
 def ensure_privileges() -> None:
@@ -29,8 +47,8 @@ def ensure_privileges() -> None:
     if reason := cannot_run_rootless():
         raise LabError(f"needs root or user namespaces: {reason}; run it with sudo")
     # The ledger is named after the real user: inside, everyone is root.
-    runtime = Path(tempfile.gettempdir()) / f"tunnelmark-{os.getuid()}"
-    environment = {**os.environ, _INSIDE: "1", "TUNNELMARK_RUNTIME": str(runtime)}
+    runtime = str(Path(tempfile.gettempdir()) / f"tunnelmark-{os.getuid()}")
+    environment = {"TUNNELMARK_RUNTIME": runtime, **os.environ, _INSIDE: "1"}
     argv = [*_UNSHARE, "sh", "-c", _PREPARE, "prepare", sys.executable, "-m", "tunnelmark.cli"]
     sys.stdout.flush()
     os.execvpe(argv[0], [*argv, *sys.argv[1:]], environment)  # noqa: S606 - an argument list

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tunnelmark.lab.ip import ip_batch
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
 from tunnelmark.model.topology import (
@@ -45,15 +46,19 @@ def set_up(router: Host, *, neighbours: dict[str, dict[str, str]], nat: bool) ->
     """
     router.run(["sysctl", "-eqw", *_SYSCTLS], check=False)
     for interface, mac, ipv4, ipv6 in _SIDES:
-        router.run(["ip", "link", "set", interface, "address", MACS[mac]])
-        router.run(["ip", "link", "set", interface, "arp", "on", "multicast", "off"])
-        router.run(["ip", "address", "add", f"{ipv4}/{LINK_PREFIX_IPV4}", "dev", interface])
-        address = f"{ipv6}/{LINK_PREFIX_IPV6}"
-        router.run(["ip", "address", "add", address, "dev", interface, "nodad"], check=False)
-        router.run(["ip", "link", "set", interface, "up"])
+        lines = [
+            f"link set {interface} address {MACS[mac]}",
+            f"link set {interface} arp on multicast off",
+            f"address add {ipv4}/{LINK_PREFIX_IPV4} dev {interface}",
+            f"link set {interface} up",
+        ]
+        lines_ipv6 = [f"address add {ipv6}/{LINK_PREFIX_IPV6} dev {interface} nodad"]
         for number, lladdr in neighbours[interface].items():
-            words = ["ip", "neighbour", "replace", number, "lladdr", lladdr]
-            router.run([*words, "dev", interface, "nud", "permanent"], check=":" not in number)
+            (lines_ipv6 if ":" in number else lines).append(
+                f"neighbour replace {number} lladdr {lladdr} dev {interface} nud permanent"
+            )
+        ip_batch(router, lines)
+        ip_batch(router, lines_ipv6, check=False)
     if nat:
         _translate(router)
 

@@ -1,7 +1,9 @@
 """What is recorded of a block beside its trials: what came up, where, and the proof by wire."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
 
 from tunnelmark.model.overhead import Layer
 from tunnelmark.model.tunnel import Negotiated
@@ -26,12 +28,22 @@ class WireSample:
         return len(self.outer_packet_bytes)
 
 
+class ProofVerdict(StrEnum):
+    """What a proof by wire came to."""
+
+    PROVED = "proved"
+    COULD_NOT_SEE = "could_not_see"
+    """Nothing is known: probes were lost, the capture had holes. Another attempt may see."""
+    SAW_WRONG = "saw_wrong"
+    """The packets on the link are not the tunnel's, or are readable. It stays so."""
+
+
 @dataclass(frozen=True)
 class WireProof:
     """What a capture on the link says of one tunnel path."""
 
     path: str
-    ok: bool
+    verdict: ProofVerdict
     message: str
     """One sentence with the figures: what was seen, and what was wrong if anything."""
     packets: int
@@ -43,6 +55,11 @@ class WireProof:
     samples: tuple[WireSample, ...]
     fragmentation_point_bytes: int | None
     """Largest payload carried in one outer packet; None if not found within the sizes tried."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether trials may follow."""
+        return self.verdict is ProofVerdict.PROVED
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,41 @@ class Layered:
     """Whether the capture had packets of the very lengths that these layers add up to."""
 
 
+Phase = Literal["lab", "tunnel", "proof", "warm", "trials", "down", "done", "failed"]
+"""Where a block is."""
+
+
+class Stratum(StrEnum):
+    """Where figures come from: never pooled with others, compared only where that is said."""
+
+    NAMESPACES = "namespaces"
+    """Network namespaces of this computer, on its own CPU."""
+    EMULATED = "emulated"
+    """A machine whose CPU is software."""
+    VIRTUALIZED = "virtualized"
+    """A machine on this computer's CPU (KVM), with a kernel and mitigations of its own."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One lab with one start of the tunnel in it; a block has one for each bring-up at least."""
+
+    bring_up: int
+    """1-based; an attempt that takes the place of one that failed has the same number."""
+    phase: Phase
+    """``done``, else the phase in which it ended."""
+    reason: str | None
+    """What ended it before it was done."""
+    transient: bool
+    """Whether the reason may be gone in another attempt; False for one that is done."""
+    seconds: Mapping[str, float]
+    """Wall time by phase."""
+    negotiated: tuple[Negotiated, ...] = ()
+    baseline_negotiated: tuple[Negotiated, ...] = ()
+    proofs: tuple[WireProof, ...] = ()
+    baseline_proofs: tuple[WireProof, ...] = ()
+
+
 @dataclass(frozen=True)
 class BlockRecord:
     """One block as it was run."""
@@ -67,6 +119,7 @@ class BlockRecord:
     placed_on: str
     """E.g. ``network namespaces of this machine, native CPU``."""
     negotiated: tuple[Negotiated, ...]
+    """This and the proofs are of the last attempt that came so far; ``attempts`` has them all."""
     baseline_negotiated: tuple[Negotiated, ...]
     proofs: tuple[WireProof, ...]
     baseline_proofs: tuple[WireProof, ...]
@@ -79,8 +132,35 @@ class BlockRecord:
     """Label of what the tunnel is compared with, e.g. ``none IPv6``."""
     layers: tuple[Layered, ...] = ()
     """Of the payloads of the first proof."""
+    attempts: tuple[Attempt, ...] = ()
+    """In order of time, those of earlier sessions of the run included."""
+    stratum: Stratum = Stratum.NAMESPACES
 
     @property
-    def emulated(self) -> bool:
-        """Whether its CPU was software: its figures never stand beside native ones unmarked."""
-        return self.placed_on.endswith("emulated CPU")
+    def wall_s(self) -> float:
+        """From the start of the lab to its end; measuring is a part of the trials."""
+        return sum(seconds for phase, seconds in self.seconds.items() if phase != "measuring")
+
+
+@dataclass(frozen=True)
+class PlaceTime:
+    """The time of all blocks that ran in one place."""
+
+    place: str
+    wall_s: float
+    measuring_s: float
+
+    def describe(self) -> str:
+        """Return one phrase, e.g. ``54 % of 312 s measuring in network namespaces …``."""
+        share = self.measuring_s / self.wall_s if self.wall_s else 0.0
+        return f"{share:.0%} of {self.wall_s:.0f} s measuring in {self.place}"
+
+
+def time_by_place(blocks: Iterable[BlockRecord]) -> tuple[PlaceTime, ...]:
+    """Return what blocks took by the place where they ran, each of which has costs of its own."""
+    sums: dict[str, tuple[float, float]] = {}
+    for block in blocks:
+        wall_s, measuring_s = sums.get(block.placed_on, (0.0, 0.0))
+        spent_s = block.seconds.get("measuring", 0.0)
+        sums[block.placed_on] = (wall_s + block.wall_s, measuring_s + spent_s)
+    return tuple(PlaceTime(place, *seconds) for place, seconds in sums.items() if place)

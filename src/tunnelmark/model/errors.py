@@ -8,6 +8,8 @@ class TunnelmarkError(Exception):
     """
 
     exit_code = 1
+    transient = False
+    """Whether the cause may be gone in another attempt, which is then made."""
 
 
 class StudyError(TunnelmarkError):
@@ -22,10 +24,23 @@ class LabError(TunnelmarkError):
     exit_code = 3
 
 
+class LabFailedError(LabError):
+    """Something of the lab was late, ended early or gave no answer: it may do better next time."""
+
+    transient = True
+
+
 class TunnelError(TunnelmarkError):
-    """The system under test failed: it did not come up, died, or is not what was asked for."""
+    """The system under test failed: it did not come up, or died. It may do better next time."""
 
     exit_code = 4
+    transient = True
+
+
+class RefusedError(TunnelError):
+    """The system under test is not what was asked for, or says that it never will be."""
+
+    transient = False
 
 
 class ResultError(TunnelmarkError):

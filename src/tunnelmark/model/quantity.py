@@ -31,8 +31,7 @@ _SIZE_BYTES: Final = {
     "MiB": 1 << 20,
     "GiB": 1 << 30,
 }
-_RATIO: Final = {"%": Decimal("0.01"), "": Decimal(1)}
-
+_RATIO: Final = {"%": Decimal("0.01")}
 
 UNITS: Final[Mapping[str, Mapping[str, int]]] = {
     "ns": _TIME_NS,
@@ -50,16 +49,14 @@ def _parser(
     def parse(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"must be a quantity such as {example!r}")  # noqa: TRY004 - pydantic wants ValueError
-        if not isinstance(value, str):
-            if "" in units:
-                return float(value)
-            raise ValueError(f"has no unit; write it as {example!r}")
-        match = pattern.match(value)
-        if match is None or len(value) > _LONGEST:
+        match = pattern.match(value) if isinstance(value, str) else None
+        if isinstance(value, str) and (match is None or len(value) > _LONGEST):
             raise ValueError(f"must be a quantity such as {example!r}")
-        number, unit = match.groups()
+        number, unit = match.groups() if match else (value, "")
+        if not unit:
+            raise ValueError(f"has no unit; write it as {example!r}")
         if unit not in units:
-            known = ", ".join(u for u in units if u)
+            known = ", ".join(units)
             raise ValueError(f"has the unit {unit!r}; known are {known}")
         result = Decimal(number) * units[unit]
         if not whole:
@@ -67,6 +64,25 @@ def _parser(
         if result != result.to_integral_value():
             raise ValueError("is not a whole number of the smallest unit")
         return int(result)
+
+    return parse
+
+
+def _share(example: str) -> Callable[[Any], Any]:
+    """Return a parser of shares: with ``%``, or a plain number below 1.
+
+    ``1`` could be 1 % as well as all of it, so it is neither.
+    """
+    with_unit = _parser(_RATIO, example, whole=False)
+
+    def parse(value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value < 1:
+            return float(value)
+        try:
+            return with_unit(value)
+        except ValueError as error:
+            hint = ", or as a number below 1 (0.02 is 2 %)" if "no unit" in str(error) else ""
+            raise ValueError(f"{error}{hint}") from None
 
     return parse
 
@@ -107,34 +123,24 @@ SizeBytes = Annotated[
 ]
 """A size in bytes, written ``"64 KiB"``."""
 
-Ratio = Annotated[
-    float,
-    BeforeValidator(_parser(_RATIO, "2 %", whole=False)),
-    Field(ge=0, le=1),
-    WithJsonSchema(
+
+def _share_schema(example: str) -> WithJsonSchema:
+    pattern = rf"^\s*{_NUMBER}\s*%\s*$"
+    return WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 1},
-                {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*%?\s*$", "examples": ["2 %"]},
+                {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+                {"type": "string", "pattern": pattern, "examples": [example]},
             ],
             UNIT_KEY: "ratio",
         }
-    ),
-]
-"""A share from 0 to 1, written ``"2 %"`` or ``0.02``."""
+    )
+
+
+Ratio = Annotated[float, BeforeValidator(_share("2 %")), Field(ge=0, le=1), _share_schema("2 %")]
+"""A share from 0 to 1, written ``"2 %"`` or ``0.02``; all of it is ``"100 %"``."""
 
 CoreShare = Annotated[
-    float,
-    BeforeValidator(_parser(_RATIO, "90 %", whole=False)),
-    Field(ge=0, le=64),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 64},
-                {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*%?\s*$", "examples": ["90 %"]},
-            ],
-            UNIT_KEY: "ratio",
-        }
-    ),
+    float, BeforeValidator(_share("90 %")), Field(ge=0, le=64), _share_schema("90 %")
 ]
-"""A share of one core, above 1 for several: ``"90 %"`` or ``0.9``."""
+"""A share of one core, written ``"90 %"`` or ``0.9``; of several ``"250 %"``."""

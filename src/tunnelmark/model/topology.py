@@ -16,6 +16,8 @@ class Topology:
     router: Router = "none"
     """The client is on the router's inner side: with ``nat`` the server sees the router's address
     in place of the client's. IPv6 is routed as it is."""
+    reassembly_bytes: int | None = None
+    """Memory for fragments at each endpoint; None: what the kernel has by itself."""
 
 
 CLIENT_IPV4: Final = "198.18.0.1"

@@ -58,6 +58,8 @@ class Trial:
     point: Point
     repeat: int
     seed: int
+    bring_up: int = 1
+    """Which start of the block's tunnel it belongs to, 1-based; ``repeat`` decides it."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from tunnelmark.model.host import Host, Process
@@ -89,6 +90,19 @@ class TrafficPath:
     """The client's address on the link, where this path has one beside the endpoint's."""
 
 
+class DataPath(StrEnum):
+    """Where a tunnel does its work on a data packet. What is only in part a program is none."""
+
+    USER_SPACE = "user space"
+    """In the processes of ``TunnelUp.processes``: their CPU time is the tunnel's."""
+    KERNEL = "kernel"
+    """In softirq and in the system calls of whoever sends."""
+    KERNEL_THREADS = "kernel threads"
+    """In threads of the kernel that the tunnel has for itself, and as ``KERNEL``."""
+    LINK = "link"
+    """The link itself does it, as the radios of a WLAN do."""
+
+
 @dataclass(frozen=True)
 class Negotiated:
     """What the program itself says was agreed, not what was asked for."""
@@ -97,8 +111,10 @@ class Negotiated:
     version: str
     """Program and version, e.g. ``OpenVPN 2.6.14``."""
     implementation: str
-    """Where the data path runs: ``kernel``, ``wireguard-go``, ``openvpn`` …."""
+    """What does the work, in words: ``kernel``, ``wireguard-go``, ``openvpn`` …."""
     mtu_bytes: int
+    data_path: DataPath | None
+    """None: not known, in results that did not record it."""
     details: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -77,16 +77,32 @@ def attribute(
 class Votes:
     """Outer packet lengths by payload size, as the probes of all batches saw them."""
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, one_packet_bytes: int | None = None) -> None:
+        """Start without any.
+
+        Above ``one_packet_bytes`` of payload there may be several packets of which not all were
+        seen; None: what was seen is always all of it.
+        """
+        self._one_packet_bytes = one_packet_bytes
         self._seen: dict[int, Counter[tuple[int, ...]]] = {}
+        self.cut: set[int] = set()
+        """Payload sizes of probes that showed less than they held."""
 
     def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[Seen]]) -> None:
-        """Count what each probe saw; one that saw nothing has no vote."""
+        """Count what each probe saw; one that saw nothing, or not all of it, has no vote.
+
+        A stream sends the rest of a datagram when its peer has acknowledged the beginning, which
+        may be after the next probe, or after the end of the capture.
+        """
         for probe, part in zip(probes, parts, strict=True):
-            if part:
-                lengths = tuple(packet.ip_bytes for packet in part)
-                self._seen.setdefault(probe.payload_bytes, Counter())[lengths] += 1
+            lengths = tuple(packet.ip_bytes for packet in part)
+            if not lengths:
+                continue
+            size, one = probe.payload_bytes, self._one_packet_bytes
+            if one is not None and size > one and sum(lengths) < size:
+                self.cut.add(size)
+            else:
+                self._seen.setdefault(size, Counter())[lengths] += 1
 
     def agreed(self) -> dict[int, tuple[int, ...]]:
         """Return by payload size what more than half of its probes, and at least two, saw.

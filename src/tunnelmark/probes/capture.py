@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.probes.pcap import MAX_PACKET_BYTES, Frame, OtherFrame, WirePacket, read_pcap
 
@@ -113,12 +113,12 @@ class Capture:
         log = process.log_tail(_LOG_LINES)
         counts = {what: int(number) for number, what in _COUNT.findall(log)}
         if status != 0 or not {"captured", "dropped by kernel"} <= counts.keys():
-            raise LabError(f"{self._place} ended with status {status}: {_last_line(log)}")
+            raise LabFailedError(f"{self._place} ended with status {status}: {_last_line(log)}")
         limit = 24 + self._max_packets * (16 + self._snap_bytes)
         pcap = self._host.get(self._path, limit_bytes=limit)
         frames = self._read(pcap, max_packets=self._max_packets, place=self._place)
         if len(frames) != counts["captured"]:
-            raise LabError(
+            raise LabFailedError(
                 f"{self._place}: {self._program} captured {counts['captured']} packets, "
                 f"its file has {len(frames)}"
             )
@@ -153,11 +153,11 @@ class Capture:
             status = process.poll()
             log = process.log_tail(_LOG_LINES)
             if status is not None:
-                raise LabError(f"{self._place} ended with status {status}: {_last_line(log)}")
+                raise LabFailedError(f"{self._place} ended with status {status}: {_last_line(log)}")
             if f"listening on {self._interface}," in log:
                 return
             if late:
-                raise LabError(
+                raise LabFailedError(
                     f"{self._place} is not listening after {_START_LIMIT_S:g} s: {_last_line(log)}"
                 )
             time.sleep(_POLL_S)

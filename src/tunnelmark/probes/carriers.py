@@ -7,7 +7,7 @@ on a packet of data.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tunnelmark.model.tunnel import WireRule
@@ -22,6 +22,8 @@ class Carrier:
     """When it was captured."""
     ip_bytes: int
     """Its length behind the Ethernet header, without an acknowledgement that rode on it."""
+    body: bytes = field(default=b"", repr=False, compare=False)
+    """What followed the headers of the link, IP, UDP and TCP."""
 
 
 def carriers(
@@ -36,11 +38,11 @@ def carriers(
     for frame in frames:
         if isinstance(frame, OtherFrame):
             if frame.source == mac and frame.ether_type in rule.ether_types:
-                found.append(Carrier(frame.time_ns, len(frame.payload)))
+                found.append(Carrier(frame.time_ns, len(frame.payload), frame.payload))
         elif frame.source in addresses:
             own_bytes = frame.ip_bytes - acknowledging_bytes(frame)
             if own_bytes > 0:
-                found.append(Carrier(frame.time_ns, own_bytes))
+                found.append(Carrier(frame.time_ns, own_bytes, frame.payload))
     return tuple(found)
 
 

@@ -1,17 +1,21 @@
-"""CPU during a trial: by group of processes, by core, and what the hypervisor took.
+"""CPU during a trial: of the machine, of groups of processes, of each core and thread.
 
-Run and waiting time come from ``/proc/PID/task/*/schedstat`` (exact, in ns); the split into user
-and system from ``/proc/PID/stat`` (sampled at clock ticks); cores from ``/proc/stat``. See proc(5).
+How busy the cores were is their time less what they were idle, which the kernel keeps exactly
+(``/proc/stat``; NO_HZ), not the sum of user, system and softirq, which it samples at clock ticks.
+So whatever interrupts a core counts, in whose name it ever ran. What a process ran is exact as the
+scheduler has it. Where the kernel does not account interrupt time apart
+(``CONFIG_IRQ_TIME_ACCOUNTING``, see run/environment.py), a softirq that interrupts a process counts
+as that process's time; where it does, as nobody's. Both are in the time of the cores.
 """
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final, Protocol
 
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _SECOND_NS: Final = 10**9
 _MOST_SECONDS: Final = 3600
 
@@ -25,11 +29,18 @@ class CoreTicks:
     softirq: int
     steal: int
     idle: int
+    clock_s: float
+    """The same on the clock of its machine, when it was read."""
 
     @property
     def total(self) -> int:
         """All ticks; interrupts count as system."""
         return self.user + self.system + self.softirq + self.steal + self.idle
+
+    @property
+    def busy_s(self) -> float:
+        """Time in which it was not idle, stolen time not counted."""
+        return max(0.0, self.clock_s - (self.idle + self.steal) / TICKS_PER_S)
 
     def minus(self, earlier: "CoreTicks") -> "CoreTicks":
         """Return the ticks since an earlier reading."""
@@ -39,6 +50,7 @@ class CoreTicks:
             self.softirq - earlier.softirq,
             self.steal - earlier.steal,
             self.idle - earlier.idle,
+            self.clock_s - earlier.clock_s,
         )
 
 
@@ -61,6 +73,10 @@ class GroupUsage:
     system_s: float
     wait_s: float | None = None
     """Time in which they could have run and no core was free for them; None if not known."""
+    busiest_thread_s: float | None = None
+    """What the thread ran that ran most; None without a thread."""
+    unseen: int = 0
+    """Processes that came and went between two readings: what they used is not in here."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,10 @@ class CpuUsage:
     """The same second by second, as far as it was sampled in between."""
     load_average: float | None = None
     """Of the last minute, at the end; None where it is not known."""
+    others_s: float = 0.0
+    """CPU seconds of programs on these cores that are in no group."""
+    own_s: float = 0.0
+    """CPU seconds of this program, or of the agent that reads for it."""
 
     @property
     def softirq_ratio(self) -> float | None:
@@ -83,16 +103,39 @@ class CpuUsage:
 
     @property
     def machine_ratio(self) -> float | None:
-        """Busy share of all cores, stolen time not counted as busy; None without a tick."""
-        total = sum(core.total for core in self.cores)
-        idle = sum(core.idle + core.steal for core in self.cores)
-        return (total - idle) / total if total else None
+        """Busy share of all cores, stolen time not counted as busy; None without time."""
+        clock_s = sum(core.clock_s for core in self.cores)
+        return self.busy_s / clock_s if clock_s > 0 else None
 
     @property
     def busy_s(self) -> float:
         """Seconds of all cores in which they were busy, stolen time not counted."""
-        ticks = sum(core.total - core.idle - core.steal for core in self.cores)
-        return ticks / _TICKS_PER_S
+        return sum(core.busy_s for core in self.cores)
+
+    @property
+    def lab_s(self) -> float:
+        """The same without programs that are none of the lab's: what is left is the lab's work.
+
+        Interrupts and threads of the kernel are in it, in whose name they ever ran.
+        """
+        return max(0.0, self.busy_s - self.others_s - self.own_s)
+
+    def core_max_ratio(self, traffic_s: float) -> float | None:
+        """Return the busy share of the busiest core while traffic was under way.
+
+        When that was within the trial is not known here: as many of a core's seconds as it took
+        are taken, the busiest. Without seconds it is of the whole trial.
+        """
+        seconds = max(1, int(traffic_s))
+        shares = []
+        for number, core in enumerate(self.cores):
+            each = [one.cores[number] for one in self.seconds if number < len(one.cores)]
+            found = sorted((c.busy_s / c.clock_s for c in each if c.clock_s > 0), reverse=True)
+            if found := found[:seconds]:
+                shares.append(sum(found) / len(found))
+            elif core.clock_s > 0:
+                shares.append(core.busy_s / core.clock_s)
+        return max(shares, default=None)
 
     @property
     def steal_ratio(self) -> float | None:
@@ -102,28 +145,41 @@ class CpuUsage:
 
 
 @dataclass(frozen=True)
+class ThreadReading:
+    """What one thread has used since its start."""
+
+    run_ns: int
+    wait_ns: int | None = None
+    """Time on a run queue; None where it is not read."""
+
+
+@dataclass(frozen=True)
 class Reading:
     """What one process has used since its start."""
 
-    run_ns: int
+    run_ns: int | None
+    """Of all its threads, of those too that ended; None: it is the sum of the threads."""
     user: int
     """Clock ticks."""
     system: int
     """Clock ticks."""
-    wait_ns: int | None = None
-    """Time on a run queue; None where it is not read."""
+    threads: Mapping[int, ThreadReading] = field(default_factory=dict)
+    """Those that live, by their id."""
 
 
 @dataclass(frozen=True)
 class CpuView:
     """What is seen at one moment."""
 
-    stat: str
-    """Text of ``/proc/stat``."""
-    children: Mapping[int, list[int]]
+    cores: tuple[CoreTicks, ...]
+    children: Callable[[int], Iterable[int]]
     """Process id to those of its children."""
     reading: Callable[[int], Reading | None]
     """Process id to what it has used; None if it is gone."""
+    programs_s: Callable[[set[int]], float] = lambda _without: 0.0
+    """CPU seconds that all programs but these ever used; what ended is in who waited for it."""
+    own: Sequence[int] = ()
+    """Processes that look: this one, or the agent of a machine."""
     load_average: float | None = None
     """Of the last minute, as ``/proc/loadavg`` has it; None where it is not read."""
 
@@ -135,38 +191,21 @@ class CpuSource(Protocol):
         """Read now."""
 
 
-class ProcCpu:
-    """The ``/proc`` of this machine."""
-
-    def __init__(self, proc: Path = Path("/proc")) -> None:
-        """Read below ``proc``."""
-        self._proc = proc
-
-    def look(self) -> CpuView:
-        """Read the tree of processes now, each process when it is asked for."""
-        stat = (self._proc / "stat").read_text(encoding="ascii")
-        children = _children(self._proc)
-        load = parse_load_average((self._proc / "loadavg").read_text(encoding="ascii"))
-        return CpuView(stat, children, lambda pid: _read_process(self._proc / str(pid)), load)
-
-
 class CpuProbe:
-    """Reads before and after; ``sample`` in between keeps what threads that end had used."""
+    """Reads before and after; ``sample`` in between sees what comes and goes."""
 
     def __init__(
-        self,
-        groups: Callable[[], Mapping[str, Iterable[int]]],
-        source: CpuSource | None = None,
+        self, groups: Callable[[], Mapping[str, Iterable[int]]], source: CpuSource
     ) -> None:
-        """Watch groups of process ids (each with its descendants); asked anew at each reading.
-
-        ``source`` is this machine's ``/proc`` unless the processes run elsewhere.
-        """
+        """Watch groups of process ids (each with its descendants); asked anew at each reading."""
         self._groups = groups
-        self._source = source or ProcCpu()
-        self._first: dict[tuple[str, int], Reading] = {}
-        self._last: dict[tuple[str, int], Reading] = {}
+        self._source = source
+        self._first: dict[int, Reading] = {}
+        self._last: dict[int, Reading] = {}
+        self._members: dict[str, set[int]] = {}
+        self._earlier: set[int] = set()
         self._cores: tuple[CoreTicks, ...] = ()
+        self._others_s = self._own_s = 0.0
         self._start_ns = 0
         self._second_ns = 0
         self._second_cores: tuple[CoreTicks, ...] = ()
@@ -176,134 +215,113 @@ class CpuProbe:
         """Begin at ``now_ns`` (monotonic)."""
         self._start_ns = self._second_ns = now_ns
         view = self._source.look()
-        self._cores = self._second_cores = parse_cores(view.stat)
-        self._first = self._read(view)
-        self._last = dict(self._first)
+        self._cores = self._second_cores = view.cores
+        self._others_s, self._own_s = self._beside(view, self._read(view))
+        self._first = dict(self._last)
+        # What was started before and is not there any more used nothing since.
+        self._earlier = set().union(*self._members.values())
 
     def sample(self, now_ns: int) -> None:
         """Read in between; the cores are noted once a second."""
         view = self._source.look()
-        self._last.update(self._read(view))
+        self._read(view)
         if now_ns - self._second_ns < _SECOND_NS:
             return
-        cores = parse_cores(view.stat)
-        used = _since(cores, self._second_cores)
+        used = _since(view.cores, self._second_cores)
         end_s = (now_ns - self._start_ns) / 1e9
         self._seconds.append(CpuSecond(end_s, used, view.load_average))
-        self._second_ns, self._second_cores = now_ns, cores
+        self._second_ns, self._second_cores = now_ns, view.cores
 
     def stop(self, now_ns: int) -> CpuUsage:
         """Return what was used since the start."""
         view = self._source.look()
-        self._last.update(self._read(view))
-        cores = parse_cores(view.stat)
-        used = _since(cores, self._cores)
-        sums: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in self._groups()}
-        for (group, pid), last in self._last.items():
-            first = self._first.get((group, pid), Reading(0, 0, 0))
-            entry = sums.setdefault(group, [0.0, 0.0, 0.0])
-            entry[0] += (last.run_ns - first.run_ns) / 1e9
-            entry[1] += (last.user - first.user) / _TICKS_PER_S
-            entry[2] += (last.system - first.system) / _TICKS_PER_S
-        waits = self._waits()
-        usage = {
-            name: GroupUsage(run, user, system, waits.get(name))
-            for name, (run, user, system) in sums.items()
-        }
+        others_s, own_s = self._beside(view, self._read(view))
         return CpuUsage(
-            (now_ns - self._start_ns) / 1e9, usage, used, tuple(self._seconds), view.load_average
+            (now_ns - self._start_ns) / 1e9,
+            {name: self._usage(pids) for name, pids in self._members.items()},
+            _since(view.cores, self._cores),
+            tuple(self._seconds),
+            view.load_average,
+            max(0.0, others_s - self._others_s),
+            own_s - self._own_s,
         )
 
-    def _waits(self) -> dict[str, float]:
-        """Return how long each group waited, of groups all of whose processes tell it."""
-        sums: dict[str, float] = {}
-        silent = set()
-        for (group, pid), last in self._last.items():
-            first = self._first.get((group, pid), Reading(0, 0, 0, 0))
-            if last.wait_ns is None or first.wait_ns is None:
-                silent.add(group)
+    def _usage(self, pids: Iterable[int]) -> GroupUsage:
+        run_s = user_s = system_s = wait_s = 0.0
+        unseen = 0
+        tells = True
+        threads_s = []
+        for pid in pids:
+            if (last := self._last.get(pid)) is None:
+                unseen += pid not in self._earlier
                 continue
-            # A thread that ended took its waiting with it: less than before is no time.
-            waited = max(0, last.wait_ns - first.wait_ns)
-            sums[group] = sums.get(group, 0.0) + waited / 1e9
-        return {group: seconds for group, seconds in sums.items() if group not in silent}
+            first = self._first.get(pid, _NOTHING)
+            run_s += (_run_ns(last) - _run_ns(first)) / 1e9
+            user_s += (last.user - first.user) / TICKS_PER_S
+            system_s += (last.system - first.system) / TICKS_PER_S
+            for tid, thread in last.threads.items():
+                before = first.threads.get(tid, _NEW)
+                threads_s.append((thread.run_ns - before.run_ns) / 1e9)
+                tells &= thread.wait_ns is not None
+                wait_s += ((thread.wait_ns or 0) - (before.wait_ns or 0)) / 1e9
+        wait = wait_s if tells else None
+        return GroupUsage(run_s, user_s, system_s, wait, max(threads_s, default=None), unseen)
 
-    def _read(self, view: CpuView) -> dict[tuple[str, int], Reading]:
-        found = {}
+    def _read(self, view: CpuView) -> set[int]:
+        """Read every process of the groups; return those that live."""
+        alive: set[int] = set()
         for group, roots in self._groups().items():
-            for pid in _with_descendants(roots, view.children):
-                if (reading := view.reading(pid)) is not None:
-                    # A thread that ended takes its time with it: a sum never goes back.
-                    before = self._last.get((group, pid))
-                    run = max(reading.run_ns, before.run_ns if before else 0)
-                    found[group, pid] = replace(reading, run_ns=run)
-        return found
+            pids = _with_descendants(roots, view.children)
+            self._members.setdefault(group, set()).update(pids)
+            alive |= pids
+        for pid in alive:
+            if (reading := view.reading(pid)) is not None:
+                before = self._last.get(pid, _NOTHING)
+                # A thread that ended stays as it was last seen.
+                threads = {**before.threads, **reading.threads}
+                self._last[pid] = replace(reading, threads=threads)
+        return alive
+
+    def _beside(self, view: CpuView, groups: set[int]) -> tuple[float, float]:
+        """Return the CPU seconds so far of programs in no group, and of those that look."""
+        readings = [view.reading(pid) for pid in view.own]
+        own_ns = sum(_run_ns(reading) for reading in readings if reading is not None)
+        return view.programs_s(groups | set(view.own)), own_ns / 1e9
 
 
-def parse_cores(text: str) -> tuple[CoreTicks, ...]:
-    """Parse ``/proc/stat``: one entry a core, in order."""
+_NEW: Final = ThreadReading(0, 0)
+_NOTHING: Final = Reading(0, 0, 0, MappingProxyType({}))
+
+
+def parse_cores(text: str, at_ns: int) -> tuple[CoreTicks, ...]:
+    """Parse ``/proc/stat``, read at ``at_ns`` of its machine: one entry a core, in order."""
     cores = []
     for line in text.splitlines():
         words = line.split()
         if not words or not words[0].startswith("cpu") or words[0] == "cpu":
             continue
         user, nice, system, idle, iowait, irq, softirq, steal = map(int, words[1:9])
-        cores.append(CoreTicks(user + nice, system + irq, softirq, steal, idle + iowait))
+        ticks = (user + nice, system + irq, softirq, steal, idle + iowait)
+        cores.append(CoreTicks(*ticks, at_ns / 1e9))
     return tuple(cores)
 
 
-def parse_load_average(text: str) -> float | None:
-    """Parse ``/proc/loadavg``: the average of the last minute; None if it does not begin so."""
-    try:
-        return float(text.split(maxsplit=1)[0])
-    except (ValueError, IndexError):
-        return None
-
-
-def parse_process(text: str) -> tuple[int, int, int]:
-    """Parse ``/proc/PID/stat``: parent, user ticks, system ticks; the name may hold anything."""
-    fields = text.rpartition(")")[2].split()
-    return int(fields[1]), int(fields[11]), int(fields[12])
+def _run_ns(reading: Reading) -> int:
+    if reading.run_ns is not None:
+        return reading.run_ns
+    return sum(thread.run_ns for thread in reading.threads.values())
 
 
 def _since(now: tuple[CoreTicks, ...], then: tuple[CoreTicks, ...]) -> tuple[CoreTicks, ...]:
     return tuple(core.minus(earlier) for core, earlier in zip(now, then, strict=False))
 
 
-def _read_process(directory: Path) -> Reading | None:
-    try:
-        _, user, system = parse_process((directory / "stat").read_text(errors="replace"))
-        run = wait = 0
-        for task in (directory / "task").iterdir():
-            try:
-                fields = (task / "schedstat").read_text(encoding="ascii").split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            run += int(fields[0])
-            wait += int(fields[1])
-    except (FileNotFoundError, ProcessLookupError, IndexError):
-        return None
-    return Reading(run, user, system, wait)
-
-
-def _children(proc: Path) -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {}
-    for entry in proc.iterdir():
-        if entry.name.isdecimal():
-            try:
-                parent, _, _ = parse_process((entry / "stat").read_text(errors="replace"))
-            except (FileNotFoundError, ProcessLookupError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    return children
-
-
-def _with_descendants(roots: Iterable[int], children: Mapping[int, list[int]]) -> set[int]:
+def _with_descendants(roots: Iterable[int], children: Callable[[int], Iterable[int]]) -> set[int]:
     found: set[int] = set()
     left = list(roots)
     while left:
         pid = left.pop()
         if pid not in found:
             found.add(pid)
-            left += children.get(pid, [])
+            left += children(pid)
     return found

@@ -10,6 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+PROC_FILES: Final = (
+    "/proc/net/dev",
+    "/proc/net/snmp",
+    "/proc/net/snmp6",
+    "/proc/net/xfrm_stat",
+)
+"""Where the kernel counts, by network namespace; one that is not there counts nothing."""
 PLACES: Final = ("sender_socket", "sender_queue", "link_queue", "link_line", "receiver")
 UNKNOWN: Final = "unknown"
 
@@ -23,10 +30,10 @@ class HostCounts:
     sent_drops: Mapping[str, int] = field(default_factory=dict)
     """By interface: its queueing discipline's and its own."""
     stack_sent_drops: int = 0
-    """Datagrams that the stack did not send for want of room (Ip OutDiscards, SndbufErrors)."""
+    """Packets that the stack did not send: no room (Ip OutDiscards, SndbufErrors), IPsec."""
     stack_received_drops: int = 0
-    """Datagrams that the stack or a socket's buffer did not take (InDiscards, InErrors),
-    damaged ones included."""
+    """Packets that the stack or a socket's buffer did not take (InDiscards, InErrors),
+    damaged ones included, and those that IPsec refused: replayed, of no SA, not authentic."""
 
     def since(self, earlier: "HostCounts", interfaces: Sequence[str]) -> "HostCounts":
         """Return what was dropped since, at these interfaces; one that was made anew counts 0."""
@@ -72,7 +79,7 @@ def assign(lost: int, dropped: Mapping[str, int]) -> Assigned:
 
 
 def parse_counts(proc: str, qdiscs: str) -> HostCounts:
-    """Parse ``/proc/net/dev``, ``snmp`` and ``snmp6`` one after the other, and ``tc -s -j qdisc``.
+    """Parse what ``PROC_FILES`` say, one after the other, and ``tc -s -j qdisc``.
 
     What is not there, or not as proc(5) has it, counts 0: then the loss has no known place.
     """
@@ -97,11 +104,12 @@ def parse_counts(proc: str, qdiscs: str) -> HostCounts:
             stack[words[0]] = int(words[1])
     for interface, drops in _qdisc_drops(qdiscs).items():
         sent[interface] = sent.get(interface, 0) + drops
+    # Every counter of xfrm_stat that begins so is a packet that IPsec dropped (xfrm_proc.rst).
     return HostCounts(
         received,
         sent,
-        sum(stack.get(name, 0) for name in _NOT_SENT),
-        sum(stack.get(name, 0) for name in _NOT_TAKEN),
+        sum(n for name, n in stack.items() if name in _NOT_SENT or name.startswith("XfrmOut")),
+        sum(n for name, n in stack.items() if name in _NOT_TAKEN or name.startswith("XfrmIn")),
     )
 
 

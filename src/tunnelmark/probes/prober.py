@@ -9,11 +9,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tunnelmark.engine.config import Flow, Session, address, reflect_config, send_config
+from tunnelmark.engine import config
+from tunnelmark.engine.config import Flow, Session, address
 from tunnelmark.engine.events import Event, parse_event, wait_for
 from tunnelmark.engine.records import MISSING_NS, read_send
 from tunnelmark.engine.summary import parse_reflect_summary, parse_send_summary
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabFailedError
 from tunnelmark.model.host import Host, Process
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.probes.attribution import Probe
@@ -66,12 +67,9 @@ class EngineProber:
         """
         # The engine refuses to write over a record file, so no two batches share a name.
         name = f"probe-{self._path.name}-{secrets.token_hex(3)}"
-        sessions = [
-            Session(flow, self._random.getrandbits(32), self._random.randbytes(16).hex())
-            for flow in range(len(sizes))
-        ]
+        sessions = config.sessions(self._random, len(sizes))
         records = self._client.work_dir / f"{name}.rec"
-        config = send_config(
+        request = config.send_config(
             self._flows(sizes, sessions, marker, repeats),
             seed=0,
             drain_ns=self._drain_ns,
@@ -84,7 +82,7 @@ class EngineProber:
         try:
             done = self._client.run(
                 [self._engine, "send", "-"],
-                stdin=json.dumps(config).encode(),
+                stdin=json.dumps(request).encode(),
                 timeout_s=self._limit_s(len(sizes) * repeats),
                 check=False,
             )
@@ -106,7 +104,7 @@ class EngineProber:
         )
 
     def _start_reflector(self, name: str, sessions: Sequence[Session]) -> Process:
-        config = reflect_config(
+        request = config.reflect_config(
             [address(self._path.server_address, PROBE_PORT)],
             sessions,
             records=None,
@@ -116,7 +114,7 @@ class EngineProber:
         reflector = self._server.spawn(
             [self._engine, "reflect", "-"],
             name=f"{name}-reflector",
-            stdin=json.dumps(config).encode(),
+            stdin=json.dumps(request).encode(),
             lines=True,
         )
         try:
@@ -156,7 +154,7 @@ class EngineProber:
         events = {event["event"]: event for event in map(parse_event, text.splitlines())}
         if "summary" not in events or "error" in events:
             why = events.get("error", {}).get("message") or last_words
-            raise LabError(f"sender of {name} on {self._client.name}: {why}")
+            raise LabFailedError(f"sender of {name} on {self._client.name}: {why}")
         return events["summary"]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from tunnelmark.model.block import WireProof, WireSample
+from tunnelmark.model.block import ProofVerdict, WireProof, WireSample
 from tunnelmark.model.host import Host
 from tunnelmark.model.overhead import IP_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelmark.model.topology import MACS
@@ -19,6 +19,7 @@ from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
 from tunnelmark.probes.attribution import Probe, Votes, attribute
 from tunnelmark.probes.capture import Capture, Captured, Reader
 from tunnelmark.probes.carriers import Carrier, carriers
+from tunnelmark.probes.ciphertext import Ciphertext
 from tunnelmark.probes.fragmentation import (
     LARGEST_BYTES,
     SMALLEST_BYTES,
@@ -92,7 +93,8 @@ def prove(
     keepalive of theirs is not foreign. ``keep`` is called with (name, pcap file) for each capture.
 
     Raises ``LabError`` if the capture or the sender does not work; a tunnel that fails the proof is
-    no exception but a ``WireProof`` that is not ``ok``.
+    no exception but a ``WireProof`` that is not ``ok``. Only what was seen can be wrong: what was
+    not seen is asked for again, a bounded number of times.
     """
     marker = make_marker(seed)
     judge = Judge(_with_port(rule, prober.port), marker, (*idle, *watch.housekeeping))
@@ -101,17 +103,21 @@ def prove(
     ours = _client_addresses(watch, path)
     bench = _Bench(name, prober, watch, ours, marker, repeats, keep, rule)
     version = ipaddress.ip_address(path.client_address).version
+    headers_bytes = IP_HEADER_BYTES[version] + UDP_HEADER_BYTES
+    # Whatever the overhead, that much goes in one packet, of which nothing can be cut off.
+    one_packet_bytes = min(path.mtu_bytes, watch.client.mtu_bytes - _MOST_OVERHEAD_BYTES)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
-    votes = Votes()
+    votes = Votes(one_packet_bytes - headers_bytes)
     lengths: dict[int, tuple[int, ...]] = {}
     asked: Counter[int] = Counter()
     tally = _Tally()
+    ciphertext = Ciphertext()
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
         open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
         search = next_sizes(
             lengths,
             inner_mtu_bytes=path.mtu_bytes,
-            headers_bytes=IP_HEADER_BYTES[version] + UDP_HEADER_BYTES,
+            headers_bytes=headers_bytes,
             limit=_SEARCH_SIZES,
         )
         sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *search)))
@@ -126,22 +132,39 @@ def prove(
         tally.add(found)
         if found.parts is not None and found.whole:
             votes.add(found.sent.probes, found.parts)
+            bodies = [[carrier.body for carrier in part] for part in found.parts]
+            ciphertext.add(found.sent.probes, bodies)
         lengths = consistent(votes.agreed())
         if rule.compresses and tally.whole and lengths:
             break
     if rule.compresses:
-        lengths = {}
+        lengths, votes = {}, Votes()
     known = bracket(lengths)
     samples = tuple(
         WireSample(size, lengths[size])
         for size in sorted({*wanted, *((known.low, known.high) if known.point else ())})
         if size in lengths
     )
-    faults = [*tally.faults(), *judge.faults(), *_impossible(samples, judge.rule)]
+    unseen = tally.faults()
+    if not judge.packets:
+        unseen.append("no packet was seen on the link")
+    if lost := sorted(votes.cut.intersection(wanted).difference(lengths)):
+        unseen.append(
+            f"not all packets of a payload of {lost[0]} bytes were seen on the link, in none of "
+            f"{asked[lost[0]]} attempts"
+        )
+    wrong = judge.faults() + (ciphertext.faults() if rule.encrypted else [])
+    if tally.arrived:
+        # Of probes that did not come, what was seen on the link says nothing.
+        wrong += [*judge.missing(), *_impossible(samples, judge.rule)]
     return WireProof(
         path=path.name,
-        ok=not faults,
-        message="; ".join(faults) if faults else _summary(judge, tally, known.point),
+        verdict=ProofVerdict.SAW_WRONG
+        if wrong
+        else ProofVerdict.COULD_NOT_SEE
+        if unseen
+        else ProofVerdict.PROVED,
+        message="; ".join([*unseen, *wrong]) or _summary(judge, tally, known.point),
         packets=judge.packets,
         foreign_packets=judge.foreign,
         marker_seen=judge.readable > 0,
@@ -171,7 +194,7 @@ class Judge:
     packets: int = 0
     """IP packets and frames that are no control of the link itself."""
     control: int = 0
-    """ARP, neighbour discovery, multicast membership: the link's own housekeeping."""
+    """ARP, neighbour discovery, multicast membership, ICMP errors: the link's own housekeeping."""
     foreign: int = 0
     readable: int = 0
     first_foreign: str = ""
@@ -205,8 +228,6 @@ class Judge:
     def faults(self) -> list[str]:
         """Return what the rule does not allow, as sentences with figures."""
         faults = []
-        if not self.packets:
-            faults.append("no packet was seen on the link")
         if self.foreign:
             faults.append(
                 f"{self.foreign} of {self.packets} packets on the link are not "
@@ -217,12 +238,14 @@ class Judge:
                 f"the plaintext marker stands readable in {self.readable} of {self.packets} "
                 f"packets, the first is {self.first_readable}"
             )
-        if not self.rule.encrypted and not self.readable:
-            faults.append(
-                f"the plaintext marker stands in none of {self.packets} packets "
-                "although nothing encrypts them"
-            )
         return faults
+
+    def missing(self) -> list[str]:
+        """Return what packets without encryption should have shown of probes that arrived."""
+        if not self.packets or self.rule.encrypted or self.readable:
+            return []
+        words = f"the plaintext marker stands in none of {self.packets} packets"
+        return [f"{words} although nothing encrypts them"]
 
     def _contains_marker(self, payload: bytes) -> bool:
         return any(
@@ -258,6 +281,8 @@ def describe(frame: Frame) -> str:
 
 
 _MAX_BATCHES: Final = 8
+_MOST_OVERHEAD_BYTES: Final = 200
+"""More than any tunnel puts around a packet."""
 _FUTILE_BATCHES: Final = 3
 _LEAST_SIZES: Final = 12
 _BATCH_SIZES: Final = 60
@@ -266,8 +291,14 @@ _SEARCH_SIZES: Final = 24
 _MAX_ASKED: Final = 4
 _ARP: Final = 0x0806
 _IGMP: Final = 2
-# RFC 4443, RFC 4861, RFC 3810: multicast listener and neighbour discovery messages.
-_ICMPV6_CONTROL: Final = frozenset({130, 131, 132, 133, 134, 135, 136, 143})
+_ICMP: Final = 1
+CONTROL_MESSAGES: Final = {
+    # RFC 792: errors. They quote a packet of the link, which is judged for itself; a daemon that
+    # died makes its kernel send them, and is seen by the probes that do not arrive.
+    _ICMP: frozenset({3, 11, 12}),
+    # RFC 4443, RFC 4861, RFC 3810: errors, multicast listener and neighbour discovery messages.
+    ICMPV6: frozenset({1, 2, 3, 4, 130, 131, 132, 133, 134, 135, 136, 143}),
+}
 _FragmentKey = tuple[str, str, int, int | None]
 
 
@@ -414,12 +445,8 @@ def _is_link_control(frame: Frame) -> bool:
         return frame.ether_type == _ARP
     if frame.protocol == _IGMP:
         return True
-    return (
-        frame.protocol == ICMPV6
-        and not frame.fragment
-        and bool(frame.payload)
-        and frame.payload[0] in _ICMPV6_CONTROL
-    )
+    messages = CONTROL_MESSAGES.get(frame.protocol, frozenset())
+    return not frame.fragment and bool(frame.payload) and frame.payload[0] in messages
 
 
 def _fragment_key(packet: WirePacket) -> _FragmentKey:

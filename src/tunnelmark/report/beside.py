@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tunnelmark.analysis.emulated import MARK
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.strata import bare_name
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Outcome, Verdict
 from tunnelmark.published import Claim, claims, table
@@ -146,7 +146,7 @@ def _drawn(
     if shown is None:
         return None
     factor = one.factor * unit(one.metric).factor
-    styles = {line.name.removesuffix(MARK): line.style for line in shown.lines}
+    styles = {bare_name(line.name): line.style for line in shown.lines}
     printed: dict[str, list[Dot]] = {}
     for key, value in numbers.items():
         at: dict[str, str] = {**one.labels, **dict(key)}
@@ -197,7 +197,7 @@ def _is(point: PointEstimates, name: str, wanted: object) -> bool:
     """Say whether a label or parameter of a point is what a table means."""
     if name == "tunnel":
         # What ran on an emulated CPU is called so; it is set beside what was printed all the same.
-        return point.tunnel.removesuffix(MARK) == wanted
+        return bare_name(point.tunnel) == wanted
     if name in ("link", "device"):
         return bool(getattr(point, name) == wanted)
     value = point.params.get(name)
@@ -213,9 +213,9 @@ def _shown(measured: Estimate, factor: float) -> str:
     value = measured.value / factor
     if measured.low is None or measured.high is None:
         return f"{value:.{digits(value, None)}f} (n={measured.n})"
-    half = (measured.high - measured.low) / 2 / factor
-    places = digits(value, half)
-    return f"{value:.{places}f} ±{half:.{places}f}"
+    low, high = measured.low / factor, measured.high / factor
+    places = digits(value, (high - low) / 2)
+    return f"{value:.{places}f} [{low:.{places}f}, {high:.{places}f}]"
 
 
 def _change(measured: Estimate, printed: float) -> str:
@@ -233,7 +233,7 @@ def _change(measured: Estimate, printed: float) -> str:
     places = digits(value, max((high - low) / 2, abs(value) / 20))
     words = f"{value:+.{places}f} % [{low:+.{places}f}, {high:+.{places}f}]"
     # An interval that has the printed value in it does not show that it is the same.
-    return f"{words}, not told apart" if low <= 0 <= high else words
+    return f"{words}, no clear difference" if low <= 0 <= high else words
 
 
 def _claims(study: str, classic: Classic, verdicts: Sequence[Verdict]) -> tuple[Judged, ...]:

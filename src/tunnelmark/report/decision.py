@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tunnelmark.analysis.discoveries import told
-from tunnelmark.analysis.emulated import is_marked, shown_name
+from tunnelmark.analysis.cpu_cost import cpu_cost
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.strata import shown_name
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.families import Family
-from tunnelmark.report.sections import Section
-from tunnelmark.report.show import NOTHING, digits, figure, unit
+from tunnelmark.report.findings import leaders
+from tunnelmark.report.sections import Part, Section
+from tunnelmark.report.show import NOTHING, difference, digits, figure, unit
+from tunnelmark.report.told import OFFERED, Told, leading_metric
 
 _SATURATED: Final = 0.95
-"""Share of one core from which a process waits for its CPU."""
-_OFFERED: Final = "goodput_bit_s"
+"""Share of one core from which a thread waits for its CPU."""
 _LOSS: Final = ("loss_forward_ratio", "loss_reverse_ratio")
 _COST: Final = "cpu_cost_s_per_gib"
-_CPU: Final = ("cpu_client_ratio", "cpu_server_ratio")
+_CPU: Final = ("cpu_tunnel_thread_max_ratio", "cpu_core_max_ratio")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ class Decision:
     delay_title: str
 
 
-def decide(sections: Sequence[Section], blocks: Sequence[BlockRecord]) -> tuple[Decision, ...]:
+def decide(
+    sections: Sequence[Section], blocks: Sequence[BlockRecord], told: Sequence[Told]
+) -> tuple[Decision, ...]:
     """Return one decision for each place that has a tunnel."""
     found = []
     for section in sections:
@@ -60,11 +63,12 @@ def decide(sections: Sequence[Section], blocks: Sequence[BlockRecord]) -> tuple[
             continue
         own = [b for b in blocks if (b.link, b.device) == (section.link, section.device)]
         rate, delay = _metric(points, "higher", "bit/s"), _metric(points, "lower", "ns")
+        here = [one for one in told if one.section == section.key]
         found.append(
             Decision(
                 section.title,
-                tuple(said for part in section.parts for said in _leaders(part.title, part.family)),
-                tuple(_choice(name, section, own, rate, delay) for name in names),
+                tuple(said for part in section.parts for said in _leaders(part, here)),
+                tuple(_choice(name, section, own, rate, delay, here) for name in names),
                 "" if rate is None else METRICS[rate].title,
                 "" if delay is None else METRICS[delay].title,
             )
@@ -72,22 +76,24 @@ def decide(sections: Sequence[Section], blocks: Sequence[BlockRecord]) -> tuple[
     return tuple(found)
 
 
-def _choice(
+def _choice(  # noqa: PLR0917 - one call
     name: str,
     section: Section,
     blocks: Sequence[BlockRecord],
     rate: str | None,
     delay: str | None,
+    told: Sequence[Told],
 ) -> Choice:
     own = [p for part in section.parts for p in part.family.points if p.tunnel == name]
+    here = [one for one in told if one.tunnel == name and one.rival is None]
     return Choice(
         name,
         _mtu(name, section, blocks),
         _span(own, "overhead_bytes"),
-        NOTHING if rate is None else _changes(own, rate),
-        NOTHING if delay is None else _changes(own, delay),
+        NOTHING if rate is None else _changes(here, rate),
+        NOTHING if delay is None else _changes(here, delay),
         _cpu(own),
-        _breaks(name, section),
+        _breaks(name, section, here),
     )
 
 
@@ -101,7 +107,7 @@ def _metric(points: Sequence[PointEstimates], better: str, stored: str) -> str |
         and any(name in point.differences for point in points)
     ]
     # A stream at a fixed gap gets through or not; how much a tunnel carries others tell.
-    telling = [name for name in found if name != _OFFERED]
+    telling = [name for name in found if name != OFFERED]
     return next(iter(telling or found), None)
 
 
@@ -124,60 +130,23 @@ def _mtu(name: str, section: Section, blocks: Sequence[BlockRecord]) -> str:
     return f"payload {largest}"
 
 
-def _leaders(title: str, family: Family) -> list[str]:
-    """Say which tunnel has the best figure where its interval is clear of all others."""
-    if not family.metrics:
-        return []
-    telling = [name for name in family.compared if name != _OFFERED]
-    metric = next(iter((*telling, *family.compared, *family.metrics)))
-    if METRICS[metric].better == "neither":
-        return []
-    sign = 1 if METRICS[metric].better == "higher" else -1
-    combinations: dict[tuple[str, ...], list[PointEstimates]] = {}
-    for point in family.points:
-        if not point.is_baseline and metric in point.estimates:
-            # A tunnel on an emulated CPU is no rival of one on a native CPU.
-            where = "emulated" if is_marked(point.tunnel) else "native"
-            key = (*family.cells(point), point.workload, where)
-            combinations.setdefault(key, []).append(point)
-    contests = [points for points in combinations.values() if len(points) > 1]
-    if not contests:
-        return []
-    won: dict[str, int] = {}
-    for points in contests:
-        ranked = sorted(points, key=lambda p: -sign * p.estimates[metric].value)
-        best = ranked[0].estimates[metric]
-        if all(_clear(best, other.estimates[metric], sign) for other in ranked[1:]):
-            won[ranked[0].tunnel] = won.get(ranked[0].tunnel, 0) + 1
-    name = METRICS[metric].title
-    if not won:
-        return [f"{title}, {name}: nobody leads at any of {_points(len(contests))}."]
-    leaders = [
-        f"{tunnel} leads at {count} of {_points(len(contests))}"
-        for tunnel, count in sorted(won.items(), key=lambda entry: -entry[1])
-    ]
-    rest = len(contests) - sum(won.values())
-    tail = f"; at {rest} the intervals overlap" if rest else ""
-    return [f"{title}, {name}: {', '.join(leaders)}{tail}."]
-
-
-def _points(count: int) -> str:
-    return "1 point" if count == 1 else f"{count} points"
-
-
-def _clear(best: Estimate, other: Estimate, sign: int) -> bool:
-    if None in (best.low, best.high, other.low, other.high):
-        return False
-    if sign == 1:
-        return (best.low or 0.0) > (other.high or 0.0)
-    return (best.high or 0.0) < (other.low or 0.0)
+def _leaders(part: Part, told: Sequence[Told]) -> list[str]:
+    """Say which tunnel has the best figure; nobody where no difference between two is clear."""
+    own = [one for one in told if one.part == part.family.kind]
+    found = list(leaders(part.title, part.family, own))
+    metric = leading_metric(part.family)
+    if not found and metric is not None and any(one.rival is not None for one in own):
+        return [f"{part.title}, {METRICS[metric].title}: no tunnel is clearly better than another."]
+    return found
 
 
 def _span(points: Sequence[PointEstimates], metric: str) -> str:
     """Return an estimate, or from the smallest to the largest of several points."""
-    found = sorted(
-        (p.estimates[metric] for p in points if metric in p.estimates), key=lambda e: e.value
-    )
+    return _estimates([p.estimates[metric] for p in points if metric in p.estimates], metric)
+
+
+def _estimates(estimates: Sequence[Estimate], metric: str) -> str:
+    found = sorted(estimates, key=lambda estimate: estimate.value)
     if not found:
         return NOTHING
     if len(found) == 1:
@@ -189,38 +158,47 @@ def _span(points: Sequence[PointEstimates], metric: str) -> str:
 
 
 def _cpu(points: Sequence[PointEstimates]) -> str:
-    """Return the CPU cost; of a tunnel without a process it is the kernel's and not its own."""
-    found = [p.estimates[_COST] for p in points if _COST in p.estimates]
-    if found and all(estimate.value == 0 for estimate in found):
-        return "in the kernel, see CPU of the machine"
-    return _span(points, _COST)
+    """Return the CPU cost: of its programs, else of everything above the paired baseline."""
+    found = [cost for p in points if (cost := cpu_cost(p, _COST)) is not None]
+    if not found or all(cost.of_programs for cost in found):
+        return _estimates([cost.estimate for cost in found], _COST)
+    if clear := [cost.estimate for cost in found if cost.clear]:
+        at = "" if len(clear) == len(found) else f" at {len(clear)} of {len(found)} points"
+        return f"{_estimates(clear, _COST)} above no tunnel (whole machine){at}"
+    return "no clear difference to no tunnel (whole machine)"
 
 
-def _changes(points: Sequence[PointEstimates], metric: str) -> str:
-    """Return the changes that are more than chance, from the smallest to the largest."""
-    found = [d for p in points if (d := p.differences.get(metric)) is not None]
-    if not found:
-        return NOTHING
-    clear = sorted(100 * difference.value for _, _, difference in told(points, (metric,)))
-    if not clear:
-        return "not told apart"
-    low, high = (f"{value:+.{digits(value, abs(value) / 2)}f}" for value in (clear[0], clear[-1]))
-    words = f"{low} %" if low == high else f"{low} to {high} %"
-    return words if len(clear) == len(found) else f"{words} at {len(clear)} of {len(found)} points"
+def _changes(told: Sequence[Told], metric: str) -> str:
+    """Return what a metric changes against no tunnel, as it was decided for the whole report."""
+    found = [one.decision for one in told if one.decision.metric == metric]
+    words = []
+    for d in found:
+        if d.outcome == "differs":
+            words.append(difference(metric, d.value, d.low, d.high))
+        else:
+            words.append(
+                "no difference worth telling" if d.outcome == "alike" else "no clear difference"
+            )
+    return "; ".join(dict.fromkeys(words)) or NOTHING
 
 
-def _breaks(name: str, section: Section) -> str:
-    """Say what gives way first: loss beyond the baseline's, a busy core, fragmentation."""
+def _breaks(name: str, section: Section, told: Sequence[Told]) -> str:
+    """Say what gives way first: nothing comes through, loss, a busy core, fragmentation."""
     found = []
     for part in section.parts:
         own = [p for p in part.family.points if p.tunnel == name]
-        more = {p.point_id for p, _, difference in told(own, _LOSS) if difference.value > 0}
-        lossy = [p for p in own if p.point_id in more]
-        if lossy:
-            found.append(f"loses more than no tunnel: {_from(part.family, lossy)}")
+        if broken := [p for p in own if p.broken]:
+            found.append(f"broken: {_from(part.family, broken)}")
+        for one in told:
+            d = one.decision
+            lost = one.part == part.family.kind and d.metric in _LOSS
+            if lost and d.outcome == "differs" and d.value > 0:
+                lossy = [p for p in one.points if p.differences[d.metric].value > 0]
+                found.append(f"loses more than no tunnel: {_from(part.family, lossy)}")
+                break
         busy = [p for p in own if any(_above(p.estimates.get(m), _SATURATED) for m in _CPU)]
         if busy:
-            found.append(f"CPU at its limit: {_from(part.family, busy)}")
+            found.append(f"a thread or core at its limit: {_from(part.family, busy)}")
     if found:
         return "; ".join(found)
     largest = section.fragmentation.get(name)

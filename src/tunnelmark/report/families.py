@@ -72,10 +72,15 @@ class Family:
         return any(point.differences for point in self.points)
 
 
-def families(points: Sequence[PointEstimates]) -> tuple[Family, ...]:
-    """Return the points of one link and device, by kind of workload in the order of the study."""
-    kinds = dict.fromkeys(point.workload_kind for point in points)
-    return tuple(_family(kind, [p for p in points if p.workload_kind == kind]) for kind in kinds)
+def families(points: Sequence[PointEstimates], deciding: str | None = None) -> tuple[Family, ...]:
+    """Return the points of one link and device, by kind of workload in the order of the study.
+
+    ``deciding`` is the metric by which the study decides: wherever it was measured it comes first.
+    """
+    kinds: dict[str, list[PointEstimates]] = {}
+    for point in points:
+        kinds.setdefault(point.workload_kind, []).append(point)
+    return tuple(_family(kind, own, deciding) for kind, own in kinds.items())
 
 
 def draw(
@@ -119,7 +124,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "x"
 
 
-def _family(kind: str, points: Sequence[PointEstimates]) -> Family:
+def _family(kind: str, points: Sequence[PointEstimates], deciding: str | None) -> Family:
     names = sorted({name for point in points for name in point.params})
     varied = [n for n in names if len({repr(p.params.get(n)) for p in points}) > 1]
     axis = _axis(points, varied)
@@ -138,6 +143,8 @@ def _family(kind: str, points: Sequence[PointEstimates]) -> Family:
     # Of single datagrams the overhead in bytes is exact and says it all.
     needless = {"compression_ratio"} if "overhead_bytes" in measured else set()
     metrics = (*own, *(m for m in chosen if _of_every_trial(m) and m not in needless))
+    if deciding in measured:
+        metrics = (deciding, *(m for m in metrics if m != deciding))
     return Family(
         kind,
         tuple(sorted(points, key=lambda p: (not p.is_baseline, p.tunnel, _place(p, varied)))),
@@ -145,7 +152,7 @@ def _family(kind: str, points: Sequence[PointEstimates]) -> Family:
         axis,
         metrics,
         tuple(m for m in measured if m not in metrics),
-        tuple(m for m in own if METRICS[m].scale == "log")[:2],
+        tuple(m for m in metrics if METRICS[m].scale == "log" and not _of_every_trial(m))[:2],
     )
 
 

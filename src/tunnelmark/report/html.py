@@ -13,8 +13,9 @@ import polars as pl
 from markupsafe import Markup
 
 from tunnelmark.analysis.delays import ecdf
-from tunnelmark.analysis.emulated import set_apart
+from tunnelmark.analysis.strata import set_apart
 from tunnelmark.engine.records import MISSING_NS, read_send
+from tunnelmark.model.block import time_by_place
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.charts import Chart, Dot, Line, Surface
@@ -22,7 +23,7 @@ from tunnelmark.report.families import families
 from tunnelmark.report.figures import to_json
 from tunnelmark.report.layers import layer_table
 from tunnelmark.report.sections import Section, place_name, tunnels, workload_title
-from tunnelmark.report.show import change, figure, unit
+from tunnelmark.report.show import cell, change, unit
 from tunnelmark.report.summary import Summary
 from tunnelmark.report.tables import SMOKE
 from tunnelmark.report.verdicts import needed
@@ -67,10 +68,11 @@ def to_html(summary: Summary, result: Result) -> str:
             for family in families([p for p in summary.paths if not p.is_baseline])
         ],
         place_name=place_name,
+        places=time_by_place(summary.blocks),
         layer_table=layer_table,
         metrics=METRICS,
         unit=unit,
-        figure=figure,
+        cell=cell,
         change=change,
         needed=needed,
         smoke=SMOKE,

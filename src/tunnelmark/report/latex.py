@@ -6,7 +6,7 @@ from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.families import Family, slug
 from tunnelmark.report.sections import Part, Section
-from tunnelmark.report.show import figure, unit
+from tunnelmark.report.show import cell, unit
 from tunnelmark.report.summary import Summary
 
 _ESCAPED: Final = {
@@ -30,7 +30,7 @@ def to_latex(summary: Summary) -> str:
     manifest = summary.manifest
     lines = [
         f"% {_comment(manifest.study)}, run {_comment(manifest.run_id)}",
-        f"% estimate and half of its interval of {manifest.confidence:.0%}",
+        f"% estimates with intervals of {manifest.confidence:.0%}",
         "% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}",
     ]
     for section in summary.sections:
@@ -63,7 +63,7 @@ def _table(section: Section, part: Part) -> list[str]:
 
 
 def _row(family: Family, point: PointEstimates) -> list[str]:
-    figures = [figure(point.estimates.get(metric)) for metric in family.metrics]
+    figures = [cell(point, metric) for metric in family.metrics]
     return [point.tunnel, *family.cells(point), *figures, str(point.valid)]
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tunnelmark.analysis import fragmentation
-from tunnelmark.analysis.emulated import shown_name
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.analysis.strata import shown_name
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.report.charts import Chart, chart
 from tunnelmark.report.families import Family, draw, families, slug
@@ -37,9 +37,14 @@ class Section:
 
 
 def sections(
-    points: Sequence[PointEstimates], blocks: Sequence[BlockRecord]
+    points: Sequence[PointEstimates],
+    blocks: Sequence[BlockRecord],
+    deciding: str | None = None,
 ) -> tuple[Section, ...]:
-    """Return one section for each link and device, in order of their names."""
+    """Return one section for each link and device, in order of their names.
+
+    ``deciding`` is the metric by which the study decides.
+    """
     order = tunnels(points)
     places = sorted({(p.link, p.device) for p in points})
     found = []
@@ -48,7 +53,7 @@ def sections(
         largest = fragmentation_points(blocks, link, device)
         key = f"{number + 1}-{slug(place_name(link, device))}"
         parts = []
-        for family in families(own):
+        for family in families(own, deciding):
             charts, notes = draw(family, key=key, order=order, fragmentation=largest)
             parts.append(Part(workload_title(family.kind), family, charts, notes))
         found.append(Section(key, place_name(link, device), link, device, tuple(parts), largest))

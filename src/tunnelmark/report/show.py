@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from tunnelmark.analysis.estimates import Estimate
+from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.testing import FEWEST
 from tunnelmark.model.metrics import METRICS
 
 
@@ -26,6 +27,8 @@ _UNITS: Final = {
 _MOST_DECIMALS: Final = 4
 NOTHING: Final = "-"
 """Stands where nothing was measured: missing is not zero."""
+BROKEN: Final = "broken"
+"""Stands where nothing came through in any valid trial."""
 
 
 def unit(metric: str) -> Unit:
@@ -44,29 +47,66 @@ def digits(value: float, half_width: float | None) -> int:
 
 
 def figure(estimate: Estimate | None) -> str:
-    """Return ``7.850 ±0.012``, ``7.85 (n=1)`` or a dash where nothing was measured."""
+    """Return ``7.850 [7.838, 7.862]``, ``7.85 (n=1)`` or a dash where nothing was measured.
+
+    An interval on logarithms has no half that could be added and taken away: both ends are shown.
+    Others are ``3.1 ±0.4``; repeats that are all alike have the figure alone.
+    """
     if estimate is None:
         return NOTHING
     factor = unit(estimate.metric).factor
     value = estimate.value * factor
     if estimate.low is None or estimate.high is None:
-        return f"{value:.{digits(value, None)}f} (n={estimate.n})"
+        text = f"{value:.{digits(value, None)}f}"
+        # Many that are all alike have no interval, and no lack of repeats either.
+        return text if estimate.n >= FEWEST else f"{text} (n={estimate.n})"
     half = (estimate.high - estimate.low) / 2 * factor
     places = digits(value, half)
+    if estimate.method == "t on logarithms":
+        ends = (f"{end * factor:.{places}f}" for end in (estimate.low, estimate.high))
+        return f"{value:.{places}f} [{', '.join(ends)}]"
     return f"{value:.{places}f} ±{half:.{places}f}"
+
+
+def cell(point: PointEstimates, metric: str) -> str:
+    """Return a point's figure; what never carried anything has no delay, and is no gap."""
+    found = point.estimates.get(metric)
+    return BROKEN if found is None and point.broken else figure(found)
 
 
 def change(estimate: Estimate | None) -> str:
     """Return a difference to the baseline as ``+1.2 % [+0.9, +1.5]`` or in the metric's unit."""
     if estimate is None:
         return NOTHING
-    relative = METRICS[estimate.metric].scale == "log"
-    shown = Unit(100.0, "%") if relative else unit(estimate.metric)
+    bounds = (estimate.low, estimate.high)
+    found = difference(estimate.metric, estimate.value, *bounds)
+    return found if None not in bounds or estimate.n >= FEWEST else f"{found} (n={estimate.n})"
+
+
+def difference(metric: str, value: float, low: float | None, high: float | None) -> str:
+    """Return a ratio minus 1, or a difference in the metric's stored unit, with its interval."""
+    relative = METRICS[metric].scale == "log"
+    shown = Unit(100.0, "%") if relative else unit(metric)
     if not relative and shown.name == "%":
         shown = Unit(100.0, "points")
-    value = estimate.value * shown.factor
-    if estimate.low is None or estimate.high is None:
-        return f"{value:+.{digits(value, None)}f} {shown.name} (n={estimate.n})"
-    low, high = estimate.low * shown.factor, estimate.high * shown.factor
-    places = digits(value, (high - low) / 2)
-    return f"{value:+.{places}f} {shown.name} [{low:+.{places}f}, {high:+.{places}f}]"
+    value *= shown.factor
+    # Finer than a hundredth of a percent or a point nothing is worth telling.
+    most = 2 if shown.name in {"%", "points"} else _MOST_DECIMALS
+    if low is None or high is None:
+        places = min(most, digits(value, None))
+        return f"{value:+.{places}f} {shown.name}".rstrip()
+    low, high = low * shown.factor, high * shown.factor
+    places = min(most, digits(value, (high - low) / 2))
+    return f"{value:+.{places}f} {shown.name} [{low:+.{places}f}, {high:+.{places}f}]".replace(
+        "  ", " "
+    )
+
+
+def worth(metric: str) -> str:
+    """Return the smallest difference of a metric that is worth telling, ``1 %``."""
+    known = METRICS[metric]
+    if known.scale == "log":
+        return f"{100 * known.worth_telling:g} %"
+    shown = unit(metric)
+    name = "points" if shown.name == "%" else shown.name
+    return f"{known.worth_telling * shown.factor:g} {name}".rstrip()

@@ -5,16 +5,19 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tunnelmark.analysis.emulated import set_apart
 from tunnelmark.analysis.estimates import PointEstimates, point_estimates
+from tunnelmark.analysis.strata import set_apart
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Verdict
 from tunnelmark.report.beside import Comparison, compare, of_a_claim
 from tunnelmark.report.charts import Chart
+from tunnelmark.report.congestion import congestion_notes
 from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.findings import findings
+from tunnelmark.report.programs import programs
 from tunnelmark.report.sections import Section, across, sections
-from tunnelmark.report.verdicts import verdicts_of
+from tunnelmark.report.told import Told, told_of
+from tunnelmark.report.verdicts import moments_of, verdicts_of
 from tunnelmark.store import Manifest, Result
 
 
@@ -42,8 +45,10 @@ class Summary:
     blocks: tuple[BlockRecord, ...]
     invalid: tuple[Invalid, ...]
     valid_trials: int
+    told: tuple[Told, ...]
+    """Every difference that this report may tell, decided together."""
     findings: tuple[str, ...]
-    """What holds, in words, as far as the intervals support it."""
+    """The key findings, in words: what follows from ``told`` and from what was seen."""
     sections: tuple[Section, ...]
     """Tables and figures by link and device."""
     across: tuple[Chart, ...]
@@ -54,6 +59,11 @@ class Summary:
     """What the run says of the study's hypotheses."""
     comparison: Comparison | None
     """Beside what was published, for a classic study."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Which program each tunnel was."""
+        return programs(self.blocks)
 
     @property
     def own_verdicts(self) -> tuple[Verdict, ...]:
@@ -76,8 +86,9 @@ def summarise(result: Result) -> Summary:
     )
     total = trials.filter(pl.col("path") == "total")
     blocks = tuple(result.blocks.values())
-    parts = sections(points, blocks)
+    parts = sections(points, blocks, result.manifest.precision_metric)
     verdicts, unjudged = verdicts_of(result)
+    told = told_of(parts, confidence=confidence, moments=moments_of(result))
     return Summary(
         manifest=result.manifest,
         points=points,
@@ -85,10 +96,15 @@ def summarise(result: Result) -> Summary:
         blocks=blocks,
         invalid=tuple(_invalid(total)),
         valid_trials=int(total["valid"].sum()),
-        findings=(*findings(parts, blocks), *(() if unjudged is None else (unjudged,))),
+        told=told,
+        findings=(
+            *findings(parts, blocks, told),
+            *congestion_notes(total),
+            *(() if unjudged is None else (unjudged,)),
+        ),
         sections=parts,
         across=across(points),
-        decisions=decide(parts, blocks),
+        decisions=decide(parts, blocks, told),
         verdicts=verdicts,
         comparison=compare(result.manifest.study, points, verdicts, blocks),
     )

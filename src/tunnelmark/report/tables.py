@@ -9,12 +9,13 @@ from typing import Final
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.families import Family
-from tunnelmark.report.show import change, figure, unit
+from tunnelmark.report.show import cell, change, unit
 from tunnelmark.report.summary import Summary
 
 _FIELDS = (
     *("link", "device", "tunnel", "workload", "params", "path", "kind", "metric", "unit"),
-    *("estimate", "low", "high", "confidence", "method", "n", "valid_trials", "invalid_trials"),
+    *("estimate", "low", "high", "confidence", "method", "n", "bring_ups"),
+    *("valid_trials", "invalid_trials"),
 )
 
 SMOKE: Final = (
@@ -44,6 +45,7 @@ def to_csv(summary: Summary) -> str:
                         "confidence": estimate.confidence,
                         "method": estimate.method,
                         "n": estimate.n,
+                        "bring_ups": estimate.bring_ups,
                     }
                 )
     return out.getvalue()
@@ -71,12 +73,14 @@ def to_markdown(summary: Summary) -> str:
             lines.append(f"| {' | '.join(map(escape, cells))} |")
         lines.append("")
     if summary.findings:
-        lines += ["## What holds", "", *(f"- {escape(f)}" for f in summary.findings), ""]
+        lines += ["## Key findings", "", *(f"- {escape(f)}" for f in summary.findings), ""]
     lines += _verdicts(summary) + _published(summary)
     for section in summary.sections:
         for part in section.parts:
             lines += [f"## {escape(section.title)}: {escape(part.title)}", ""]
             lines += _table(part.family)
+            if (section, part) == (summary.sections[0], summary.sections[0].parts[0]):
+                lines += [*(f"- {escape(line)}" for line in summary.programs), ""]
     if summary.invalid:
         lines += ["## Invalid trials", ""]
         lines += [
@@ -122,7 +126,7 @@ def _published(summary: Summary) -> list[str]:
         lines += [
             _line((*row.cells, row.published, row.measured, row.difference)) for row in table.rows
         ]
-    lines += ["", "### What is not as it was there", ""]
+    lines += ["", "### Differences from the original setup", ""]
     lines += ["| what | there | here | why |", "| --- " * 4 + "|"]
     lines += [_line((one.what, one.there, one.here, one.why)) for one in found.differs]
     return [*lines, ""]
@@ -146,7 +150,7 @@ def _table(family: Family) -> list[str]:
         cells = [
             point.tunnel,
             *family.cells(point),
-            *(figure(point.estimates.get(metric)) for metric in family.metrics),
+            *(cell(point, metric) for metric in family.metrics),
             *(change(point.differences.get(metric)) for metric in compared),
             f"{point.valid} valid, {point.invalid} invalid",
         ]

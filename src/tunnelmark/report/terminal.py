@@ -9,12 +9,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tunnelmark.analysis.cpu_cost import cpu_cost
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.model.block import time_by_place
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.families import Family
 from tunnelmark.report.parameters import parameter
 from tunnelmark.report.sections import Part
-from tunnelmark.report.show import change, figure, unit
+from tunnelmark.report.show import NOTHING, cell, change, figure, unit
 from tunnelmark.report.summary import Summary, unfinished
 from tunnelmark.report.tables import SMOKE
 from tunnelmark.report.verdicts import WORDS, needed
@@ -31,7 +33,9 @@ _STYLES: Final = {"confirmed": "green", "rejected": "red", "undecided": "yellow"
 _LONGEST_HEAD = 12
 _MOST_COLUMNS = 4
 _GAP: Final = 1
-_CPU = "cpu_tunnel_ratio"
+_CPU: Final = "cpu_tunnel_ratio"
+_ABOVE: Final = "+"
+"""Before CPU that is the whole machine's above no tunnel."""
 
 
 def render(summary: Summary, width: int = 80) -> RenderableType:
@@ -40,17 +44,20 @@ def render(summary: Summary, width: int = 80) -> RenderableType:
     parts: list[RenderableType] = [Text(manifest.title, style="bold")]
     if manifest.scale == "smoke":
         parts.append(Text(SMOKE, style="yellow"))
-    for section in summary.sections:
-        for part in section.parts:
+    for at, section in enumerate(summary.sections):
+        for number, part in enumerate(section.parts):
             parts += [Text(), _figures(section.title, part, width)]
+            if (at, number) == (0, 0):
+                parts += [Text(line, style="dim") for line in summary.programs]
             if part.family.baselines and part.family.compared:
                 parts += [Text(), _differences(part.family)]
-    if summary.findings:
-        parts += [Text(), Text("What holds", style="bold")]
-        parts += [Text(f"• {finding}") for finding in summary.findings]
     if summary.verdicts:
         parts += [Text(), _verdicts(summary)]
     parts += [Text(), _validity(summary)]
+    # Last: where a terminal scrolls the answer is what stays in sight.
+    if summary.findings:
+        parts += [Text(), Text("Key findings", style="bold")]
+        parts += [Text(f"• {finding}") for finding in summary.findings]
     return Group(*parts)
 
 
@@ -83,10 +90,11 @@ def _figures(place: str, part: Part, width: int) -> Table:
     """Return the figures of a part; columns that a line has no room for are left out."""
     family = part.family
     shown = [m for m in family.metrics if m != _CPU][:_MOST_COLUMNS]
-    shown += [m for m in family.metrics if m == _CPU]
+    if any(cpu_cost(point, _CPU) is not None for point in family.points):
+        shown.append(_CPU)
 
     def cells_of(point: PointEstimates) -> list[str]:
-        figures = [figure(point.estimates.get(m)).replace(" ", "") for m in shown]
+        figures = [_cpu(point) if m == _CPU else cell(point, m).replace(" ", "") for m in shown]
         return [*figures, f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else "")]
 
     first = _first_head(family)
@@ -104,7 +112,7 @@ def _figures(place: str, part: Part, width: int) -> Table:
     table = Table(
         title=Text(f"{place}: {part.title}", style="bold"),
         title_justify="left",
-        caption=None if len(kept) == len(heads) else "more columns in the HTML report",
+        caption=_caption(family, cut=len(kept) < len(heads)),
         caption_justify="left",
         box=None,
         padding=(0, _GAP, 0, 0),
@@ -115,6 +123,14 @@ def _figures(place: str, part: Part, width: int) -> Table:
     for name, cells in rows:
         table.add_row(name, *(cells[at] for at in kept if cells))
     return table
+
+
+def _cpu(point: PointEstimates) -> str:
+    """Return the CPU of a tunnel; nothing where it cannot be told apart from no tunnel's."""
+    cost = cpu_cost(point, _CPU)
+    if cost is None or not cost.clear:
+        return NOTHING
+    return ("" if cost.of_programs else _ABOVE) + figure(cost.estimate).replace(" ", "")
 
 
 def kept_columns(widths: Sequence[int], room: int, *, cpu: int | None) -> list[int]:
@@ -128,6 +144,14 @@ def kept_columns(widths: Sequence[int], room: int, *, cpu: int | None) -> list[i
             break
         kept.append(at)
     return sorted(kept)
+
+
+def _caption(family: Family, *, cut: bool) -> str | None:
+    costs = [cpu_cost(point, _CPU) for point in family.points]
+    above = any(cost is not None and not cost.of_programs for cost in costs)
+    words = ["more columns in the HTML report"] if cut else []
+    words += [f"CPU {_ABOVE}: of the whole machine above no tunnel"] if above else []
+    return "; ".join(words) or None
 
 
 def _wide(text: str) -> int:
@@ -205,4 +229,6 @@ def _validity(summary: Summary) -> Text:
     if manifest.wall_s and manifest.measuring_s:
         share = manifest.measuring_s / manifest.wall_s
         text.append(f"\n{share:.0%} of {manifest.wall_s:.0f} s was spent measuring")
+        for place in time_by_place(summary.blocks):
+            text.append(f"\n  {place.describe()}")
     return text

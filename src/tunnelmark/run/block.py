@@ -1,32 +1,51 @@
-"""One block: lab up, tunnel up, proof by wire, trials, down; brought up again after a death."""
+"""One block: lab, tunnel, proof by wire, trials, down; for each bring-up, and after a death."""
 
 import time
-from collections import defaultdict
+import traceback
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.placement import Placement
 from tunnelmark.links.registry import link_kinds
-from tunnelmark.model.block import BlockRecord, Layered, WireProof
-from tunnelmark.model.errors import LabError, ResultError, TunnelError, TunnelmarkError
+from tunnelmark.model.block import (
+    Attempt,
+    BlockRecord,
+    Layered,
+    Phase,
+    ProofVerdict,
+    Stratum,
+    WireProof,
+)
+from tunnelmark.model.errors import (
+    LabError,
+    RefusedError,
+    ResultError,
+    TunnelError,
+    TunnelmarkError,
+)
+from tunnelmark.model.faults import told, write
 from tunnelmark.model.registry import make
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
-from tunnelmark.model.tunnel import TunnelUp
+from tunnelmark.model.tunnel import DataPath, Negotiated, TunnelUp
 from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
 from tunnelmark.probes.wire import prove
+from tunnelmark.run import evidence
 from tunnelmark.run.events import BlockPhase
+from tunnelmark.run.floor import Floor, measure_floor
 from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.layers import layers_seen
 from tunnelmark.run.limits import limits_at
 from tunnelmark.run.listen import listening
 from tunnelmark.run.progress import BlockProgress
-from tunnelmark.run.trial import run_trial
+from tunnelmark.run.trial import receive_time, run_trial
 from tunnelmark.run.warm import warm_up
 from tunnelmark.study.plan import baseline as baseline_of
 from tunnelmark.study.seeds import stream
@@ -39,10 +58,11 @@ from tunnelmark.workloads.registry import workload_kinds
 
 # The air itself keeps a frame for some ms, in a machine that is emulated for tens of them.
 _AIR_SPACING_NS = 60_000_000
-# Programs on an emulated CPU keep a packet for as long as a probe should be alone.
-_EMULATED_SPACING_NS = 20_000_000
-MOST_LIVES = 3
-"""A block is brought up at most so often; a tunnel that dies three times is given up."""
+# Programs on an emulated CPU keep a packet for some ms more.
+_EMULATED_SPACING_NS = 12_000_000
+MOST_ATTEMPTS = 3
+"""A bring-up that fails for what may be transient is tried so often."""
+_INTERRUPTED = "the run was interrupted"
 PROOF_PAYLOADS_BYTES = (64, 512, 1400)
 """Sizes of the proof by wire where the workloads of the study choose none of their own."""
 
@@ -62,105 +82,140 @@ class BlockRunner:
     tell: Callable[[BlockPhase], None]
     trial_progress: Callable[[Trial, Progress], None]
     finished: Callable[[TrialResult], None]
-    proved: Callable[[BlockRecord], None] = lambda _record: None
-    """Told each time the block is up, before its trials."""
+    recorded: Callable[[BlockRecord], None] = lambda _record: None
+    """Told whenever the block is up, before its trials, and after each attempt."""
+    earlier: BlockRecord | None = None
+    """What sessions of this run that were interrupted have recorded."""
     place: Callable[[Path], Place | None] = lambda _logs: None
     """Where the lab stands, given where logs go; None: network namespaces of this machine."""
-    placed_on: str = ""
-    devices: Mapping[str, str] = field(default_factory=dict)
+    _placed_on: str = ""
+    _stratum: Stratum | None = None
+    _devices: Mapping[str, str] = field(default_factory=dict)
     """How the limits of the endpoints' CPUs were calibrated, by role."""
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    layers: tuple[Layered, ...] = ()
-    record: BlockRecord | None = None
+    _layers: tuple[Layered, ...] = ()
+    _floor: Floor | None = None
+    """What the lab itself adds to a round trip, as the first bring-up found it."""
+    _attempts: list[Attempt] = field(default_factory=list)
 
     def run(self) -> BlockRecord:
-        """Run until the stop rule is met, the block has died too often, or the run is cancelled.
+        """Run until the stop rule is met, a bring-up has failed for good, or the run is cancelled.
 
-        A tunnel or lab that cannot be brought up ends in ``BlockRecord.error``.
+        What may be transient is tried again; what ends the block is in ``BlockRecord.error``.
         """
+        self._attempts = list(self.earlier.attempts) if self.earlier else []
+        failures: Counter[int] = Counter()
         error: str | None = None
-        for life in range(1, MOST_LIVES + 1):
+        while not error and (trials := self.progress.next_trials()):
+            bring_up = self.progress.up = trials[0].bring_up
             try:
-                death = self._live()
+                attempt = self._attempt(bring_up)
             except Interrupted:
-                error = None
                 break
-            except ResultError:
-                raise  # nothing can be kept any more: no other block could either
-            except TunnelmarkError as failure:
-                error = str(failure)
+            if self.interrupts.requested():
                 break
-            if death is None or self.interrupts.requested():
-                error = None
-                break
-            error = f"brought up {life} times, ended by: {death}"
+            if attempt.reason is None or not self.progress.next_trials():
+                continue
+            failures[bring_up] += 1
+            if not attempt.transient:
+                error = attempt.reason
+            elif failures[bring_up] == MOST_ATTEMPTS:
+                error = f"tried {MOST_ATTEMPTS} times, ended by: {attempt.reason}"
+            else:
+                self._phase("again", attempt.reason)
+        self.progress.up = None
         self._phase("failed" if error else "done", error or "")
-        return self._record((), (), error)
+        return self._record(error)
 
-    def _live(self) -> str | None:
-        """Bring the block up, run trials, take it down; return what killed it, or None."""
+    def _attempt(self, bring_up: int) -> Attempt:
+        """Bring the block up, run the trials of one bring-up, take it down."""
+        now = _Now(bring_up, len(self._attempts) + 1)
+        try:
+            with self._noting(now):
+                self._live(now)
+            if self.interrupts.requested():
+                now.fail(_INTERRUPTED, transient=True)
+        except Interrupted:
+            now.fail(_INTERRUPTED, transient=True)
+            raise
+        finally:
+            self._enter(now, "down")
+            with self._timed(now, "down"), self.interrupts.cleaning():
+                for close in reversed(now.closing):
+                    with self._noting(now):
+                        close()
+            attempt = now.ended()
+            self._attempts.append(attempt)
+        self.recorded(self._record(None))
+        return attempt
+
+    def _live(self, now: "_Now") -> None:
+        """Bring the block up and run its trials; raise what ends it before they are done."""
         link = make(link_kinds(), self.block.link)
         tunnel = make(tunnel_kinds(), self.block.tunnel)
         baseline = make(tunnel_kinds(), baseline_of(self.block))
         logs = self.directory / "logs" / self.block.block_id
-        self._phase("lab")
-        with self._timed("lab_up"), self.interrupts.abrupt():
+        self._enter(now, "lab")
+        with self._timed(now, "lab_up"), self.interrupts.abrupt():
             lab = Lab(
                 self.ledger,
-                Topology(link.mtu_bytes, self.study.topology.router),
-                link.spec(stream(self.study.seed, f"link/{self.block.block_id}")),
+                Topology(
+                    link.mtu_bytes,
+                    self.study.topology.router,
+                    self.study.topology.reassembly,
+                ),
+                link.spec(self._seed(now, "link")),
                 engine=self.engine,
                 logs=logs,
                 place=self.place(logs),
                 emulate=not tunnel.is_link,
             )
-            self.placed_on = lab.place.placed_on
-            self.devices = {name: one.describe() for name, one in lab.place.limits.items()}
-        try:
-            alone = self.block.tunnel.kind == BASELINE
-            with self.interrupts.abrupt():
-                self._phase("tunnel")
-                with self._timed("tunnel_up"):
-                    up = tunnel.up(lab.site)
-                    _refuse_unlimited(self.block, up, lab.place)
-                    lab.adopt(up.medium)
-                    base = up if alone else up.reference or baseline.up(lab.site)
-                self._phase("proof")
-                with self._timed("proof"):
-                    proofs = self._prove(lab, up, ())
-                    base_proofs = () if alone else self._prove(lab, base, (up,))
-                self.layers = layers_seen(tunnel, up.negotiated[0], proofs[0], link.mtu_bytes)
-                # Before the first trial: after a kill, what is on disk still says where trials ran.
-                self.proved(self._record((up, proofs), (base, base_proofs or proofs), None))
-                self._phase("warm")
-                with self._timed("warm"):
-                    for one in (up,) if alone else (up, base):
-                        warm_up(one, lab, seed=stream(self.study.seed, "warm"))
-            self._phase("trials")
-            with self._timed("trials"):
-                return self._trials(lab, tunnel, up, base, proofs, base_proofs or proofs)
-        finally:
-            self._phase("down")
-            with self._timed("down"), self.interrupts.cleaning():
-                tunnel.down()
-                baseline.down()
-                lab.down()
+            now.closing += [lab.down, baseline.down, tunnel.down]
+            self._placed_on = lab.place.placed_on
+            self._stratum = lab.place.stratum
+            self._devices = {name: one.describe() for name, one in lab.place.limits.items()}
+        if _confined(lab.place):
+            tunnel.confine()
+        alone = self.block.tunnel.kind == BASELINE
+        with self.interrupts.abrupt():
+            self._enter(now, "tunnel")
+            with self._timed(now, "tunnel_up"):
+                up = tunnel.up(lab.site)
+                now.negotiated = up.negotiated
+                _refuse_unlimited(self.block, up, lab.place)
+                lab.adopt(up.medium)
+                base = up if alone else up.reference or baseline.up(lab.site)
+                now.baseline_negotiated = base.negotiated
+            self._enter(now, "proof")
+            with self._timed(now, "proof"):
+                for proof in self._prove(now, lab, up, ()):
+                    now.proofs += (proof,)
+                    _hold(self.block, proof)
+                for proof in () if alone else self._prove(now, lab, base, (up,)):
+                    now.baseline_proofs += (proof,)
+                    _hold(self.block, proof)
+            now.baseline_proofs = now.baseline_proofs or now.proofs
+            self._layers = layers_seen(tunnel, up.negotiated[0], now.proofs[0], link.mtu_bytes)
+            self._enter(now, "warm")
+            with self._timed(now, "warm"):
+                for one in (up,) if alone else (up, base):
+                    warm_up(one, lab, seed=self._seed(now, "warm"))
+                if self._floor is None:
+                    self._floor = measure_floor(
+                        base, lab, seed=self._seed(now, "floor"), receive_time=receive_time(up)
+                    )
+        self._enter(now, "trials")
+        # Before the first trial: after a kill, what is on disk still says where trials ran.
+        self.recorded(self._record(None, now))
+        with self._timed(now, "trials"):
+            self._trials(now, lab, tunnel, up, base)
 
-    def _trials(  # noqa: PLR0917 - what is up
-        self,
-        lab: Lab,
-        tunnel: Tunnel,
-        up: TunnelUp,
-        base: TunnelUp,
-        proofs: tuple[WireProof, ...],
-        base_proofs: tuple[WireProof, ...],
-    ) -> str | None:
+    def _trials(self, now: "_Now", lab: Lab, tunnel: Tunnel, up: TunnelUp, base: TunnelUp) -> None:
         workloads: dict[str, Workload] = {}
-        while trials := self.progress.next_trials():
+        while (trials := self.progress.next_trials()) and trials[0].bring_up == now.bring_up:
             for trial in trials:
                 if self.interrupts.requested():
-                    return None
-                if trial.point.point_id in self.progress.given_up:
+                    return
+                if not self.progress.is_open(trial):
                     continue
                 own = trial.point.tunnel.kind == self.block.tunnel.kind
                 key = trial.point.workload.label
@@ -178,29 +233,32 @@ class BlockRunner:
                     tunnel_up=up,
                     outside=base,
                     background=_background(trial.point.workload),
+                    floor=self._floor,
                     probes=self.study.probes,
                     tunnel_problem=tunnel.problem,
-                    proofs=proofs if own else base_proofs,
+                    proofs=now.proofs if own else now.baseline_proofs,
                     samples_dir=self.directory / "samples" if self.keep_samples else None,
                     progress=lambda p, trial=trial: self.trial_progress(trial, p),  # type: ignore[misc]
                     cancelled=self.interrupts.requested,
                 )
                 measuring = result.details.get("measuring_s", 0.0)
-                self.seconds["measuring"] += measuring if isinstance(measuring, float) else 0.0
+                now.seconds["measuring"] += measuring if isinstance(measuring, float) else 0.0
                 self.finished(result)
-                if death := tunnel.problem() or lab.problem():
-                    return death
-        return None
+                # Asking costs an emulated CPU 60 ms, and the trial has just asked.
+                up_still = evidence.was_up(result.validity)
+                if death := (None if up_still else tunnel.problem()) or lab.problem():
+                    raise TunnelError(death)
 
-    def _prove(self, lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]) -> tuple[WireProof, ...]:
+    def _prove(
+        self, now: "_Now", lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]
+    ) -> Iterator[WireProof]:
         sizes = {
             size
             for point in self.block.points
             for size in make(workload_kinds(), point.workload).payload_sizes
         }
-        proofs = []
         for path in up.paths:
-            name = f"proof/{self.block.block_id}/{path.name}"
+            seed = self._seed(now, f"proof/{path.name}")
             others = [other.wire for other in beside]
             with listening(lab, up, path) as watch:
                 proof = prove(
@@ -211,86 +269,170 @@ class BlockRunner:
                         client=lab.client_host,
                         server=lab.server_host,
                         engine=lab.place.engine,
-                        seed=stream(self.study.seed, name),
+                        seed=seed,
                         spacing_ns=_spacing_ns(lab, up),
                     ),
                     watch=watch,
                     payload_sizes=sorted(sizes) or PROOF_PAYLOADS_BYTES,
-                    seed=stream(self.study.seed, name),
+                    seed=seed,
                     idle=others,
                     keep=self._keep_capture,
                 )
-            proofs.append(proof)
-            if not proof.ok:
-                self._record((up, tuple(proofs)), (None, ()), None)
-                raise TunnelError(
-                    f"{self.block.tunnel.label}: the proof by wire failed: {proof.message}"
-                )
-        return tuple(proofs)
+            yield proof
 
     def _keep_capture(self, name: str, pcap: bytes) -> None:
         if self.keep_samples:
             safe = "".join(c if c.isalnum() or c in "-." else "-" for c in name)
             path = self.directory / "captures" / f"{self.block.block_id}-{safe}.pcap"
-            path.write_bytes(pcap)
+            write(path, pcap)
 
-    def _record(
-        self,
-        own: tuple[()] | tuple[TunnelUp, tuple[WireProof, ...]],
-        base: tuple[()] | tuple[TunnelUp | None, tuple[WireProof, ...]],
-        error: str | None,
-    ) -> BlockRecord:
-        """Set the record anew; empty parts stay as they were."""
-        last = self.record
-        base_up = base[0] if base else None
-        self.record = BlockRecord(
+    def _seed(self, now: "_Now", what: str) -> int:
+        """Return a seed of one attempt: an unlucky one is not drawn again by the next."""
+        return stream(self.study.seed, f"{what}/{self.block.block_id}/{now.number}")
+
+    def _record(self, error: str | None, now: "_Now | None" = None) -> BlockRecord:
+        """Return what is known; ``now`` is an attempt that is under way."""
+        attempts = (*self._attempts, *((now.ended(),) if now else ()))
+        seconds: Counter[str] = Counter()
+        # Those of a format without attempts.
+        if self.earlier and not self.earlier.attempts:
+            seconds.update(self.earlier.seconds)
+        for attempt in attempts:
+            seconds.update(attempt.seconds)
+        # What came furthest last: an attempt that never came up has nothing to show.
+        shown = max(reversed(attempts), key=_reached, default=None)
+        return BlockRecord(
             block_id=self.block.block_id,
             tunnel=self.block.tunnel.label,
             link=self.block.link.label,
             device=self.block.device.label,
-            placed_on=self.placed_on,
-            negotiated=own[0].negotiated if own else (last.negotiated if last else ()),
-            baseline_negotiated=base_up.negotiated
-            if base_up
-            else (last.baseline_negotiated if last else ()),
-            proofs=own[1] if own else (last.proofs if last else ()),
-            baseline_proofs=base[1] if base else (last.baseline_proofs if last else ()),
-            seconds=dict(self.seconds),
+            placed_on=self._placed_on or (self.earlier.placed_on if self.earlier else ""),
+            stratum=self._stratum or (self.earlier.stratum if self.earlier else Stratum.NAMESPACES),
+            negotiated=shown.negotiated if shown else (),
+            baseline_negotiated=shown.baseline_negotiated if shown else (),
+            proofs=shown.proofs if shown else (),
+            baseline_proofs=shown.baseline_proofs if shown else (),
+            seconds=dict(seconds),
             error=error,
-            details={"devices": dict(self.devices)} if self.devices else {},
+            details={"devices": dict(self._devices)} if self._devices else {},
             baseline=baseline_of(self.block).label,
-            layers=self.layers,
+            layers=self._layers or (self.earlier.layers if self.earlier else ()),
+            attempts=attempts,
         )
-        return self.record
 
-    def _phase(self, phase: str, message: str = "") -> None:
+    def _enter(self, now: "_Now", phase: Phase) -> None:
+        now.phase = phase
+        self._phase(phase)
+
+    def _phase(self, phase: Phase | Literal["again"], message: str = "") -> None:
         labels = (self.block.tunnel.label, self.block.link.label, self.block.device.label)
-        self.tell(BlockPhase(self.block.block_id, *labels, phase, message))  # type: ignore[arg-type]
+        self.tell(BlockPhase(self.block.block_id, *labels, phase, message, self.progress.up))
 
     @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
+    def _noting(self, now: "_Now") -> Iterator[None]:
+        """Note what fails in the attempt; what ends the whole run is passed on."""
+        try:
+            yield
+        except ResultError:
+            raise  # nothing can be kept any more: no other block could either
+        except TunnelmarkError as error:
+            now.fail(str(error), transient=error.transient or now.phase in {"trials", "down"})
+        except Exception as error:  # noqa: BLE001 - a fault of a driver ends its block at most
+            now.fail(self._unexpected(now, error), transient=True)
+
+    def _unexpected(self, now: "_Now", error: Exception) -> str:
+        name = f"logs/{self.block.block_id}/unexpected-{now.number}.txt"
+        path = self.directory / name
+        with suppress(OSError):  # its own words matter less than that the run goes on
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        return f"unexpected {told(error)} (see {name})"
+
+    @contextmanager
+    def _timed(self, now: "_Now", phase: str) -> Iterator[None]:
         start = time.monotonic()
         try:
             yield
         finally:
-            self.seconds[phase] += time.monotonic() - start
+            now.seconds[phase] += time.monotonic() - start
+
+
+@dataclass
+class _Now:
+    """The attempt under way."""
+
+    bring_up: int
+    number: int
+    """Of the block's attempts, in all sessions of the run."""
+    phase: Phase = "lab"
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    """Called last first, whatever became of the attempt."""
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    negotiated: tuple[Negotiated, ...] = ()
+    baseline_negotiated: tuple[Negotiated, ...] = ()
+    proofs: tuple[WireProof, ...] = ()
+    baseline_proofs: tuple[WireProof, ...] = ()
+    failure: tuple[Phase, str, bool] | None = None
+    """Phase, reason, and whether it may be transient, of the first failure."""
+
+    def fail(self, reason: str, *, transient: bool) -> None:
+        """Note the first failure; those behind it are its consequences."""
+        self.failure = self.failure or (self.phase, reason, transient)
+
+    def ended(self) -> Attempt:
+        """Return it as it is now."""
+        phase, reason, transient = self.failure or (
+            "done" if self.phase == "down" else self.phase,
+            None,
+            False,
+        )
+        return Attempt(
+            self.bring_up,
+            phase,
+            reason,
+            transient,
+            dict(self.seconds),
+            self.negotiated,
+            self.baseline_negotiated,
+            self.proofs,
+            self.baseline_proofs,
+        )
+
+
+def _reached(attempt: Attempt) -> int:
+    return bool(attempt.negotiated) + bool(attempt.proofs) + bool(attempt.baseline_proofs)
+
+
+def _hold(block: Block, proof: WireProof) -> None:
+    """Raise unless the proof holds."""
+    if proof.verdict is ProofVerdict.SAW_WRONG:
+        raise RefusedError(f"{block.tunnel.label}: the proof by wire failed: {proof.message}")
+    if proof.verdict is ProofVerdict.COULD_NOT_SEE:
+        raise TunnelError(f"{block.tunnel.label}: the proof by wire saw nothing: {proof.message}")
 
 
 def _spacing_ns(lab: Lab, up: TunnelUp) -> int:
     if up.tap is not None:
         return _AIR_SPACING_NS
-    return _EMULATED_SPACING_NS if lab.place.emulated else PROBE_SPACING_NS
+    return _EMULATED_SPACING_NS if lab.place.stratum is Stratum.EMULATED else PROBE_SPACING_NS
 
 
 def _refuse_unlimited(block: Block, up: TunnelUp, place: Place) -> None:
     """Raise ``LabError`` where the tunnel's work is out of reach of its device's CPU limit."""
-    kernels = [a for a in up.negotiated if "kernel" in a.implementation]
-    if place.limits and kernels and block.tunnel.kind != BASELINE and not place.limits_kernel:
-        raise LabError(
-            f"{block.tunnel.label} on {block.device.label}: {kernels[0].version} does its work in "
-            "this computer's kernel, which a CPU limit does not reach; choose an implementation "
-            "in user space"
-        )
+    if not _confined(place) or block.tunnel.kind == BASELINE:
+        return
+    for agreed in up.negotiated:
+        if agreed.data_path is not DataPath.USER_SPACE:
+            raise LabError(
+                f"{block.tunnel.label} on {block.device.label}: {agreed.version} does its work in "
+                f"the {agreed.data_path or 'kernel'} of this computer, which a CPU limit does not "
+                "reach; choose an implementation in user space, or --place endpoints"
+            )
+
+
+def _confined(place: Place) -> bool:
+    """Say whether a CPU limit holds programs, and not the kernel that they share."""
+    return bool(place.limits) and not place.limits_kernel
 
 
 def _background(spec: DriverSpec) -> list[Load]:

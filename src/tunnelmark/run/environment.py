@@ -1,14 +1,22 @@
 """What the machine was, for the manifest."""
 
+import gzip
 import json
 import os
 import platform
 import subprocess
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import tunnelmark
 
+_ACCOUNTING: Final = "CONFIG_IRQ_TIME_ACCOUNTING"
+_ACCOUNTS: Final = "irqtime_account_irq"
+"""The function that is there with it alone; kallsyms names it to everybody."""
+_CONFIG: Final = Path("/proc/config.gz")
+_SYMBOLS: Final = Path("/proc/kallsyms")
 _VERSION_FLAGS = {"ip": "-V", "ethtool": "--version", "tcpdump": "--version"}
 
 
@@ -24,6 +32,7 @@ def describe(engine: str, programs: Iterable[str]) -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "memory": memory,
         "clock source": clock.read_text(encoding="ascii").strip() if clock.exists() else "",
+        "interrupt time": interrupt_time(_text(_CONFIG), _text(_SYMBOLS)),
         "python": platform.python_version(),
         "tunnelmark": tunnelmark.__version__,
         "engine": engine_version(engine),
@@ -33,12 +42,38 @@ def describe(engine: str, programs: Iterable[str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
+def interrupt_time(config: str, symbols: str) -> str:
+    """Return in whose name the kernel counts interrupts, by its configuration or its symbols.
+
+    Empty where neither tells.
+    """
+    if config:
+        apart = _ACCOUNTING + "=y" in config.splitlines()
+    elif " schedule\n" in symbols:
+        apart = any(line.endswith(f" {_ACCOUNTS}") for line in symbols.splitlines())
+    else:
+        return ""
+    return (
+        f"apart from processes ({_ACCOUNTING})"
+        if apart
+        else f"in the process that is interrupted (without {_ACCOUNTING})"
+    )
+
+
 def engine_version(engine: str) -> str:
     """Return the engine's version and protocol."""
     try:
         event = json.loads(_first_line([engine, "version"]))
         return f"{event['version']} (protocol {event['protocol']})"
     except (ValueError, KeyError):
+        return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("ascii", "replace")
+    except (OSError, EOFError, zlib.error):
         return ""
 
 

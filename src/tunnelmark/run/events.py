@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tunnelmark.model.block import Phase, PlaceTime
+
 
 @dataclass(frozen=True)
 class RunStarted:
@@ -28,8 +30,11 @@ class BlockPhase:
     tunnel: str
     link: str
     device: str
-    phase: Literal["lab", "tunnel", "proof", "warm", "trials", "down", "done", "failed"]
+    phase: Phase | Literal["again"]
+    """``again``: an attempt failed for the reason in ``message``, another one follows."""
     message: str = ""
+    bring_up: int | None = None
+    """1-based; None where the block as a whole has ended."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class RunEnded:
     invalid_trials: int
     wall_s: float
     measuring_s: float
+    places: tuple[PlaceTime, ...] = ()
 
 
 Event = RunStarted | BlockPhase | TrialProgress | TrialDone | RunEnded

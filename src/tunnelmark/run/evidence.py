@@ -6,19 +6,19 @@ from typing import Any, NamedTuple
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.lab import LinkCounters
 from tunnelmark.model.trial import Measurement
-from tunnelmark.model.validity import Check
+from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.cpu import CpuUsage
 from tunnelmark.study.study import Limits
-
-OURS = ("client", "server", "link")
-"""Groups that hold every process of the lab; the others are parts of them."""
 
 MEASURING = "measuring"
 """Start of the names of the CPU groups of programs that measure."""
 DEVICE = "device"
 """Start of the names of the CPU groups of programs under the limit of a device."""
+_TUNNEL_UP = "tunnel_up"
 _GOODPUTS = (("tcp_goodput_bit_s",), ("goodput_bit_s", "goodput_reverse_bit_s"))
 """What adds up to the goodput of a path, where a workload has it."""
+LINK = "link"
+"""Name of the group of the link emulator."""
 HELD = "tunnel on device"
 """Name of the group of the tunnel's programs that the limit of a device holds back."""
 
@@ -39,6 +39,10 @@ def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[C
     ]
     for name, group in usage.groups.items():
         if not name.startswith(MEASURING):
+            continue
+        if group.unseen:
+            words = f"{name} ended before its CPU time was read: how much it used is not known"
+            checks.append(Check(name.replace(" ", "_"), ok=True, message=words))
             continue
         share = group.run_s / busy_s if busy_s > 0 else 0.0
         checks.append(
@@ -66,8 +70,7 @@ def _starvation(usage: CpuUsage, limits: Limits, busy_s: float) -> list[Check]:
     if (held := usage.groups.get(HELD)) is not None:
         # Under the limit of a device waiting is what the device is.
         waited_s = max(0.0, waited_s - (held.wait_s or 0.0))
-    ours_s = sum(usage.groups[name].run_s for name in OURS if name in usage.groups)
-    others = max(0.0, 1 - ours_s / usage.busy_s) if usage.busy_s > 0 else 0.0
+    others = min(1.0, usage.others_s / usage.busy_s) if usage.busy_s > 0 else 0.0
     share = waited_s / busy_s * others
     return [
         Check(
@@ -137,7 +140,12 @@ def link_checks(
 
 def tunnel_check(problem: str | None) -> Check:
     """Judge whether the tunnel was still up at the end."""
-    return Check("tunnel_up", ok=problem is None, message=problem or "the tunnel was up to the end")
+    return Check(_TUNNEL_UP, ok=problem is None, message=problem or "the tunnel was up to the end")
+
+
+def was_up(validity: Validity) -> bool:
+    """Say whether the tunnel was seen to be up at the end of a trial."""
+    return any(check.name == _TUNNEL_UP and check.ok for check in validity.checks)
 
 
 def run_metrics(
@@ -148,30 +156,55 @@ def run_metrics(
     payload_bytes: int,
     payload_packets: int,
     measuring_s: float,
+    in_programs: bool,
 ) -> dict[str, float | None]:
-    """Return the metrics that are the same for every workload."""
-    tunnel_s = usage.groups["tunnel"].run_s
+    """Return the metrics that are the same for every workload.
+
+    ``in_programs``: the traffic went through a tunnel whose work its programs do. The CPU time of
+    programs that only set up a tunnel of the kernel's, or idle beside, is nothing's cost.
+    """
+    tunnel = usage.groups["tunnel"]
+    tunnel_s = tunnel.run_s if in_programs else None
     # Programs work while traffic is under way; the waiting before and after would thin it out.
     busy_s = measuring_s or usage.wall_s
     forward, reverse = (_carried(before, after, way) for way in ("forward", "reverse"))
     carried = sum(way.octets for way in (forward, reverse) if way)
     packets = sum(way.packets for way in (forward, reverse) if way)
+    ours = [name for name in usage.groups if name == LINK or name.startswith(MEASURING)]
+    instrument_s = _all_of(usage, ours, 1.0)
     return {
-        "cpu_client_ratio": _per(usage.groups["client"].run_s, busy_s),
-        "cpu_server_ratio": _per(usage.groups["server"].run_s, busy_s),
+        "cpu_client_ratio": _all_of(usage, ["client"], busy_s),
+        "cpu_server_ratio": _all_of(usage, ["server"], busy_s),
         "cpu_tunnel_ratio": _per(tunnel_s, busy_s),
+        "cpu_tunnel_thread_max_ratio": _share(tunnel.busiest_thread_s, busy_s)
+        if in_programs
+        else None,
+        "cpu_core_max_ratio": usage.core_max_ratio(busy_s),
+        "cpu_lab_ratio": _per(usage.lab_s, busy_s),
+        "cpu_instrument_s": None if instrument_s is None else usage.own_s + instrument_s,
+        "cpu_others_s": usage.others_s,
         "cpu_machine_ratio": usage.machine_ratio,
         "cpu_steal_ratio": usage.steal_ratio,
         "cpu_softirq_ratio": usage.softirq_ratio,
         "cpu_load_average": usage.load_average,
         "cpu_cost_s_per_gib": _per(tunnel_s, payload_bytes / (1 << 30)),
         "cpu_cost_s_per_mpkt": _per(tunnel_s, payload_packets / 1e6),
+        "cpu_machine_cost_s_per_gib": _per(usage.lab_s, payload_bytes / (1 << 30)),
+        "cpu_machine_cost_s_per_mpkt": _per(usage.lab_s, payload_packets / 1e6),
         "wire_forward_bit_s": _rate(forward, measuring_s),
         "wire_reverse_bit_s": _rate(reverse, measuring_s),
         "wire_packet_mean_bytes": _per(carried, packets),
         "compression_ratio": _per(payload_bytes, carried) if payload_bytes else None,
         "overhead_ratio": _per(carried - payload_bytes, payload_bytes) if carried else None,
     }
+
+
+def _all_of(usage: CpuUsage, groups: Sequence[str], whole_s: float) -> float | None:
+    """Return what groups ran as a share of a time; None where a part of it was not seen."""
+    found = [usage.groups[name] for name in groups]
+    if any(group.unseen for group in found):
+        return None
+    return _per(sum(group.run_s for group in found), whole_s)
 
 
 def device_metrics(
@@ -240,5 +273,10 @@ def _rate(carried: _Carried | None, seconds: float) -> float | None:
     return None if carried is None or seconds <= 0 else carried.octets * 8 / seconds
 
 
-def _per(value: float, whole: float) -> float | None:
-    return value / whole if whole > 0 else None
+def _per(value: float | None, whole: float) -> float | None:
+    return None if value is None or whole <= 0 else value / whole
+
+
+def _share(value: float | None, whole: float) -> float | None:
+    """Return a share of one core; what ran before and after the traffic makes it no more than 1."""
+    return None if (found := _per(value, whole)) is None else min(1.0, found)

@@ -12,13 +12,14 @@ from typing import Any
 
 import polars as pl
 
-from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.ledger import Ledger, read_journal
 from tunnelmark.lab.clean import clean, find_leftovers
 from tunnelmark.lab.placement import Placement, Wanted
-from tunnelmark.model.block import BlockRecord
+from tunnelmark.model.block import BlockRecord, time_by_place
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.trial import Block, Trial, TrialResult
 from tunnelmark.run.block import BlockRunner, check_drivers
+from tunnelmark.run.budget import Budget
 from tunnelmark.run.environment import describe
 from tunnelmark.run.events import (
     BlockPhase,
@@ -30,7 +31,7 @@ from tunnelmark.run.events import (
 )
 from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.progress import BlockProgress
-from tunnelmark.run.time_left import TimeLeft
+from tunnelmark.run.time_left import Need, TimeLeft
 from tunnelmark.run.trial import INTERRUPTED
 from tunnelmark.store import Manifest, Writer, open_result
 from tunnelmark.store.layout import FORMAT
@@ -49,12 +50,14 @@ def execute(
     engine: str,
     seed: int | None = None,
     resume: Path | None = None,
+    budget_s: float | None = None,
     wanted: Wanted = "auto",
     say: Callable[[str], None] = lambda _step: None,
 ) -> RunEnded:
     """Run a study, or go on with an interrupted one (``resume``; ``study`` is then None).
 
-    ``wanted`` is where labs stand; ``say`` is told what takes time before the run starts.
+    ``budget_s`` ends the run in time, and divides it over the points. ``wanted`` is where labs
+    stand; ``say`` is told what takes time before the run starts.
     Raises ``StudyError``, ``LabError`` or ``ResultError`` for what makes the whole run impossible;
     a block that fails is recorded and the run goes on.
     """
@@ -73,7 +76,7 @@ def execute(
         ):
             return _Run(
                 study, ledger, listener, engine, interrupts, placement, keep_samples=keep_samples
-            ).run(results_dir, resume)
+            ).run(results_dir, resume, budget_s)
     except Interrupted:
         # Asked twice, or before there was anything to record.
         raise KeyboardInterrupt from None
@@ -103,15 +106,21 @@ class _Run:
         self._environment = {**describe(engine, programs), **placement.describe()}
         self._progress: dict[str, BlockProgress] = {}
         self._counts = {"valid": 0, "invalid": 0}
-        self._earlier: Mapping[str, BlockRecord] = {}
+        self._earlier: dict[str, BlockRecord] = {}
+        self._budget: Budget | None = None
+        self._current: str | None = None
+        """Block that is being run."""
+        self._needs: dict[str, Need] = {}
+        """By block; only that of the current one changes, and there may be thousands."""
         self._left = TimeLeft(study)
         self._measuring_s = 0.0
         self._start = time.monotonic()
 
-    def run(self, results_dir: Path, resume: Path | None) -> RunEnded:
+    def run(self, results_dir: Path, resume: Path | None, budget_s: float | None) -> RunEnded:
         writer = Writer(resume) if resume else self._create(results_dir)
         try:
-            return self._run(writer, plan_blocks(self._study), resumed=resume is not None)
+            blocks = plan_blocks(self._study)
+            return self._run(writer, blocks, resumed=resume is not None, budget_s=budget_s)
         except BaseException as error:
             with suppress(ResultError):  # a full disk may be the very reason
                 writer.update(
@@ -122,11 +131,17 @@ class _Run:
         finally:
             writer.close()
 
-    def _run(self, writer: Writer, blocks: tuple[Block, ...], *, resumed: bool) -> RunEnded:
+    def _run(
+        self, writer: Writer, blocks: tuple[Block, ...], *, resumed: bool, budget_s: float | None
+    ) -> RunEnded:
         for block in blocks:
             self._progress[block.block_id] = BlockProgress(self._study, block)
         if resumed:
             self._replay(writer.directory)
+        if budget_s is not None:
+            progress = tuple(self._progress.values())
+            self._budget = Budget(budget_s, progress, self._left, time.monotonic)
+        self._needs = {name: self._need(one) for name, one in self._progress.items()}
         points = sum(len(block.points) for block in blocks)
         precision = self._study.precision
         self._listener(
@@ -142,15 +157,20 @@ class _Run:
             )
         )
         errors = []
-        for block in blocks:
+        for block in blocks if self._budget is None else self._budget.blocks():
             if self._interrupts.requested():
                 break
             if not self._progress[block.block_id].next_trials():
                 continue  # finished before the interruption
+            self._current = block.block_id
             record = self._runner(writer, block).run()
             self._measuring_s += record.seconds.get("measuring", 0.0)
-            self._left.block_done(record.seconds)
-            writer.write_block(self._with_earlier(record))
+            if earlier := self._earlier.get(block.block_id):
+                self._measuring_s -= earlier.seconds.get("measuring", 0.0)
+            writer.write_block(record)
+            self._tell_allowed(writer)
+            # A block that gets more of a time to spend is run again.
+            self._earlier[block.block_id] = record
             if record.error:
                 errors.append(f"{record.tunnel} over {record.link}: {record.error}")
         outcome = (
@@ -164,6 +184,7 @@ class _Run:
             self._counts["invalid"],
             time.monotonic() - self._start,
             self._measuring_s,
+            time_by_place(self._earlier.values()),
         )
         writer.update(
             ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -173,6 +194,14 @@ class _Run:
         )
         self._listener(ended)
         return ended
+
+    def _tell_allowed(self, writer: Writer) -> None:
+        """Note in the environment what this computer's namespaces may use because of this run."""
+        journal = read_journal(self._ledger.directory)
+        names = sorted({entry.name for entry in journal if entry.kind == "tcp_allowed"})
+        environment = {**writer.manifest.environment, "tcp allowed by the run": " ".join(names)}
+        if names and environment != writer.manifest.environment:
+            writer.update(environment=environment)
 
     def _runner(self, writer: Writer, block: Block) -> BlockRunner:
         return BlockRunner(
@@ -187,9 +216,16 @@ class _Run:
             tell=self._tell,
             trial_progress=self._trial_progress,
             finished=lambda result: self._finished(writer, result),
-            proved=lambda record: writer.write_block(self._with_earlier(record)),
+            recorded=lambda record: self._recorded(writer, record),
+            earlier=self._earlier.get(block.block_id),
             place=lambda logs: self._placement.place(block.tunnel.label, logs, block.device),
         )
+
+    def _recorded(self, writer: Writer, record: BlockRecord) -> None:
+        writer.write_block(record)
+        last = record.attempts[-1]
+        if last.phase == "done":
+            self._left.bring_up_done(last.seconds)
 
     def _tell(self, event: BlockPhase) -> None:
         self._listener(event)
@@ -207,6 +243,8 @@ class _Run:
         self._progress[trial.block_id].record(trial, valid=valid, value=figures.get(metric))
         self._counts["valid" if valid else "invalid"] += 1
         self._left.trial_done(trial, result.duration_s)
+        if self._budget is not None:
+            self._budget.trial_done()
         self._listener(
             TrialDone(
                 trial_id=trial.trial_id,
@@ -226,23 +264,20 @@ class _Run:
         )
 
     def _left_s(self) -> float:
-        return self._left.seconds(
-            (progress.next_trials(), bool(progress.attempts))
-            for progress in self._progress.values()
-        )
+        if self._current is not None:
+            self._needs[self._current] = self._need(self._progress[self._current])
+        left = sum(map(self._left.of, self._needs.values()))
+        return left if self._budget is None else max(0.0, min(left, self._budget.seconds))
 
-    def _with_earlier(self, record: BlockRecord) -> BlockRecord:
-        """Add the time that earlier sessions of this run spent on the block."""
-        earlier = self._earlier.get(record.block_id)
-        if earlier is None:
-            return record
-        phases = {*earlier.seconds, *record.seconds}
-        seconds = {p: earlier.seconds.get(p, 0.0) + record.seconds.get(p, 0.0) for p in phases}
-        return replace(record, seconds=seconds)
+    def _need(self, progress: BlockProgress) -> Need:
+        return self._left.need(progress.known_trials(), progress.up)
 
     def _unfinished(self) -> str:
         given_up = sum(len(progress.given_up) for progress in self._progress.values())
-        return f"{given_up} points were given up after invalid trials" if given_up else ""
+        words = [f"{given_up} points were given up after invalid trials"] if given_up else []
+        if self._budget is not None and self._budget.words:
+            words.append(self._budget.words)
+        return "; ".join(words)
 
     def _create(self, results_dir: Path) -> Writer:
         study, now = self._study, datetime.now(UTC)
@@ -272,7 +307,7 @@ class _Run:
     def _replay(self, directory: Path) -> None:
         """Enter what an interrupted run has on disk, so that nothing valid is measured again."""
         result = open_result(directory)
-        self._earlier = result.blocks
+        self._earlier = dict(result.blocks)
         trials = result.trials().filter(pl.col("path") == "total")
         known = {
             trial.trial_id: trial

@@ -1,6 +1,7 @@
 """The limits of validity that hold where a block runs: an emulated CPU keeps other time."""
 
 from tunnelmark.lab.place import Place
+from tunnelmark.model.block import Stratum
 from tunnelmark.study.study import Limits
 
 
@@ -10,7 +11,7 @@ def limits_at(limits: Limits, place: Place) -> Limits:
     They never get narrower than the study set them. docs/validity.md gives the reasons.
     """
     sender_ns, link_ns = limits.sender_lateness, limits.link_lateness
-    if place.emulated:
+    if place.stratum is Stratum.EMULATED:
         sender_ns = max(sender_ns, limits.emulated_lateness)
         if place.link_engine == place.engine:
             # The link is emulated too: it stands in the same machine.

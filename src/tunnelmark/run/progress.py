@@ -1,11 +1,18 @@
 """What has been measured of each point, and what is still to do; pure, so a resume is a replay."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tunnelmark.model.trial import Block, Point, Trial
-from tunnelmark.run.stop import confidence_of_a_look, looks, relative_half_width
+from tunnelmark.model.trial import BASELINE, Block, Point, Trial
+from tunnelmark.run.stop import (
+    Asked,
+    confidence_of_a_look,
+    difference_width,
+    figure_width,
+    looks,
+)
 from tunnelmark.study.plan import first_round, pairs, repeat
 from tunnelmark.study.study import Study
 
@@ -16,8 +23,8 @@ class BlockProgress:
 
     study: Study
     block: Block
-    values: dict[str, list[float | None]] = field(default_factory=lambda: defaultdict(list))
-    """Point to the deciding metric of its valid trials."""
+    values: dict[str, dict[int, float | None]] = field(default_factory=lambda: defaultdict(dict))
+    """Point and repeat to the deciding metric of its valid trial."""
     done: set[str] = field(default_factory=set)
     """Trials that have a valid attempt."""
     attempts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -26,94 +33,154 @@ class BlockProgress:
     """Trial to invalid attempts that count against its point."""
     given_up: set[str] = field(default_factory=set)
     """Points with too many invalid attempts at one repeat."""
-    _pair: Mapping[str, Sequence[str]] = field(init=False)
-    _kind: Mapping[str, str] = field(init=False)
-    _verdicts: dict[tuple[str, int], bool] = field(default_factory=dict)
-    _next: tuple[Trial, ...] | None = None
+    up: int | None = None
+    """Which bring-up of the tunnel is under way."""
+    most: int = field(init=False)
+    """Repeats that a point has at most; a run with a time to spend opens them bit by bit."""
+    _pair: Mapping[str, Sequence[Point]] = field(init=False)
+    _widths: dict[tuple[str, int], float | None] = field(default_factory=dict)
+    """Of pairs, by the repeats that were looked at: what was seen at a look stays as it was."""
+    _known: dict[str, Trial] | None = None
+    """By trial; shrinks with each that is done. None: to be found; empty: nothing is left."""
 
     def __post_init__(self) -> None:
         """Find the partner of each point."""
-        self._pair = {
-            point.point_id: [partner.point_id for partner in pair]
-            for pair in pairs(self.block.points)
-            for point in pair
-        }
-        self._kind = {point.point_id: point.workload.kind for point in self.block.points}
+        self.most = self.study.precision.max_repeats
+        self._pair = {point.point_id: pair for pair in pairs(self.block.points) for point in pair}
 
     def record(
         self, trial: Trial, *, valid: bool, value: float | None, interrupted: bool = False
     ) -> None:
         """Enter one attempt; one that was interrupted says nothing against its point."""
-        self._next = None
         self.attempts[trial.trial_id] += 1
         if valid:
             self.done.add(trial.trial_id)
-            self.values[trial.point.point_id].append(value)
+            self.values[trial.point.point_id][trial.repeat] = value
+            if self._known is not None:
+                self._known.pop(trial.trial_id, None)
+                self._known = self._known or None
         elif not interrupted:
             self.invalid[trial.trial_id] += 1
             if self.invalid[trial.trial_id] > self.study.precision.max_invalid:
                 self.given_up.add(trial.point.point_id)
+                self._known = None
 
     def next_trials(self) -> tuple[Trial, ...]:
-        """Return the trials to run before this is asked again; empty when the block is finished."""
-        if self._next is None:
-            self._next = self._find_next()
-        return self._next
+        """Return the trials to run before this is asked again, all of one bring-up.
+
+        Empty when the block is finished.
+        """
+        known = self.known_trials()
+        return tuple(trial for trial in known if trial.bring_up == known[0].bring_up)
+
+    def known_trials(self) -> tuple[Trial, ...]:
+        """Return what is to do before the stop rule looks again, bring-up by bring-up."""
+        return tuple(self._open_trials().values())
+
+    def is_open(self, trial: Trial) -> bool:
+        """Say whether a trial that was to be run still is."""
+        return (
+            trial.repeat <= self.most
+            and trial.trial_id not in self.done
+            and trial.point.point_id not in self.given_up
+        )
+
+    def open_until(self, repeats: int) -> None:
+        """Let points have so many repeats, of those that the stop rule wants."""
+        self.most = repeats
+        self._known = None
 
     def wants(self, point: Point, number: int) -> bool:
-        """Say whether a point needs this repeat: until it and its partner are both precise.
+        """Say whether a point needs this repeat: until what is asked of its pair is known.
 
         A difference is formed repeat by repeat, so a point alone would be of no use.
         """
-        if point.point_id in self.given_up:
-            return False
-        return any(not self._settled(partner, number) for partner in self._pair[point.point_id])
+        return point.point_id not in self.given_up and not self._settled(point, number)
+
+    def width(self, point: Point) -> float:
+        """Return the width that a pair had when it was last looked at, over what is asked.
+
+        1 or less: what is asked is known, or nothing more will be. Infinite: not looked at yet.
+        """
+        if not self.wants(point, self.study.precision.max_repeats):
+            return 0.0
+        seen = [look for look in self._looks() if self._seen(self._partners(point), look)]
+        width = self._width(point, seen[-1]) if seen else None
+        return math.inf if width is None else width
+
+    def widest(self) -> float:
+        """Return the largest of these widths."""
+        return max(self.width(point) for point in self.block.points)
 
     @property
     def expected_trials(self) -> int:
         """Valid trials that the block will have at least, given what is known now."""
         least = len(self.block.points) * self.study.precision.min_repeats
-        return max(least, len(self.done) + len(self.next_trials()))
+        return max(least, len(self.done) + len(self._open_trials()))
 
-    def _find_next(self) -> tuple[Trial, ...]:
+    def _open_trials(self) -> dict[str, Trial]:
+        if self._known is None:
+            self._known = {trial.trial_id: trial for trial in self._find_known()}
+        return self._known
+
+    def _find_known(self) -> tuple[Trial, ...]:
         first = self._open(first_round(self.study, self.block).trials)
         if first:
             return first
         precision = self.study.precision
-        for number in range(precision.min_repeats + 1, precision.max_repeats + 1):
+        for number in range(precision.min_repeats + 1, self.most + 1):
             points = [point for point in self.block.points if self.wants(point, number)]
             if trials := self._open(repeat(self.study, self.block, points, number)):
                 return trials
         return ()
 
-    def _settled(self, point_id: str, number: int) -> bool:
-        """Say whether a point was precise at a look before this repeat, or is given up."""
-        precision = self.study.precision
-        before = looks(precision.min_repeats, precision.max_repeats)
-        return point_id in self.given_up or any(
-            self._precise(point_id, look) for look in before if look < number
+    def _settled(self, point: Point, number: int) -> bool:
+        """Say whether a pair was precise at a look before this repeat."""
+        widths = (self._width(point, look) for look in self._looks() if look < number)
+        return any(width is not None and width <= 1 for width in widths)
+
+    def _looks(self) -> tuple[int, ...]:
+        return looks(self.study.precision.min_repeats, self.study.precision.max_repeats)
+
+    def _partners(self, point: Point) -> list[Point]:
+        return [p for p in self._pair[point.point_id] if p.point_id not in self.given_up]
+
+    def _seen(self, partners: Sequence[Point], look: int) -> bool:
+        return all(
+            number in self.values[point.point_id]
+            for point in partners
+            for number in range(1, look + 1)
         )
 
-    def _precise(self, point_id: str, look: int) -> bool:
-        """Judge the first ``look`` values; what was seen at a look stays as it was."""
-        values = self.values[point_id]
-        if len(values) < look:
-            return False
-        key = (point_id, look)
-        if key not in self._verdicts:
-            precision = self.study.precision
-            number = len(looks(precision.min_repeats, precision.max_repeats))
-            width = relative_half_width(
-                [value for value in values[:look] if value is not None],
-                metric=precision.metric_of(self._kind[point_id]),
-                confidence=confidence_of_a_look(precision.confidence, number),
-            )
-            self._verdicts[key] = width is not None and width <= precision.relative_half_width
-        return self._verdicts[key]
+    def _width(self, point: Point, look: int) -> float | None:
+        """Judge the first ``look`` repeats of a pair, or of what is left of it."""
+        partners = self._partners(point)
+        if not self._seen(partners, look):
+            return None
+        key = (" ".join(partner.point_id for partner in partners), look)
+        if key not in self._widths:
+            self._widths[key] = self._judged(partners, look)
+        return self._widths[key]
+
+    def _judged(self, partners: Sequence[Point], look: int) -> float | None:
+        precision = self.study.precision
+        asked = Asked(
+            precision.metric_of(partners[0].workload.kind),
+            precision.relative_half_width,
+            confidence_of_a_look(precision.confidence, len(self._looks())),
+        )
+        repeats = range(1, look + 1)
+        ups = [precision.bring_up_of(number) for number in repeats]
+        by_side = [[self.values[p.point_id][number] for number in repeats] for p in partners]
+        if precision.of == "difference" and len(partners) > 1:
+            own, base = sorted(zip(partners, by_side, strict=True), key=_is_baseline)
+            return difference_width(own[1], base[1], ups, asked)
+        widths = [figure_width(values, ups, asked) for values in by_side]
+        return None if None in widths else max(width for width in widths if width is not None)
 
     def _open(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
-        return tuple(
-            trial
-            for trial in trials
-            if trial.trial_id not in self.done and trial.point.point_id not in self.given_up
-        )
+        return tuple(trial for trial in trials if self.is_open(trial))
+
+
+def _is_baseline(side: tuple[Point, object]) -> bool:
+    return side[0].tunnel.kind == BASELINE

@@ -1,7 +1,9 @@
 """When a point has been repeated often enough; pure functions."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from scipy import stats
@@ -9,40 +11,105 @@ from scipy import stats
 from tunnelmark.analysis.sequential import looks
 from tunnelmark.model.metrics import METRICS
 
-__all__ = ["confidence_of_a_look", "looks", "relative_half_width"]
+__all__ = ["Asked", "confidence_of_a_look", "difference_width", "figure_width", "looks"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How well something is to be known."""
+
+    metric: str
+    relative: float
+    """Half of the interval over the estimate; of a difference, over the ratio or the level."""
+    confidence: float
 
 
 def confidence_of_a_look(confidence: float, number_of_looks: int) -> float:
     """Return the confidence of each interval, so that all looks together keep the study's.
 
-    Whoever looks several times and stops when it suits errs more often than each interval says.
-    By Bonferroni's inequality the errors of the looks add up to no more than the study's.
+    Stopping when the data look good inflates the error rate. By Bonferroni's inequality the errors
+    of the looks add up to no more than the study's.
     """
     return 1 - (1 - confidence) / max(1, number_of_looks)
 
 
-def relative_half_width(values: Sequence[float], *, metric: str, confidence: float) -> float | None:
-    """Return half of the t interval over the estimate; None where there is none.
+def difference_width(
+    own: Sequence[float | None],
+    baseline: Sequence[float | None],
+    bring_ups: Sequence[int],
+    asked: Asked,
+) -> float | None:
+    """Return half of the interval of the paired difference over what is asked; 1 is good enough.
+
+    All sequences are by repeat. Where the metric is compared as a ratio, ``relative`` is of that
+    ratio; else of the mean figure, but never finer than the smallest difference worth telling: a
+    loss of 0 beside 0 has no other measure. None: too few pairs for an interval. Where no repeat
+    gave a pair, since one side lost all every time, further ones would not either: 0.
+    """
+    metric = METRICS[asked.metric]
+    ratio = metric.scale == "log"
+    rows = [
+        (a, b, up)
+        for a, b, up in zip(own, baseline, bring_ups, strict=True)
+        if a is not None and b is not None and not (ratio and min(a, b) <= 0)
+    ]
+    if not rows:
+        return 0.0 if own else None
+    differences = [math.log(a) - math.log(b) if ratio else a - b for a, b, _ in rows]
+    half = _half(differences, [up for _, _, up in rows], asked.confidence)
+    if half is None or ratio:
+        return None if half is None else _grown(half) / asked.relative
+    level = math.fsum(a + b for a, b, _ in rows) / (2 * len(rows))
+    return _over(half, max(asked.relative * abs(level), metric.worth_telling))
+
+
+def figure_width(
+    values: Sequence[float | None], bring_ups: Sequence[int], asked: Asked
+) -> float | None:
+    """Return half of the interval of a figure over what is asked; 1 is good enough.
 
     Metrics on a logarithmic scale (rates, times) are judged on it, so the width is that of a ratio.
-    Fewer than two values, or a value that the scale does not have, give None.
+    None: too few values for an interval. Where no repeat gave a value that the scale has, further
+    ones would not either: 0.
     """
+    ratio = METRICS[asked.metric].scale == "log"
+    rows = [
+        (math.log(value) if ratio else value, up)
+        for value, up in zip(values, bring_ups, strict=True)
+        if value is not None and not (ratio and value <= 0)
+    ]
+    if not rows:
+        return 0.0 if values else None
+    half = _half([value for value, _ in rows], [up for _, up in rows], asked.confidence)
+    if half is None or ratio:
+        return None if half is None else _grown(half) / asked.relative
+    return _over(half, asked.relative * abs(math.fsum(value for value, _ in rows) / len(rows)))
+
+
+def _half(values: Sequence[float], bring_ups: Sequence[int], confidence: float) -> float | None:
+    """Return half of the interval of the mean: that of the bring-ups where there are several."""
+    by_up: dict[int, list[float]] = defaultdict(list)
+    for value, up in zip(values, bring_ups, strict=True):
+        by_up[up].append(value)
+    if len(by_up) > 1:
+        values = [math.fsum(own) / len(own) for own in by_up.values()]
     count = len(values)
     if count < 2:  # noqa: PLR2004 - an interval needs two values
         return None
-    logarithmic = METRICS[metric].scale == "log"
-    if logarithmic and min(values) <= 0:
-        return None
-    scaled = [math.log(value) for value in values] if logarithmic else list(values)
-    mean = math.fsum(scaled) / count
-    variance = math.fsum((value - mean) ** 2 for value in scaled) / (count - 1)
-    half = _quantile(confidence, count) * math.sqrt(variance / count)
-    if logarithmic:
-        # Beyond e^700 there is no float, and no interval worth the name.
-        return math.expm1(half) if half < 700 else math.inf  # noqa: PLR2004
-    if half == 0:
-        return 0.0
-    return half / abs(mean) if mean else None
+    mean = math.fsum(values) / count
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    return _quantile(confidence, count) * math.sqrt(variance / count)
+
+
+def _over(half: float, asked: float) -> float:
+    if asked:
+        return half / asked
+    return math.inf if half else 0.0
+
+
+def _grown(half: float) -> float:
+    # Beyond e^700 there is no float, and no interval worth the name.
+    return math.expm1(half) if half < 700 else math.inf  # noqa: PLR2004
 
 
 @cache

@@ -1,60 +1,95 @@
 """How long a run will still take: what workloads say, corrected by what was seen; pure."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tunnelmark.model.registry import make
 from tunnelmark.model.trial import Trial
-from tunnelmark.study.plan import blocks, first_round, repeat
+from tunnelmark.study.plan import blocks, repeat
 from tunnelmark.study.study import Study
 from tunnelmark.workloads.registry import workload_kinds
 
-_FIRST_BLOCK_S: Final = 6.0
-"""What a block needs beside its trials, until one was seen."""
+_FIRST_BRING_UP_S: Final = 6.0
+"""What a bring-up needs beside its trials, until one was seen."""
 _FIRST_TRIAL_S: Final = 0.4
 """What a trial needs beside its workload's own time, until one was seen."""
 _BESIDE_TRIALS: Final = ("lab_up", "tunnel_up", "proof", "warm", "down")
 
 
+class Need(NamedTuple):
+    """What some trials need."""
+
+    expected_s: float
+    """By their workloads."""
+    trials: int
+    bring_ups: int
+
+
 class TimeLeft:
-    """Means of what blocks and trials took beyond what was expected of them."""
+    """Means of what bring-ups and trials took beyond what was expected of them."""
 
     def __init__(self, study: Study) -> None:
         """Ask each workload how long a trial takes."""
         self._expected_s: dict[str, float] = {}
         for spec in study.workloads:
             self._expected_s[spec.label] = make(workload_kinds(), spec).expected_s
-        self._trials: list[float] = []
-        self._blocks: list[float] = []
+        self._trials = _Mean(_FIRST_TRIAL_S)
+        self._bring_ups = _Mean(_FIRST_BRING_UP_S)
 
     def trial_done(self, trial: Trial, duration_s: float) -> None:
         """Enter what a trial took."""
-        self._trials.append(duration_s - self._expected_s[trial.point.workload.label])
+        self._trials.add(duration_s - self._expected_s[trial.point.workload.label])
 
-    def block_done(self, seconds: Mapping[str, float]) -> None:
-        """Enter what a block took, by phase."""
-        self._blocks.append(sum(seconds.get(phase, 0.0) for phase in _BESIDE_TRIALS))
+    def bring_up_done(self, seconds: Mapping[str, float]) -> None:
+        """Enter what a bring-up took, by phase."""
+        self._bring_ups.add(sum(seconds.get(phase, 0.0) for phase in _BESIDE_TRIALS))
 
-    def seconds(self, open_trials: Iterable[tuple[Sequence[Trial], bool]]) -> float:
-        """Return seconds left; for each block its trials to do, and whether it has begun."""
-        per_trial = _mean(self._trials, _FIRST_TRIAL_S)
-        per_block = _mean(self._blocks, _FIRST_BLOCK_S)
-        left = 0.0
-        for trials, begun in open_trials:
-            left += per_block if trials and not begun else 0.0
-            left += sum(self._expected_s[t.point.workload.label] + per_trial for t in trials)
-        return max(0.0, left)
+    def seconds(self, open_trials: Iterable[tuple[Sequence[Trial], int | None]]) -> float:
+        """Return seconds left; for each block its trials to do, and the bring-up under way."""
+        return sum(self.of(self.need(trials, up)) for trials, up in open_trials)
+
+    def need(self, trials: Sequence[Trial], up: int | None) -> Need:
+        """Return what the trials of a block need, with the bring-up that is under way."""
+        return Need(
+            math.fsum(self._expected_s[trial.point.workload.label] for trial in trials),
+            len(trials),
+            len({trial.bring_up for trial in trials} - {up}),
+        )
+
+    def of(self, need: Need) -> float:
+        """Return the seconds of it, by what was seen until now."""
+        beside = need.trials * self._trials.value + need.bring_ups * self._bring_ups.value
+        return max(0.0, need.expected_s + beside)
 
 
 def expected_s(study: Study) -> tuple[float, float]:
     """Return the seconds a run takes with the fewest repeats, and with the most; none invalid."""
+    seconds = seconds_of(study)
+    return seconds[study.precision.min_repeats - 1], seconds[-1]
+
+
+def seconds_of(study: Study) -> tuple[float, ...]:
+    """Return the seconds that 1, 2, 3 … repeats of every point take; none invalid."""
     left = TimeLeft(study)
     plan = blocks(study)
-    precision = study.precision
-    least = left.seconds((first_round(study, block).trials, False) for block in plan)
-    once = left.seconds((repeat(study, block, block.points, 1), True) for block in plan)
-    return least, least + once * (precision.max_repeats - precision.min_repeats)
+    once = left.seconds((repeat(study, block, block.points, 1), 1) for block in plan)
+    return tuple(
+        number * once + len(plan) * study.precision.bring_up_of(number) * _FIRST_BRING_UP_S
+        for number in range(1, study.precision.max_repeats + 1)
+    )
 
 
-def _mean(values: Sequence[float], default: float) -> float:
-    return sum(values) / len(values) if values else default
+class _Mean:
+    """Of what was seen; what was expected until there is something."""
+
+    def __init__(self, expected: float) -> None:
+        self._expected, self._sum, self._count = expected, 0.0, 0
+
+    def add(self, value: float) -> None:
+        self._sum += value
+        self._count += 1
+
+    @property
+    def value(self) -> float:
+        return self._sum / self._count if self._count else self._expected

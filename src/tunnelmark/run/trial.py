@@ -3,27 +3,42 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tunnelmark.engine.config import ReceiveTime
 from tunnelmark.lab.lab import Lab
-from tunnelmark.model.block import WireProof
-from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.lab.place import Place
+from tunnelmark.model.block import Stratum, WireProof
+from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Measurement, Trial, TrialResult
-from tunnelmark.model.tunnel import TunnelUp
+from tunnelmark.model.tunnel import DataPath, TunnelUp
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.cpu import CpuProbe, CpuUsage
 from tunnelmark.probes.series import cpu_seconds, link_seconds
 from tunnelmark.run import evidence
-from tunnelmark.run.losses import LossWatch, sent_packets
-from tunnelmark.run.passing import findings, watching
+from tunnelmark.run.congestion import congestion
+from tunnelmark.run.faults import Faults
+from tunnelmark.run.floor import Floor
+from tunnelmark.run.foreign import foreign_check
+from tunnelmark.run.losses import Losses, LossWatch, sent_packets
+from tunnelmark.run.passing import Findings, findings, watching
+from tunnelmark.run.quiet import wait_until_quiet
 from tunnelmark.study.study import Limits, Probes
 from tunnelmark.workloads.background import Load, run_beside
 from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
 
 INTERRUPTED = "not_interrupted"
 """Name of the check that fails when the run was asked to end in mid-trial."""
+_INTERRUPTION = Check(INTERRUPTED, ok=False, message="the run was interrupted")
+_TWO_CLOCKS = Check(
+    "one_clock",
+    ok=True,
+    message="no one-way delay and no score of a call: both ends have clocks of their own",
+)
+_NOTHING = Outcome((), (), 0, 0, 0.0)
+"""What a workload came to that broke."""
 _SAMPLE_S = 0.1
 _SAMPLE_EMULATED_S = 1.0
 """Reading all processes costs an emulated CPU some ms that the sender then lacks."""
@@ -43,6 +58,7 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     tunnel_up: TunnelUp,
     outside: TunnelUp,
     background: Sequence[Load],
+    floor: Floor | None = None,
     probes: Probes,
     tunnel_problem: Callable[[], str | None],
     proofs: tuple[WireProof, ...],
@@ -54,8 +70,8 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
 
     ``outside`` are the paths of background that does not go through the tunnel.
 
-    Never raises for a failure of the system under test or of the measurement: the result is invalid
-    and says why.
+    Never raises for a failure of the system under test or of the measurement, or for a mistake in a
+    workload, probe or driver: the result is invalid and says why. ``UnwritableError`` comes out.
     """
     measuring: dict[str, set[int]] = {}
     context = TrialContext(
@@ -75,75 +91,127 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
         outside=outside.paths,
         lateness_floor_ns=limits.sender_lateness,
         lateness_gap_ratio=limits.sender_lateness_gap,
+        receive_time=receive_time(tunnel_up),
+        one_clock=lab.place.one_clock,
+        emulated=lab.place.stratum is Stratum.EMULATED,
     )
-    limits_of = lab.place.limits
-    held = {name: limit.throttled() for name, limit in limits_of.items()}
-    ran = {name: limit.run_ns() for name, limit in limits_of.items()}
-    cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring), lab.place.cpu)
-    losses = LossWatch(lab, up)
-    before = lab.counters()
-    lab.restart_schedule()
-    with watching(lab, probes, context.sample_stem) as passed:
-        started = datetime.now(UTC)
-        start_ns = time.monotonic_ns()
-        cpu.start(start_ns)
-        with _Sampling(cpu, _SAMPLE_EMULATED_S if lab.place.emulated else _SAMPLE_S):
-            outcome = _outcome(workload, background, context)
-        end_ns = time.monotonic_ns()
-        usage = cpu.stop(end_ns)
-    after = lab.counters()
-    found = findings(
-        passed,
-        lab,
-        outcome,
-        proofs=proofs,
-        payload_sizes=workload.payload_sizes,
-        samples_dir=samples_dir,
-    )
-    lost = losses.stop(outcome.details, before, after)
-    checks = [
-        *outcome.checks,
-        *evidence.cpu_checks(usage, limits, measuring_s=outcome.measuring_s),
-        *evidence.link_checks(before, after, lab.problem(), limits),
-        evidence.tunnel_check(tunnel_problem()),
-        *lost.checks(),
-        *found.checks,
-    ]
-    if cancelled():
-        checks.append(Check(INTERRUPTED, ok=False, message="the run was interrupted"))
-    common = evidence.run_metrics(
-        usage,
-        before,
-        after,
-        payload_bytes=outcome.payload_bytes,
-        payload_packets=outcome.payload_packets,
-        measuring_s=outcome.measuring_s,
-    ) | evidence.device_metrics(
-        usage,
-        {name: limit.capacity for name, limit in limits_of.items()},
-        {name: limit.throttled().since(held[name]) for name, limit in limits_of.items()},
-        {name: _since(limit.run_ns(), ran[name]) for name, limit in limits_of.items()},
-        measuring_s=outcome.measuring_s,
-    )
-    common |= lost.metrics(sent_packets(outcome.details)) | found.metrics
-    return TrialResult(
-        trial=trial,
-        attempt=attempt,
-        started_at=started,
-        duration_s=(end_ns - start_ns) / 1e9,
-        measurements=_with_common(outcome, common, proofs, workload.payload_sizes),
-        validity=Validity(tuple(checks)),
-        details={
-            **outcome.details,
-            "measuring_s": outcome.measuring_s,
-            "cpu_s": {name: vars(group) for name, group in usage.groups.items()},
-            "cores": [vars(core) for core in usage.cores],
-            "seconds": _seconds(lab, usage, start_ns),
-            "losses": lost.told(),
-            **found.details,
-        },
-        samples=outcome.samples,
-    )
+    # Whatever is on the link then is the tunnel's.
+    alone = up is tunnel_up is not outside and not any(load.outside for load in background)
+    faults = Faults(lab.logs, context.sample_stem)
+    started, start_ns = datetime.now(UTC), time.monotonic_ns()
+    with faults.caught("trial"):
+        drained_s = wait_until_quiet(lab)
+        limits_of = lab.place.limits
+        held = {name: limit.throttled() for name, limit in limits_of.items()}
+        ran = {name: limit.run_ns() for name, limit in limits_of.items()}
+        cpu = CpuProbe(lambda: _groups(lab, tunnel_up, measuring), lab.place.cpu)
+        losses = LossWatch(lab, up)
+        before = lab.counters()
+        lab.restart_schedule()
+        hosts = {"client": lab.client_host, "server": lab.server_host}
+        loads = (workload, *(load.workload for load in background))
+        with (
+            congestion(hosts, loads, lab.place.allow_congestion) as tcp,
+            watching(lab, probes, context.sample_stem) as passed,
+        ):
+            started, start_ns = datetime.now(UTC), time.monotonic_ns()
+            cpu.start(start_ns)
+            outcome = _NOTHING
+            with (
+                _Sampling(
+                    cpu,
+                    _SAMPLE_EMULATED_S if lab.place.stratum is Stratum.EMULATED else _SAMPLE_S,
+                    faults,
+                ),
+                faults.caught("workload"),
+            ):
+                outcome = _outcome(workload, background, context)
+            end_ns = time.monotonic_ns()
+            usage = cpu.stop(end_ns)
+        after = lab.counters()
+        found = Findings()
+        with faults.caught("probes"):
+            found = findings(
+                passed,
+                lab,
+                outcome,
+                proofs=proofs,
+                payload_sizes=workload.payload_sizes,
+                samples_dir=samples_dir,
+            )
+        lost = Losses({})
+        with faults.caught("losses"):
+            lost = losses.stop(outcome.details, before, after)
+        with faults.caught("tunnel"):
+            faults.checks.append(evidence.tunnel_check(tunnel_problem()))
+        checks = [
+            *outcome.checks,
+            *evidence.cpu_checks(usage, limits, measuring_s=outcome.measuring_s),
+            *evidence.link_checks(before, after, lab.problem(), limits),
+            *(foreign_check(before, after, [up.wire]) if alone else ()),
+            *lost.checks(),
+            *found.checks,
+            *tcp.check(outcome.details),
+            *faults.checks,
+            *([] if lab.place.one_clock else [_TWO_CLOCKS]),
+        ]
+        if cancelled():
+            checks.append(_INTERRUPTION)
+        common = evidence.run_metrics(
+            usage,
+            before,
+            after,
+            payload_bytes=outcome.payload_bytes,
+            payload_packets=outcome.payload_packets,
+            measuring_s=outcome.measuring_s,
+            in_programs=up is tunnel_up
+            and all(agreed.data_path is DataPath.USER_SPACE for agreed in up.negotiated),
+        ) | evidence.device_metrics(
+            usage,
+            {name: limit.capacity for name, limit in limits_of.items()},
+            {name: limit.throttled().since(held[name]) for name, limit in limits_of.items()},
+            {name: _since(limit.run_ns(), ran[name]) for name, limit in limits_of.items()},
+            measuring_s=outcome.measuring_s,
+        )
+        common |= lost.metrics(sent_packets(outcome.details)) | found.metrics
+        return TrialResult(
+            trial=trial,
+            attempt=attempt,
+            started_at=started,
+            duration_s=(end_ns - start_ns) / 1e9,
+            measurements=_known(
+                lab.place, _with_common(outcome, common, proofs, workload.payload_sizes)
+            ),
+            validity=Validity(tuple(checks)),
+            details={
+                **outcome.details,
+                "measuring_s": outcome.measuring_s,
+                "receive_time": context.receive_time,
+                "instrument_floor": None if floor is None else asdict(floor),
+                "drained_s": drained_s,
+                "cpu_s": {name: vars(group) for name, group in usage.groups.items()},
+                "cores": [vars(core) for core in usage.cores],
+                "seconds": _seconds(lab, usage, start_ns),
+                "losses": lost.told(),
+                **tcp.told(),
+                **found.details,
+            },
+            samples=outcome.samples,
+        )
+    checks = [*faults.checks, *([_INTERRUPTION] if cancelled() else [])]
+    lasted_s = (time.monotonic_ns() - start_ns) / 1e9
+    return TrialResult(trial, attempt, started, lasted_s, (), Validity(tuple(checks)))
+
+
+def receive_time(tunnel: TunnelUp) -> ReceiveTime:
+    """Return when a packet has arrived, for every trial of the block: the baseline is paired.
+
+    Within a namespace the kernel keeps the outer packet's time of arrival for what it finds inside,
+    so decapsulation would be in no delay. Behind a tunnel in the kernel a packet has arrived when
+    the program has it; a TUN stamps it anew when the tunnel's program is done with it.
+    """
+    in_kernel = {DataPath.KERNEL, DataPath.KERNEL_THREADS}
+    return "user" if any(n.data_path in in_kernel for n in tunnel.negotiated) else "kernel"
 
 
 def _since(now_ns: int | None, then_ns: int | None) -> float | None:
@@ -164,9 +232,10 @@ def _seconds(lab: Lab, usage: CpuUsage, start_ns: int) -> dict[str, object]:
 class _Sampling:
     """Samples the CPU while a trial runs, so that what processes used before their end is seen."""
 
-    def __init__(self, probe: CpuProbe, every_s: float) -> None:
+    def __init__(self, probe: CpuProbe, every_s: float, faults: Faults) -> None:
         self._probe = probe
         self._every_s = every_s
+        self._faults = faults
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cpu samples", daemon=True)
 
@@ -178,21 +247,19 @@ class _Sampling:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._end.wait(self._every_s):
-            self._probe.sample(time.monotonic_ns())
+        with self._faults.caught("cpu_samples"):
+            while not self._end.wait(self._every_s):
+                self._probe.sample(time.monotonic_ns())
 
 
 def _outcome(workload: Workload, background: Sequence[Load], context: TrialContext) -> Outcome:
-    try:
-        if not background:
-            return workload.run(context)
-        if workload.wants_background:
-            return workload.run(
-                replace(context, beside=lambda job: run_beside(context, background, job))
-            )
-        return run_beside(context, background, workload.run)
-    except TunnelmarkError as error:
-        return Outcome((), (Check("workload", ok=False, message=str(error)),), 0, 0, 0.0)
+    if not background:
+        return workload.run(context)
+    if workload.wants_background:
+        return workload.run(
+            replace(context, beside=lambda job: run_beside(context, background, job))
+        )
+    return run_beside(context, background, workload.run)
 
 
 def _groups(lab: Lab, tunnel: TunnelUp, measuring: Mapping[str, set[int]]) -> dict[str, set[int]]:
@@ -207,8 +274,18 @@ def _groups(lab: Lab, tunnel: TunnelUp, measuring: Mapping[str, set[int]]) -> di
         held = groups.setdefault(evidence.HELD, set())
         held |= inside & groups["tunnel"]
     if lab.emulator is not None:
-        groups["link"] = {lab.emulator.pid}
+        groups[evidence.LINK] = {lab.emulator.pid}
     return groups
+
+
+def _known(place: Place, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Return the figures without those that one clock at both ends is needed for."""
+    if place.one_clock:
+        return tuple(measurements)
+    return tuple(
+        replace(one, metrics={k: v for k, v in one.metrics.items() if not METRICS[k].one_clock})
+        for one in measurements
+    )
 
 
 def _with_common(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from tunnelmark.model.block import BlockRecord, Layered, WireProof, WireSample
+from tunnelmark.model.block import Attempt, BlockRecord, Layered, WireProof, WireSample
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.overhead import Layer
 from tunnelmark.model.tunnel import Negotiated
@@ -46,10 +46,13 @@ def read_block(path: Path, converting: tuple[Converter, ...] = ()) -> BlockRecor
 
 def _unknown(raw: dict[str, Any]) -> str | None:
     """Return a key that no block has: pydantic passes them over in dataclasses."""
+    up = [raw, *(attempts := _parts(raw, "attempts"))]
+    proofs = [proof for one in up for proof in _parts(one, "proofs", "baseline_proofs")]
     levels = (
         (BlockRecord, [raw]),
-        (Negotiated, _parts(raw, "negotiated", "baseline_negotiated")),
-        (WireProof, proofs := _parts(raw, "proofs", "baseline_proofs")),
+        (Attempt, attempts),
+        (Negotiated, [n for one in up for n in _parts(one, "negotiated", "baseline_negotiated")]),
+        (WireProof, proofs),
         (Layered, layered := _parts(raw, "layers")),
         (Layer, [layer for one in layered for layer in _parts(one, "layers")]),
         (WireSample, [sample for proof in proofs for sample in _parts(proof, "samples")]),

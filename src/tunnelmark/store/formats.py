@@ -8,7 +8,7 @@ import polars as pl
 
 from tunnelmark.model.errors import ResultError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version that is written."""
 
 Json = dict[str, Any]
@@ -25,8 +25,42 @@ class Converter:
 
 Converters = Mapping[int, Converter]
 
-CONVERTERS: Final[Converters] = {}
-"""Format version to what turns it into the next one; empty while there is only one version."""
+
+def _manifest_of_2(raw: Json) -> Json:
+    return {**raw, "format": 2}
+
+
+def _block_of_2(raw: Json) -> Json:
+    """Give each proof a verdict, it said only whether it held; no data path was recorded.
+
+    Where a block ran stood in words; the last of them named the CPU.
+    """
+    placed_on = raw.get("placed_on")
+    words = placed_on.split() if isinstance(placed_on, str) else []
+    cpu = words[-2] if words[-1:] == ["CPU"] and len(words) > 1 else ""
+    raw.setdefault("stratum", cpu if cpu in {"emulated", "virtualized"} else "namespaces")
+    for key in ("negotiated", "baseline_negotiated"):
+        tunnels = raw.get(key)
+        for agreed in tunnels if isinstance(tunnels, list) else ():
+            if isinstance(agreed, dict):
+                agreed.setdefault("data_path", None)
+    for key in ("proofs", "baseline_proofs"):
+        proofs = raw.get(key)
+        for proof in proofs if isinstance(proofs, list) else ():
+            if isinstance(proof, dict) and "ok" in proof:
+                proof["verdict"] = "proved" if proof.pop("ok") else "saw_wrong"
+    return raw
+
+
+def _trials_of_2(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the one bring-up that all repeats of a point came from."""
+    return frame.with_columns(bring_up=pl.lit(1, pl.Int32))
+
+
+CONVERTERS: Final[Converters] = {
+    1: Converter(manifest=_manifest_of_2, block=_block_of_2, trials=_trials_of_2)
+}
+"""Format version to what turns it into the next one."""
 
 
 def steps(

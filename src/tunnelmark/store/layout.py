@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from tunnelmark.model.errors import ResultError
+from tunnelmark.model.faults import writing
 from tunnelmark.store.formats import FORMAT
 
 __all__ = [
@@ -76,10 +77,10 @@ def read_bounded(path: Path, limit_bytes: int = _JSON_LIMIT_BYTES) -> bytes:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all, also after a power cut.
 
-    Raises ``ResultError`` naming it: a full disk, a directory that is gone.
+    Raises ``UnwritableError`` naming it: a full disk, a directory that is gone.
     """
     part = path.with_name(f".{path.name}{_PART}")
-    try:
+    with writing(path):
         with part.open("wb") as file:
             file.write(data)
             file.flush()
@@ -90,8 +91,6 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def remove_parts(directory: Path) -> None:

@@ -17,7 +17,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     study: str
     title: str
     description: str

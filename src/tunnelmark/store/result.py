@@ -10,6 +10,7 @@ import polars as pl
 
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.errors import ResultError
+from tunnelmark.model.faults import writing
 from tunnelmark.model.trial import TrialResult
 from tunnelmark.store.blocks import read_block, write_block
 from tunnelmark.store.formats import CONVERTERS, FORMAT, Converter, Converters
@@ -78,11 +79,10 @@ class Writer:
     def __init__(self, directory: Path) -> None:
         """Lock it; ``ResultError`` if another run has it."""
         self.directory = directory
-        self._frames: dict[str, pl.DataFrame] = {}
-        try:
+        self._block: tuple[str, pl.DataFrame] | None = None
+        """The block that is being written, with its rows."""
+        with writing(directory):
             self._lock = inside(directory, ".lock").open("a", encoding="ascii")
-        except OSError as error:
-            raise ResultError(f"{directory}: cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -98,13 +98,11 @@ class Writer:
     @classmethod
     def create(cls, directory: Path, manifest: Manifest) -> Self:
         """Make a new result directory."""
-        try:
+        with writing(directory):
             directory.mkdir(parents=True)
             for folder in FOLDERS:
                 (directory / folder).mkdir()
             write_manifest(directory, manifest)
-        except OSError as error:
-            raise ResultError(f"{directory}: cannot be made: {error.strerror}") from error
         return cls(directory)
 
     def append(self, result: TrialResult, *, pair_id: str) -> None:
@@ -114,15 +112,20 @@ class Writer:
         )
         block = result.trial.block_id
         path = self.directory / "trials" / f"{block}.parquet"
-        if block not in self._frames and path.exists():
-            self._frames[block] = _read_frame(inside(self.directory, f"trials/{path.name}"), ())
-        if block in self._frames:
-            rows = pl.concat([self._frames[block], rows], how="diagonal_relaxed")
+        # One block is kept: all of a long run would be gigabytes of evidence.
+        if self._block is None or self._block[0] != block:
+            self._block = (block, self._earlier(path))
+        rows = pl.concat([self._block[1], rows], how="diagonal_relaxed")
         buffer = io.BytesIO()
         rows.write_parquet(buffer)
         write_atomically(path, buffer.getvalue())
         # Kept only now: after a full disk the next attempt is not written with this one.
-        self._frames[block] = rows
+        self._block = (block, rows)
+
+    def _earlier(self, path: Path) -> pl.DataFrame:
+        if not path.exists():
+            return pl.DataFrame()
+        return _read_frame(inside(self.directory, f"trials/{path.name}"), ())
 
     def write_block(self, record: BlockRecord) -> None:
         """Write what is recorded of a block, in place of what is there."""

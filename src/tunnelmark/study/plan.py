@@ -99,7 +99,14 @@ def _none_beside(tunnel: DriverSpec) -> DriverSpec:
 
 def _trial(study: Study, block: Block, point: Point, number: int) -> Trial:
     trial_id = f"{block.block_id}-{point.point_id}-{number}"
-    return Trial(trial_id, block.block_id, point, number, stream(study.seed, f"trial/{trial_id}"))
+    return Trial(
+        trial_id,
+        block.block_id,
+        point,
+        number,
+        stream(study.seed, f"trial/{trial_id}"),
+        study.precision.bring_up_of(number),
+    )
 
 
 def _canonical(*specs: DriverSpec) -> str:

@@ -3,14 +3,14 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tunnelmark.model.hypothesis import Hypothesis
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
-from tunnelmark.model.quantity import CoreShare, DurationNs, Ratio
+from tunnelmark.model.quantity import CoreShare, DurationNs, Ratio, SizeBytes
 from tunnelmark.model.topology import Router
 from tunnelmark.model.trial import DriverSpec
 
@@ -22,14 +22,29 @@ class Precision(Params):
     metrics: Mapping[str, str] = Field(
         {}, description="the same for one kind of workload, where a study has several"
     )
+    of: Literal["difference", "figure"] = Field(
+        "difference",
+        description="what the interval is of: the paired difference to no tunnel, or each point's "
+        "figure by itself, the baseline's too",
+    )
     relative_half_width: Annotated[Ratio, Field(gt=0)] = Field(
-        0.05, description="half of the interval over the estimate"
+        0.05,
+        description="half of the interval over the estimate; of a difference, over the ratio for "
+        "rates and times, else over the figure",
     )
     confidence: Annotated[Ratio, Field(ge=0.5, le=0.999)] = Field(
         0.95, description="of the interval"
     )
     min_repeats: int = Field(3, ge=1, le=1000)
     max_repeats: int = Field(10, ge=1, le=1000)
+    bring_ups: int = Field(
+        2,
+        ge=1,
+        le=1000,
+        description="starts of a tunnel that the least number of repeats is spread over, so that "
+        "what differs between starts is in the interval; further repeats go on in the same way, "
+        "but 1 is one start for all; at most min_repeats",
+    )
     max_invalid: int = Field(
         3, ge=0, le=100, description="invalid attempts at one repeat before the point is given up"
     )
@@ -54,8 +69,18 @@ class Precision(Params):
         """Return the metric that decides for a kind of workload."""
         return self.metrics.get(workload, self.metric)
 
+    def bring_up_of(self, repeat: int) -> int:
+        """Return in which bring-up (1-based) of its tunnel a repeat is measured."""
+        if self.bring_ups == 1:
+            return 1
+        return (repeat - 1) * min(self.bring_ups, self.min_repeats) // self.min_repeats + 1
+
     @model_validator(mode="after")
     def _order(self) -> Self:
+        if "bring_ups" in self.model_fields_set and self.bring_ups > self.min_repeats:
+            raise ValueError(
+                f"bring_ups is {self.bring_ups}, must be at most min_repeats, {self.min_repeats}"
+            )
         if self.max_repeats < self.min_repeats:
             raise ValueError(
                 f"max_repeats is {self.max_repeats}, must be at least min_repeats, "
@@ -109,12 +134,18 @@ class Limits(Params):
 
 
 class TopologyParams(Params):
-    """What is between client and server beside the link."""
+    """What is between client and server beside the link, and what their kernels grant."""
 
     router: Router = Field(
         "none",
         description="between the link and the server: a router, or one with NAT, behind which the "
         "client is",
+    )
+    reassembly: Annotated[SizeBytes, Field(ge=1 << 18, le=1 << 30)] | None = Field(
+        None,
+        description="memory for fragments at each endpoint (ipfrag_high_thresh); without it the "
+        "kernel's own, 4 MiB on most: a saturated link with fragments may lose there, as it does "
+        "in practice",
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.overhead import IP_VERSIONS, LEAST_IPV6_MTU_BYTES, IpName, IpVersion
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.base import TunnelParams
@@ -30,7 +30,7 @@ def outer_version(params: TunnelParams) -> IpVersion:
 def check_inner_mtu(kind: str, inner: IpName, mtu_bytes: int) -> None:
     """Raise ``TunnelError`` if IPv6 cannot pass an interface of this MTU."""
     if inner == "ipv6" and mtu_bytes < LEAST_IPV6_MTU_BYTES:
-        raise TunnelError(
+        raise RefusedError(
             f"{kind}: the inner MTU is {mtu_bytes} byte, IPv6 inside needs {LEAST_IPV6_MTU_BYTES}"
         )
 

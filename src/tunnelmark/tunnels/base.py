@@ -1,12 +1,14 @@
 """What every tunnel driver is: parameters, needs, up, problem, down."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from pydantic import Field
 
 from tunnelmark.engine.link import AnyLinkSpec
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, IpName
 from tunnelmark.model.params import Params
@@ -44,6 +46,10 @@ class Tunnel(ABC):
     """The tunnel is on a medium of its own, made by what the study's link says: the lab then starts
     no emulator, and ``TunnelUp.medium`` stands in for it."""
 
+    deviations: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What is set although the study does not ask for it and the program's own default is another:
+    setting to reason, for docs/drivers.md."""
+
     params: TunnelParams
     """A driver says here which its own are: those of ``params_type``."""
 
@@ -52,6 +58,14 @@ class Tunnel(ABC):
         if not isinstance(params, self.params_type):
             raise TypeError(f"{type(params).__name__} are not the parameters of {self.kind}")
         self.params = params
+        self.confined = False
+
+    def confine(self) -> None:
+        """Told before all else where a CPU limit holds programs and no kernel.
+
+        A driver that has the choice (``implementation = "auto"``) then takes a program.
+        """
+        self.confined = True
 
     @abstractmethod
     def need(self, host: Host) -> Need:
@@ -91,6 +105,6 @@ class Tunnel(ABC):
         The proof by wire is compared with it. ``agreed`` is what ``up`` returned. Raises
         ``TunnelError`` where a driver has no model.
         """
-        raise TunnelError(
+        raise RefusedError(
             f"there is no overhead model of {self.kind} ({agreed.version or 'unknown version'})"
         )

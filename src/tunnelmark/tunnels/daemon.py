@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Process
 from tunnelmark.model.tunnel import Endpoint, Site, TrafficPath
 from tunnelmark.tunnels.addressing import alone, inner_addresses, no_dad
@@ -102,7 +102,7 @@ def wait_for(
                     f"{daemon.words(log)}"
                 )
             if complaint := refused(log):
-                raise TunnelError(f"{where} could not {what}: {complaint}")
+                raise RefusedError(f"{where} could not {what}: {complaint}")
         return True if all(reached(log) for _, _, log in states) else None
 
     def late() -> str:

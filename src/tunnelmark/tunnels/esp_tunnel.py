@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.esp import ESP_SUITES, esp
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import (
@@ -15,7 +15,7 @@ from tunnelmark.model.overhead import (
     Encapsulation,
     best_inner_mtu,
 )
-from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp
+from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Site, TrafficPath, TunnelUp
 from tunnelmark.tunnels.addressing import alone, check_inner_mtu, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.ipsec_suites import Agreement, Mode, Suite, check_pair, esp_rule
@@ -60,7 +60,7 @@ class EspParams(TunnelParams):
     implementation: Literal["auto", "kernel", "libipsec"] = Field(
         "auto",
         description="auto: the kernel's ESP where it has it, else libipsec in user space if that "
-        "can do what is asked for",
+        "can do what is asked for; libipsec on a device whose limit the kernel escapes",
     )
     mtu_bytes: int | None = Field(
         None,
@@ -208,7 +208,7 @@ class EspTunnel(Tunnel):
 
         RFC 3173 section 2.2: such a packet is sent without any IPComp header.
         """
-        chosen: Implementation = "libipsec" if "libipsec" in agreed.implementation else "kernel"
+        chosen: Implementation = "libipsec" if agreed.implementation == "libipsec" else "kernel"
         return self._encapsulation(agreed.mtu_bytes, chosen)
 
     def _encapsulation(self, inner_mtu_bytes: int, chosen: Implementation) -> Encapsulation:
@@ -227,7 +227,7 @@ class EspTunnel(Tunnel):
     def _choose(self, host: Host) -> Implementation:
         if self.params.implementation != "auto":
             return self.params.implementation
-        if host.has_kernel("esp") or self.params.no_libipsec():
+        if self.params.no_libipsec() or (host.has_kernel("esp") and not self.confined):
             return "kernel"
         return "libipsec"
 
@@ -246,7 +246,7 @@ class EspTunnel(Tunnel):
         wanted = self.params.mtu_bytes or self.default_mtu_bytes(link)
         if self._mode == "tunnel" and wanted > (fits := self._fits_bytes(link)):
             # The kernel would learn the same from the first packet that is longer, and lose it.
-            raise TunnelError(
+            raise RefusedError(
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "
                 f"of {link} byte"
             )
@@ -354,10 +354,9 @@ class EspTunnel(Tunnel):
                     version=" / ".join(versions),
                     implementation=self._chosen,
                     mtu_bytes=mtu_bytes,
+                    data_path=DataPath.KERNEL if self._chosen == "kernel" else DataPath.USER_SPACE,
                     details={
-                        "data_path": f"ESP of {kernel}"
-                        if self._chosen == "kernel"
-                        else "user space (kernel-libipsec)",
+                        "esp": kernel if self._chosen == "kernel" else "kernel-libipsec",
                         "key_exchange": f"IKEv{ike.version} {ike.suite}",
                         "auth": self._authentication(),
                         "mode": sa.mode.lower(),

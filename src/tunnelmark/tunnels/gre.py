@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
 from tunnelmark.model.topology import Router
-from tunnelmark.model.tunnel import Negotiated, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, WireRule
 from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
@@ -95,7 +95,8 @@ class GreTunnel(KernelLinkTunnel):
             version=f"GRE of {kernel}",
             implementation="kernel",
             mtu_bytes=mtu_bytes,
-            details={"data_path": "kernel", "encryption": "none", "keyed": str(self.params.keyed)},
+            data_path=DataPath.KERNEL,
+            details={"encryption": "none", "keyed": str(self.params.keyed)},
         )
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import IpName
 from tunnelmark.model.tunnel import Site
@@ -89,7 +89,7 @@ class Ikev2Tunnel(EspTunnel):
             own, other = self._inner(site, "client", number)
             ike, _ = find_child(sas, child_name(number), client.charon.place)
             if ike.local_addresses != (str(ip_address(own)),):
-                raise TunnelError(
+                raise RefusedError(
                     f"{client.charon.place}: tunnel {number} was given the addresses "
                     f"{', '.join(ike.local_addresses)}, the server's pool has {own}"
                 )

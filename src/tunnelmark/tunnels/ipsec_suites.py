@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.overhead import IpVersion
 from tunnelmark.model.tunnel import WireRule
 from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
@@ -103,7 +103,7 @@ def check_pair(
     pairs = [find_child(sas, child, place) for place, sas in (client, server)]
     for (place, _), (ike, one) in zip((client, server), pairs, strict=True):
         if faults := wanted.faults(ike, one):
-            raise TunnelError(f"{place}, association {child}: {'; '.join(faults)}")
+            raise RefusedError(f"{place}, association {child}: {'; '.join(faults)}")
     (ike, ours), (_, theirs) = pairs
     if (ours.spi_in, ours.spi_out) != (theirs.spi_out, theirs.spi_in):
         raise TunnelError(
@@ -111,7 +111,7 @@ def check_pair(
             f"that of the server (SPI {theirs.spi_in} in, {theirs.spi_out} out)"
         )
     if (ours.local, ours.remote) != (theirs.remote, theirs.local):
-        raise TunnelError(
+        raise RefusedError(
             f"association {child}: the client's selectors {ours.local} to {ours.remote} are not "
             f"the server's {theirs.remote} to {theirs.local}"
         )

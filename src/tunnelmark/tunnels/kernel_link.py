@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import alone, check_inner_mtu, inner_addresses, no_dad
@@ -158,7 +158,7 @@ class KernelLinkTunnel(Tunnel):
         room = self.default_mtu_bytes(link)
         mtu = room if self.params.mtu_bytes is None else self.params.mtu_bytes
         if mtu > room:
-            raise TunnelError(
+            raise RefusedError(
                 f"{self.kind}: mtu_bytes is {mtu}, a link of {link} byte leaves {room}, and the "
                 "kernel does not fragment outside"
             )
@@ -195,7 +195,7 @@ class KernelLinkTunnel(Tunnel):
         data = {**data, "mtu": shown.get("mtu")}
         for what, want in {**self.wanted(end), "mtu": end.mtu_bytes}.items():
             if data.get(what) != want:
-                raise TunnelError(
+                raise RefusedError(
                     f"{self._place(end)}: the kernel shows {what} {data.get(what)!r}, "
                     f"the study asks for {want!r}"
                 )

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.esp import ESP_SUITES, esp
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import (
@@ -18,7 +18,7 @@ from tunnelmark.model.overhead import (
     udp_layer,
 )
 from tunnelmark.model.topology import Router
-from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
@@ -175,10 +175,10 @@ class L2tpIpsecTunnel(PppTunnel):
     def _check_mtu(self, site: Site) -> None:
         link = min(site.client.mtu_bytes, site.server.mtu_bytes)
         wanted = self.params.mtu_bytes
-        model = self.encapsulation(Negotiated(None, "", "kernel", link))
+        model = self.encapsulation(Negotiated(None, "", "kernel", link, DataPath.KERNEL))
         fits = best_inner_mtu(link_mtu_bytes=link, encapsulation=model)
         if wanted > fits:
-            raise TunnelError(
+            raise RefusedError(
                 f"l2tp_ipsec: mtu_bytes is {wanted}, at most {fits} go whole over a link of "
                 f"{link} byte"
             )
@@ -368,7 +368,7 @@ class L2tpIpsecTunnel(PppTunnel):
 
     def _negotiated(self, own: _Call, agreed_esp: tuple[Settings, ...] | None) -> Negotiated:
         if _KERNEL_WORDS not in own.process.log_tail(LOG_LINES):
-            raise TunnelError(
+            raise RefusedError(
                 f"{own.place}: xl2tpd does not use the kernel's L2TP: "
                 f"{last_words(own.process.log_tail(LOG_LINES))}"
             )
@@ -379,7 +379,7 @@ class L2tpIpsecTunnel(PppTunnel):
             own.ppp,
             own.ppp.report(),
             programs=[f"xl2tpd {version}"],
-            data_path="L2TP and PPP in the kernel"
+            carried_by="L2TP and PPP in the kernel"
             + (", ESP in the kernel" if self.params.ipsec else ", nothing encrypts"),
         )
         details = {"ppp_encryption" if k == "encryption" else k: v for k, v in said.details.items()}
@@ -391,6 +391,7 @@ class L2tpIpsecTunnel(PppTunnel):
             ),
             implementation="kernel",
             mtu_bytes=said.mtu_bytes,
+            data_path=DataPath.KERNEL,
             details={**details, **{key: str(value) for key, value in esp_said.items()}},
         )
 

@@ -6,10 +6,10 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.overhead import Encapsulation, Layer
 from tunnelmark.model.topology import MACS, Router
-from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
 
@@ -93,7 +93,7 @@ class MacsecTunnel(KernelLinkTunnel):
         # Not by arguments: a key on a command line is readable by everyone.
         done = host.run(["ip", "-batch", "-"], stdin="\n".join(lines).encode(), check=False)
         if done.returncode != 0:
-            raise TunnelError(
+            raise RefusedError(
                 f"macsec {end.side} of tunnel {end.number} on {host.name}: ip refused the secure "
                 f"associations: {done.last_words()}"
             )
@@ -126,8 +126,8 @@ class MacsecTunnel(KernelLinkTunnel):
             version=f"MACsec of {kernel}",
             implementation="kernel",
             mtu_bytes=mtu_bytes,
+            data_path=DataPath.KERNEL,
             details={
-                "data_path": "kernel",
                 "integrity": self.params.cipher,
                 "encryption": self.params.cipher if self.params.encrypt else "none",
                 "keys": "set by hand, no MKA",

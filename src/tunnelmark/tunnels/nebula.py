@@ -10,7 +10,7 @@ from pydantic import Field
 from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
-from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import outer_addresses, outer_version, with_port
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
@@ -259,8 +259,8 @@ class NebulaTunnel(DaemonTunnel):
             version=f"nebula {' / '.join(versions) or 'of unknown version'}",
             implementation="nebula",
             mtu_bytes=self.params.mtu_bytes,
+            data_path=DataPath.USER_SPACE,
             details={
-                "data_path": "user space",
                 # RFC-like: The Noise Protocol Framework, section 8, protocol names.
                 "cipher_evidence": "part of the name of the Noise protocol, which both ends mix "
                 "into the handshake: it fails unless they agree",

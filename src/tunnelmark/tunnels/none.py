@@ -4,10 +4,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import LEAST_IPV6_MTU_BYTES
-from tunnelmark.model.tunnel import Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TrafficPath, TunnelUp, WireRule
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import Watched, first_packet, first_problem
 
@@ -49,7 +49,7 @@ class NoneTunnel(Tunnel):
         mtu_bytes = min(client.mtu_bytes, server.mtu_bytes)
         ipv6 = self.params.inner == "ipv6"
         if ipv6 and mtu_bytes < LEAST_IPV6_MTU_BYTES:
-            raise TunnelError(
+            raise RefusedError(
                 f"inner is ipv6 and the link's MTU {mtu_bytes} byte, IPv6 needs at least "
                 f"{LEAST_IPV6_MTU_BYTES}"
             )
@@ -76,7 +76,11 @@ class NoneTunnel(Tunnel):
         )
         kernel = client.host.run(["uname", "-sr"]).text().strip()
         agreed = Negotiated(
-            cipher=None, version=kernel, implementation="kernel", mtu_bytes=mtu_bytes
+            cipher=None,
+            version=kernel,
+            implementation="kernel",
+            mtu_bytes=mtu_bytes,
+            data_path=DataPath.KERNEL,
         )
         return TunnelUp(
             paths=paths,

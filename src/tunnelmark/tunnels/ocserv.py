@@ -14,10 +14,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
-from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import (
     check_inner_mtu,
     inner_addresses,
@@ -126,7 +126,7 @@ class OcservTunnel(DaemonTunnel):
             here, there = inner_addresses(site, number, params)
             given = read_address(client.log())
             if given != ipaddress.ip_address(here):
-                raise TunnelError(
+                raise RefusedError(
                     f"{client.place} on {client.endpoint.host.name} was given address {given}, "
                     f"wanted {here}"
                 )
@@ -349,7 +349,7 @@ class OcservTunnel(DaemonTunnel):
             (server, read_session(shown.stdout)),
         ):
             if said != wanted:
-                raise TunnelError(
+                raise RefusedError(
                     f"{daemon.place} on {daemon.endpoint.host.name} runs with {_shown(said)}, the "
                     f"study asks for {_shown(wanted)}"
                 )
@@ -360,8 +360,8 @@ class OcservTunnel(DaemonTunnel):
             version=f"{' '.join(words)[:60]} / {version.group(1) if version else 'ocserv'}",
             implementation="openconnect",
             mtu_bytes=params.mtu_bytes,
+            data_path=DataPath.USER_SPACE,
             details={
-                "data_path": "user space",
                 "transport": "DTLS 1.2 over UDP" if dtls else "TLS 1.3 over TCP",
                 "auth": "in the AEAD cipher",
                 "key_exchange": "ECDHE with X25519"

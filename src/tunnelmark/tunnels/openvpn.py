@@ -1,18 +1,21 @@
 """OpenVPN 2.6, point to point: TLS or a static key, UDP or TCP, in user space or offloaded."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from secrets import token_hex
-from typing import ClassVar, Final, Literal, Self
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
+from tunnelmark.model.quantity import SizeBytes
 from tunnelmark.model.tunnel import (
+    DataPath,
     Endpoint,
     Negotiated,
     Site,
@@ -49,17 +52,14 @@ FIRST_PORT: Final = 1194
 
 _UDP: Final = 17
 _TCP: Final = 6
-# Of both sockets, so that a burst waits in the kernel and is not lost there.
-_SOCKET_BUFFER_BYTES: Final = 4 << 20
-_TX_QUEUE_PACKETS: Final = 1000
 # A lost handshake packet is repeated after 2 s, 4 s, 8 s: this allows three losses in a row.
 _HANDSHAKE_LIMIT_S: Final = 20
 _BIND_LIMIT_S: Final = 15.0
+_WAKE_LIMIT_S: Final = 2.0
 _START_LIMIT_S: Final = 30.0
 _START_LIMIT_PER_TUNNEL_S: Final = 2.0
 _FIRST_PACKET_LIMIT_S: Final = 15.0
-# At verb 3 a start writes about 45 lines, at verb 4 about 350; more than that is trouble, and
-# trouble is at the end.
+# At verb 4 a start writes about 350 lines; more than that is trouble, and trouble is at the end.
 _LOG_LINES: Final = 1000
 # The out-of-tree module of OpenVPN 2.6 (Debian: openvpn-dco-dkms); the "ovpn" that Linux has itself
 # since 6.16 speaks to OpenVPN 2.7 only.
@@ -93,6 +93,24 @@ class OpenVpnParams(TunnelParams):
     )
     offload: Literal["off", "kernel"] = Field(
         "off", description="kernel: data packets pass through the kernel's data-channel offload"
+    )
+    mssfix: Literal["default", "off"] | Annotated[int, Field(ge=100, le=65535)] = Field(
+        "default",
+        description="largest packet on the link that a TCP connection inside should make, in "
+        "bytes with encapsulation, by clamping its MSS; OpenVPN's own default is 1492 at an MTU "
+        "of 1500, else the MTU itself without encapsulation; the kernel offload clamps nothing",
+    )
+    sndbuf: Annotated[SizeBytes, Field(ge=4096, le=1 << 28)] | None = Field(
+        None, description="send buffer of OpenVPN's socket; without it the system's own"
+    )
+    rcvbuf: Annotated[SizeBytes, Field(ge=4096, le=1 << 28)] | None = Field(
+        None, description="receive buffer of OpenVPN's socket; without it the system's own"
+    )
+    txqueuelen: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="packets that wait in the TUN interface; without it the system's own, 500",
     )
     mtu_bytes: int = Field(
         1500,
@@ -147,6 +165,19 @@ class OpenVpnTunnel(Tunnel):
     kind: ClassVar[str] = "openvpn"
     title: ClassVar[str] = "OpenVPN"
     params_type: ClassVar[type[TunnelParams]] = OpenVpnParams
+    deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "--reneg-sec 0, --reneg-bytes 0, --reneg-pkts 0": "a new handshake would fall into "
+            "some trials and not into others",
+            "--hand-window 20": "a start that fails is told after 20 s, not after 60",
+            "--remap-usr1 SIGTERM, --tls-exit": "a failure ends the process with its reason "
+            "instead of a quiet restart",
+            "--socket-flags TCP_NODELAY (transport tcp)": "Nagle's algorithm holds a packet back "
+            "until the one before it is acknowledged, a round trip later",
+            "--data-ciphers with one cipher": "what the study names is what runs, or nothing",
+            "--disable-dco (offload off)": "where packets are handled is the study's choice",
+        }
+    )
     params: OpenVpnParams
 
     def __init__(self, params: TunnelParams) -> None:
@@ -174,6 +205,9 @@ class OpenVpnTunnel(Tunnel):
         clients = [self._start(site, "client", number) for number in range(count)]
         paths, negotiated = [], []
         for client, server in zip(clients, servers, strict=True):
+            path = self._path(site, client, server)
+            if self.params.key_exchange == "static":
+                self._wake(client, path)
             self._wait_for(
                 [client, server],
                 "agree on keys",
@@ -181,7 +215,6 @@ class OpenVpnTunnel(Tunnel):
                 limit_s=limit_s,
             )
             agreed = self._agreed(client, server)
-            path = self._path(site, client, server, agreed)
             if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
                 raise TunnelError(
                     f"no echo through openvpn tunnel {client.number} within "
@@ -251,7 +284,7 @@ class OpenVpnTunnel(Tunnel):
         cipher = self.params.cipher
         options = [
             *("--cipher", cipher, "--auth", self.params.auth),
-            *("--tun-mtu", str(self.params.mtu_bytes)),
+            *("--tun-mtu", str(self.params.mtu_bytes), *self._tuning()),
             *(("--disable-dco",) if self.params.offload == "off" else ()),
         ]
         if self.params.key_exchange == "tls":
@@ -264,6 +297,23 @@ class OpenVpnTunnel(Tunnel):
             # Without "allow-compression yes" OpenVPN 2.6 only adds the header and never compresses.
             options += ["--comp-lzo", "yes", "--allow-compression", "yes"]
         return options
+
+    def _tuning(self) -> list[str]:
+        """Return what the study sets in place of the program's own defaults."""
+        params = self.params
+        mssfix = {"default": None, "off": 0}.get(str(params.mssfix), params.mssfix)
+        set_ = {
+            "--mssfix": mssfix,
+            "--sndbuf": params.sndbuf,
+            "--rcvbuf": params.rcvbuf,
+            "--txqueuelen": params.txqueuelen,
+        }
+        return [
+            word
+            for option, value in set_.items()
+            if value is not None
+            for word in (option, str(value))
+        ]
 
     def _put_identities(self, site: Site) -> None:
         secret = _secret()
@@ -303,11 +353,10 @@ class OpenVpnTunnel(Tunnel):
                 *("openvpn", "--dev-type", "tun", "--dev", interface),
                 *(*self._transport(side), *socket, *inner),
                 *("--persist-tun", "--persist-key", "--script-security", "1"),
-                *("--txqueuelen", str(_TX_QUEUE_PACKETS)),
                 # A failure ends the process with its reason instead of a quiet restart.
                 *("--remap-usr1", "SIGTERM"),
-                # Only from 4 on does it name the encryption of the control channel.
-                *("--verb", "3" if self.params.control == "plain" else "4"),
+                # Only from 4 on does it say what it clamps, and how control packets are encrypted.
+                *("--verb", "4"),
                 *self._keys(side, _folder(endpoint.host)),
                 *self._arguments(side),
             ],
@@ -320,10 +369,9 @@ class OpenVpnTunnel(Tunnel):
     def _transport(self, side: Side) -> list[str]:
         version = outer_version(self.params)
         if self.params.transport == "udp":
-            size = str(_SOCKET_BUFFER_BYTES)
-            return ["--proto", f"udp{version}", "--sndbuf", size, "--rcvbuf", size]
+            return ["--proto", f"udp{version}"]
         # Nagle's algorithm would hold a packet back until the one before it is acknowledged, a
-        # round trip later. The buffers are left to the kernel, which sizes those of TCP itself.
+        # round trip later.
         return ["--proto", f"tcp{version}-{side}", "--socket-flags", "TCP_NODELAY"]
 
     def _keys(self, side: Side, folder: PurePosixPath) -> list[str]:
@@ -361,7 +409,7 @@ class OpenVpnTunnel(Tunnel):
                 # Nothing else tells: what the other end sends is dropped without an answer.
                 secret = self.params.key_exchange == "static" or self.params.control == "tls-crypt"
                 if secret and (refused := read_log(log).refused):
-                    raise TunnelError(
+                    raise RefusedError(
                         f"{end.place} on {end.endpoint.host.name} has another secret than its "
                         f"peer: {refused}"
                     )
@@ -377,13 +425,22 @@ class OpenVpnTunnel(Tunnel):
 
         wait_until(ready, limit_s=limit_s, late=late)
 
+    def _wake(self, client: _End, path: TrafficPath) -> None:
+        """Send something through an end that has no handshake.
+
+        Left alone, both ends wait for a packet of the other, and the first is a check of options
+        10 s after the start. Whether they agree, their logs say.
+        """
+        self._wait_for([client], "open its socket", lambda r: r.bound, limit_s=_BIND_LIMIT_S)
+        first_packet(client.endpoint.host, path, limit_s=_WAKE_LIMIT_S)
+
     def _agreed(self, client: _End, server: _End) -> Negotiated:
         reports = {"client": client.report(), "server": server.report()}
         for end in (client, server):
             report = reports[end.side]
             for what, is_, wanted in self._wanted(report):
                 if is_ != wanted:
-                    raise TunnelError(
+                    raise RefusedError(
                         f"{end.place} on {end.endpoint.host.name} runs with {what} {is_!r}, "
                         f"the study asks for {wanted!r}"
                     )
@@ -402,10 +459,12 @@ class OpenVpnTunnel(Tunnel):
             version=" / ".join(versions),
             implementation="openvpn",
             mtu_bytes=self.params.mtu_bytes,
+            # One end that offloads is enough: its work is no process's.
+            data_path=DataPath.KERNEL
+            if of_client.kernel_offload or of_server.kernel_offload
+            else DataPath.USER_SPACE,
             details={
-                "data_path": "kernel (data-channel offload)"
-                if of_client.kernel_offload
-                else "user space (data-channel offload disabled)",
+                "data_channel_offload": "on" if of_client.kernel_offload else "off",
                 "transport": self.params.transport
                 + (", Nagle's algorithm off" if self.params.transport == "tcp" else ""),
                 "key_exchange": self.params.key_exchange,
@@ -415,6 +474,9 @@ class OpenVpnTunnel(Tunnel):
                 "control_channel": of_client.control_channel or "unknown",
                 "libraries": of_client.libraries or "unknown",
                 "socket_buffers": of_client.socket_buffers or "unknown",
+                "mssfix": "none, in the kernel"
+                if of_client.kernel_offload
+                else of_client.mssfix or "unknown",
                 **{f"warning_{n}": text for n, text in enumerate(of_client.warnings, 1)},
             },
         )
@@ -435,7 +497,7 @@ class OpenVpnTunnel(Tunnel):
             wanted.append(("auth", report.auth, params.auth))
         return wanted
 
-    def _path(self, site: Site, client: _End, server: _End, agreed: Negotiated) -> TrafficPath:
+    def _path(self, site: Site, client: _End, server: _End) -> TrafficPath:
         client_address, server_address = inner_addresses(site, client.number, self.params)
         return TrafficPath(
             name=str(client.number),
@@ -443,7 +505,7 @@ class OpenVpnTunnel(Tunnel):
             server_address=server_address,
             client_interface=client.interface,
             server_interface=server.interface,
-            mtu_bytes=agreed.mtu_bytes,
+            mtu_bytes=self.params.mtu_bytes,
         )
 
 

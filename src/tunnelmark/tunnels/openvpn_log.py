@@ -29,6 +29,8 @@ class OpenVpnReport:
     refused: str | None = None
     """The first packet of the peer that did not pass the authentication."""
     socket_buffers: str | None = None
+    mssfix: str | None = None
+    """To what the MSS of TCP inside is clamped; only at verb 4."""
     kernel_offload: bool = False
     """OpenVPN opened a data-channel-offload device although it was told not to."""
     warnings: tuple[str, ...] = field(default=())
@@ -42,6 +44,8 @@ def read_log(text: str) -> OpenVpnReport:
     """
     lines = [_TIME_STAMP.sub("", line.strip()) for line in text.splitlines()]
     start = max((n for n, line in enumerate(lines) if _BANNER.match(line)), default=0)
+    # The list of options stands before the banner; what the last process said of one wins.
+    mssfix = _mssfix(lines)
     lines = lines[start:]
     data = _last(lines, _DATA_CHANNEL)
     items = dict(_DATA_ITEM.findall(data.group(1))) if data else {}
@@ -61,6 +65,7 @@ def read_log(text: str) -> OpenVpnReport:
         mtu_bytes=int(mtu.group(1)) if mtu else None,
         control_channel=_text(_last(lines, _CONTROL)),
         socket_buffers=_text(_last(lines, _BUFFERS)),
+        mssfix=mssfix,
         kernel_offload=_last(lines, _OFFLOAD) is not None,
         warnings=tuple(
             dict.fromkeys(m.group(1).strip() for line in lines if (m := _WARNING.match(line)))
@@ -75,6 +80,18 @@ def last_words(text: str) -> str:
     complaints = [line for line in lines if _COMPLAINT.search(line)]
     reasons = [line for line in complaints if not _CONSEQUENCE.match(line)]
     return (reasons or complaints or lines or ["nothing in its log"])[-1]
+
+
+def _mssfix(lines: list[str]) -> str | None:
+    """Return what the list of options at verb 4 says; ``mssfix_fixed`` is without encapsulation."""
+    options = {m.group(1): m.group(2) for line in lines if (m := _MSSFIX.match(line))}
+    size = options.get("mssfix")
+    if size is None:
+        return None
+    if size == "0":
+        return "off"
+    without = options.get("mssfix_fixed") == "ENABLED"
+    return f"{size} bytes {'without' if without else 'with'} encapsulation"
 
 
 _TIME_STAMP: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?:us=\d{1,6} )?")
@@ -96,6 +113,7 @@ _DATA_ITEM: Final = re.compile(r"(cipher|auth|compression):? '([^']{1,64})'")
 _MTU: Final = re.compile(r"^net_iface_mtu_set: mtu (\d{1,6}) for ")
 _CONTROL: Final = re.compile(r"^Control Channel: (.{1,300})$")
 _BUFFERS: Final = re.compile(r"^Socket Buffers: (.{1,100})$")
+_MSSFIX: Final = re.compile(r"^(mssfix(?:_fixed)?) = (\d{1,6}|ENABLED|DISABLED)$")
 _OFFLOAD: Final = re.compile(r"^(?:DCO device .* opened|ovpn-dco device .*opened)")
 _WARNING: Final = re.compile(r"^(?:WARNING|DEPRECATED OPTION): (.{1,500})$")
 _NOISE: Final = re.compile(

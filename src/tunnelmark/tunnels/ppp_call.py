@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Process
 from tunnelmark.model.tunnel import Endpoint, Site, TrafficPath
 from tunnelmark.tunnels import ppp
@@ -12,7 +12,7 @@ from tunnelmark.tunnels.addressing import alone, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.ppp import PppEnd, Side
 from tunnelmark.tunnels.ppp_check import check
-from tunnelmark.tunnels.ppp_log import last_words
+from tunnelmark.tunnels.ppp_log import is_refusal, last_words
 from tunnelmark.tunnels.support import Watched, first_packet, first_problem, quieten, wait_until
 
 LOG_LINES: Final = 200
@@ -98,12 +98,13 @@ class PppTunnel(Tunnel):
             self._require_others(what)
             for call in calls:
                 if (status := call.process.poll()) is not None:
-                    raise TunnelError(
-                        f"{call.place} ended with status {status} before it could {what}: "
-                        f"{call.last_words()}"
+                    words = call.last_words()
+                    raise _error(words)(
+                        f"{call.place} ended with status {status} before it could {what}: {words}"
                     )
                 if self._gave_up(call):
-                    raise TunnelError(f"{call.place} did not {what}: {call.last_words()}")
+                    words = call.last_words()
+                    raise _error(words)(f"{call.place} did not {what}: {words}")
             return True if all(reached(call) for call in calls) else None
 
         def late() -> str:
@@ -146,3 +147,7 @@ class PppTunnel(Tunnel):
                 f"{client.last_words()}"
             )
         return path
+
+
+def _error(words: str) -> type[TunnelError]:
+    return RefusedError if is_refusal(words) else TunnelError

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tunnelmark.model.errors import TunnelError
-from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.model.errors import RefusedError
+from tunnelmark.model.tunnel import DataPath, Negotiated
 from tunnelmark.tunnels.ppp import PppEnd
 from tunnelmark.tunnels.ppp_log import PppReport
 from tunnelmark.tunnels.support import interfaces
@@ -37,13 +37,13 @@ def check(end: PppEnd, *, place: str, addresses: tuple[str, str]) -> None:
     ]
     for what, is_, want, mend in wanted:
         if is_ != want:
-            raise TunnelError(
+            raise RefusedError(
                 f"{place} runs with {what} {is_!r}, the study asks for {want!r}{mend}"
             )
 
 
 def negotiated(
-    end: PppEnd, report: PppReport, *, programs: Sequence[str], data_path: str
+    end: PppEnd, report: PppReport, *, programs: Sequence[str], carried_by: str
 ) -> Negotiated:
     """Return what was agreed, in pppd's own words where it has some."""
     done = end.host.run(["pppd", "--version"], check=False)
@@ -57,8 +57,12 @@ def negotiated(
         version=" / ".join([*programs, pppd]),
         implementation="pppd",
         mtu_bytes=end.setup.mtu_bytes,
+        # What pppd hands to the kernel's PPP is ciphered and compressed there.
+        data_path=DataPath.USER_SPACE
+        if report.mppe == "none" and compression == "none"
+        else DataPath.KERNEL,
         details={
-            "data_path": data_path,
+            "carried_by": carried_by,
             "authentication": report.authentication or "none",
             "encryption": "none" if report.mppe == "none" else f"MPPE {report.mppe}",
             "compression": compression,

@@ -99,6 +99,11 @@ def last_words(text: str) -> str:
     return (own or lines or ["nothing in its log"])[-1][:_MOST_WARNING_CHARACTERS]
 
 
+def is_refusal(words: str) -> bool:
+    """Say whether a pppd's last words are that it never will: security, authentication, kernel."""
+    return any(reason.search(words) for reason in _REASONS[:_REFUSALS])
+
+
 _MOST_CHARACTERS: Final = 4 << 20
 _MOST_WARNINGS: Final = 5
 _MOST_WARNING_CHARACTERS: Final = 300
@@ -133,6 +138,8 @@ _REASONS: Final = tuple(
         r"terminat",
     )
 )
+_REFUSALS: Final = 3
+"""So many of them are there again in the next attempt."""
 
 
 def _options(text: str) -> dict[str, str]:

@@ -251,7 +251,7 @@ class PptpTunnel(PppTunnel):
             client.ppp,
             report,
             programs=programs,
-            data_path="PPP in the kernel, GRE in user space (pptp, pptpctrl)",
+            carried_by="PPP in the kernel, GRE in user space (pptp, pptpctrl)",
         )
 
 

@@ -1,17 +1,18 @@
 """SoftEther VPN's own protocol: Ethernet in blocks in TLS over TCP, all in user space."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from secrets import token_hex
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
-from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import (
     check_inner_mtu,
     inner_addresses,
@@ -88,6 +89,15 @@ class SoftEtherTunnel(DaemonTunnel):
     kind: ClassVar[str] = "softether"
     title: ClassVar[str] = "SoftEther VPN"
     params_type: ClassVar[type[TunnelParams]] = SoftEtherParams
+    deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "DisableUdpAcceleration": "it would carry packets outside the stream from some moment "
+            "in mid-session on, and two kinds of packets would be one figure",
+            "NAT traversal, dynamic DNS, keep-alive to the Internet off": "nothing leaves the lab",
+            "one listener instead of four": "others are not used",
+            "TLS 1.3 only": "what is negotiated is known",
+        }
+    )
     params: SoftEtherParams
 
     def __init__(self, params: TunnelParams) -> None:
@@ -302,7 +312,7 @@ declare root
             check=False,
         )
         if refused := refusal(done.text()):
-            raise TunnelError(f"softether {side} on {host.name} refused a command: {refused}")
+            raise RefusedError(f"softether {side} on {host.name} refused a command: {refused}")
         return done.text()
 
     def _read_logs(self, host: Host, side: Side) -> str:
@@ -396,8 +406,8 @@ declare root
             version=f"SoftEther VPN {own.version}",
             implementation="vpnclient, vpnserver",
             mtu_bytes=self.params.mtu_bytes,
+            data_path=DataPath.USER_SPACE,
             details={
-                "data_path": "user space",
                 "transport": "TLS 1.3 over one TCP connection",
                 "suite": SUITE,
                 "auth": "in the AEAD cipher",
@@ -415,7 +425,7 @@ def _check(daemon: Daemon, status: Status) -> None:
         ("UDP acceleration", status.udp, False),
     ):
         if is_ != must:
-            raise TunnelError(
+            raise RefusedError(
                 f"{daemon.place} on {daemon.endpoint.host.name} runs with {what} {is_}, the study "
                 f"asks for {must}"
             )

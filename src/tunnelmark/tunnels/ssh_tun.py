@@ -1,17 +1,19 @@
 """OpenSSH as a tunnel (``ssh -w``): IP packets in a channel of an encrypted TCP stream."""
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
-from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import (
     check_inner_mtu,
     inner_addresses,
@@ -98,6 +100,13 @@ class SshTunTunnel(DaemonTunnel):
     kind: ClassVar[str] = "ssh_tun"
     title: ClassVar[str] = "OpenSSH tunnel"
     params_type: ClassVar[type[TunnelParams]] = SshTunParams
+    deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "sshd -d": "it serves one connection in one process, which is watched, and says what "
+            "was agreed",
+            "Ciphers, MACs with one each": "what the study names is what runs, or nothing",
+        }
+    )
     params: SshTunParams
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
@@ -307,7 +316,7 @@ class SshTunTunnel(DaemonTunnel):
             said = {match[0]: match[1:] for match in _KEX.findall(daemon.log())}
             for way in ("client->server", "server->client"):
                 if said.get(way) != (wanted, mac, "none"):
-                    raise TunnelError(
+                    raise RefusedError(
                         f"{daemon.place} on {daemon.endpoint.host.name} runs {way} with "
                         f"{said.get(way)} (cipher, MAC, compression), the study asks for "
                         f"{(wanted, mac, 'none')}"
@@ -320,8 +329,8 @@ class SshTunTunnel(DaemonTunnel):
             version=" / ".join(versions) or "OpenSSH of unknown version",
             implementation="openssh",
             mtu_bytes=self.params.mtu_bytes,
+            data_path=DataPath.USER_SPACE,
             details={
-                "data_path": "user space",
                 "transport": "tcp",
                 "auth": mac if self.params.cipher in _MAC_BYTES else "in the AEAD cipher",
                 "key_exchange": exchange.group(1) if exchange else "unknown",

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
 from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
@@ -248,7 +248,7 @@ class SstpTunnel(PppTunnel):
         tls = sstp_log.read_server_log(server.process.log_tail(LOG_LINES), server.number)
         wanted = f"TLSv{self.params.tls}"
         if tls.version != wanted or not tls.bound:
-            raise TunnelError(
+            raise RefusedError(
                 f"{server.place} runs with {tls.version or 'no TLS'} and "
                 f"{'a' if tls.bound else 'no'} crypto binding, the study asks for {wanted} and one"
             )
@@ -260,13 +260,14 @@ class SstpTunnel(PppTunnel):
             client.ppp,
             report,
             programs=[f"sstp-client {version}"],
-            data_path="PPP in the kernel, SSTP and TLS in user space (sstpc; our own server)",
+            carried_by="PPP in the kernel, SSTP and TLS in user space (sstpc; our own server)",
         )
         return Negotiated(
             cipher=tls.cipher,
             version=agreed.version,
             implementation="sstpc, pppd",
             mtu_bytes=agreed.mtu_bytes,
+            data_path=agreed.data_path,
             details={
                 **agreed.details,
                 "encryption": f"{tls.version} {tls.cipher}",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Completed, Host, Process
 from tunnelmark.tunnels.pki import Identity
 from tunnelmark.tunnels.strongswan_config import Settings, render
@@ -56,7 +56,7 @@ class Charon:
         self._folder = host.work_dir / daemon_name("ike")
         self._socket = self._folder / "vici"
         if len(str(self._socket)) > _SOCKET_PATH_LIMIT:
-            raise TunnelError(
+            raise RefusedError(
                 f"charon on {host.name}: the path of its socket, {self._socket}, is longer than "
                 f"{_SOCKET_PATH_LIMIT} characters"
             )
@@ -110,7 +110,8 @@ class Charon:
         self.host.put(path, render(document).encode())
         done = self._swanctl("--load-all", "--noprompt", "--file", str(path))
         if done.returncode != 0:
-            raise TunnelError(f"{self.place} refused its configuration: {_refusal(done)}")
+            self.require_alive("load its configuration")
+            raise RefusedError(f"{self.place} refused its configuration: {_refusal(done)}")
 
     def initiate(self, child: str, *, limit_s: int, peer: "Charon") -> None:
         """Bring one child up; ``TunnelError`` has the last words of both daemons."""
@@ -120,9 +121,11 @@ class Charon:
         if done.returncode != 0:
             self.require_alive(f"establish {child}", peer)
             peer.require_alive(f"establish {child}", self)
-            raise TunnelError(
-                f"{self.place} could not establish {child} ({_refusal(done)}); last words of the "
-                f"{self.side}: {self.last_words()}; of the {peer.side}: {peer.last_words()}"
+            words = (_refusal(done), self.last_words(), peer.last_words())
+            error = RefusedError if any(map(_DISAGREED.search, words)) else TunnelError
+            raise error(
+                f"{self.place} could not establish {child} ({words[0]}); last words of the "
+                f"{self.side}: {words[1]}; of the {peer.side}: {words[2]}"
             )
 
     def sas(self) -> tuple[IkeSa, ...]:
@@ -201,6 +204,10 @@ def last_words(log: str) -> str:
     return lines[-1] if lines else "nothing in its log"
 
 
+# RFC 7296 section 3.10.1: what another attempt of the same peers ends with again.
+_DISAGREED: Final = re.compile(
+    r"AUTHENTICATION_FAILED|NO_PROPOSAL_CHOSEN|TS_UNACCEPTABLE|INVALID_KE_PAYLOAD"
+)
 _THREAD: Final = re.compile(r"^[0-9]{2,3}(?=\[)")
 _TELLING: Final = re.compile(
     r"\b[A-Z]+_[A-Z_]+ (?:notify|error)|no \w+ (?:proposal|config|key|match)"

@@ -6,10 +6,12 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Process
+from tunnelmark.model.together import together
 from tunnelmark.model.tunnel import Site, TrafficPath
 
 T = TypeVar("T")
@@ -128,10 +130,10 @@ def first_problem(ends: Sequence[Watched]) -> str | None:
     """Return what is wrong with tunnels that were up, or None: daemons alive, interfaces up."""
     if any(_ended(end) for end in ends):
         return _all_ended(ends)
-    seen: dict[str, dict[str, InterfaceState]] = {}
+    hosts = {end.host.unique: end.host for end in ends}
+    states = together(*(partial(interfaces, host) for host in hosts.values()))
+    seen = dict(zip(hosts, states, strict=True))
     for end in ends:
-        if end.host.unique not in seen:
-            seen[end.host.unique] = interfaces(end.host)
         state = seen[end.host.unique].get(end.interface)
         if state is not None and state.up:
             continue

@@ -1,18 +1,20 @@
 """tinc 1.0: a mesh of two, packets over UDP, keys exchanged over TCP, all in user space."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import Field
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
-from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import (
     alone,
     check_inner_mtu,
@@ -100,6 +102,15 @@ class TincTunnel(DaemonTunnel):
     kind: ClassVar[str] = "tinc"
     title: ClassVar[str] = "tinc"
     params_type: ClassVar[type[TunnelParams]] = TincParams
+    deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "PMTUDiscovery = no": "its probes of up to the full MTU would be packets of nobody's "
+            "traffic on the link; the MTU of the inner interface is set instead",
+            "ClampMSS = no": "it clamps to the path MTU that it did not probe",
+            f"KeyExpire = {_KEY_LIFE_S}": "a new key would fall into some trials and not into "
+            "others",
+        }
+    )
     params: TincParams
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
@@ -279,7 +290,7 @@ class TincTunnel(DaemonTunnel):
         }
         for what, number in wanted.items():
             if agreed[what] != number:
-                raise TunnelError(
+                raise RefusedError(
                     f"{daemon.place} on {host.name} sends to the {peer} with {what} "
                     f"{agreed[what]}, the study asks for {number}"
                 )
@@ -295,8 +306,8 @@ class TincTunnel(DaemonTunnel):
             version=f"tinc {' / '.join(versions) or 'of unknown version'}",
             implementation="tincd",
             mtu_bytes=self.params.mtu_bytes,
+            data_path=DataPath.USER_SPACE,
             details={
-                "data_path": "user space",
                 "auth": f"{self.params.digest}, {_MAC_BYTES} bytes of it sent",
                 "compression": "none",
                 "key_exchange": f"RSA {_KEY_BITS} over TCP",

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.topology import Router
-from tunnelmark.model.tunnel import Negotiated, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, WireRule
 from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
@@ -85,7 +85,8 @@ class VxlanTunnel(KernelLinkTunnel):
             version=f"VXLAN of {kernel}",
             implementation="kernel",
             mtu_bytes=mtu_bytes,
-            details={"data_path": "kernel", "encryption": "none"},
+            data_path=DataPath.KERNEL,
+            details={"encryption": "none"},
         )
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:

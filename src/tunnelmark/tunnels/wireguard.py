@@ -13,6 +13,7 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, padding, udp_layer
 from tunnelmark.model.tunnel import (
+    DataPath,
     Endpoint,
     Negotiated,
     Site,
@@ -72,7 +73,9 @@ class WireGuardParams(TunnelParams):
     """What a study can set."""
 
     implementation: Literal["auto", "kernel", "wireguard-go", "boringtun"] = Field(
-        "auto", description="auto: the kernel's where it has one, else wireguard-go, else boringtun"
+        "auto",
+        description="auto: the kernel's where it has one, else wireguard-go, else boringtun; on a "
+        "device whose limit the kernel escapes, one of the latter two",
     )
     mtu_bytes: int | None = Field(
         None,
@@ -247,7 +250,7 @@ class WireGuardTunnel(Tunnel):
     def _choose(self, host: Host) -> Implementation:
         if self.params.implementation != "auto":
             return self.params.implementation
-        if host.has_kernel("wireguard"):
+        if host.has_kernel("wireguard") and not self.confined:
             return "kernel"
         if host.has(_PROGRAM["wireguard-go"]) is None and host.has(_PROGRAM["boringtun"]):
             return "boringtun"
@@ -384,8 +387,8 @@ class WireGuardTunnel(Tunnel):
             version=" / ".join(versions),
             implementation=" / ".join(chosen),
             mtu_bytes=mtu_bytes,
+            data_path=DataPath.KERNEL_THREADS if "kernel" in chosen else DataPath.USER_SPACE,
             details={
-                "data_path": "kernel" if set(chosen) == {"kernel"} else "user space",
                 "key_exchange": "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s",
                 "tools": (tools.splitlines() or ["unknown"])[0].split(" - ")[0],
             },

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunnelmark.engine.pump import EventPump
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Process
 from tunnelmark.model.tunnel import Medium, SharedMedium, Site
 from tunnelmark.tunnels.support import daemon_name, wait_until
@@ -79,7 +79,7 @@ class Radios:
             for end in (site.client, site.server)
         }
         if len(boots) != 1:
-            raise TunnelError(
+            raise RefusedError(
                 "client and server are two machines, but simulated radios reach each other in one "
                 "kernel only (run it with --place machine)"
             )
@@ -87,7 +87,7 @@ class Radios:
     def _start_medium(self) -> None:
         site = self._site
         config = {
-            "protocol": 1,
+            "protocol": 2,
             "parent_pid": site.owner_pid,
             "access_point": {"name": self.names["server"], "address": address("server", 0)},
             "client": {"name": self.names["client"], "address": address("client", 0)},

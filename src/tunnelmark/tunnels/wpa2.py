@@ -14,12 +14,13 @@ from pydantic import Field, model_validator
 
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.model.air import AIR_TYPES
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import (
     AirTap,
+    DataPath,
     Negotiated,
     SharedMedium,
     Site,
@@ -230,7 +231,7 @@ class Wpa2Tunnel(Tunnel):
         shared = site.shared
         found = self._fitting(None if shared is None else shared.config, site.client.mtu_bytes)
         if shared is None or isinstance(found, str):
-            raise TunnelError(str(found))
+            raise RefusedError(str(found))
         return found, shared
 
     def _fitting(self, medium: Mapping[str, object] | None, mtu_bytes: int) -> Radio | str:
@@ -421,7 +422,7 @@ class Wpa2Tunnel(Tunnel):
         }
         security = link.bss.security
         if problem := disagreement(security, radio, client, server, channels):
-            raise TunnelError(problem)
+            raise RefusedError(problem)
         cipher = client.get("pairwise_cipher")
         rates = self._settled_rates(site, radio, link, path)
         versions = [
@@ -433,6 +434,7 @@ class Wpa2Tunnel(Tunnel):
             version=", ".join(versions),
             implementation="mac80211",
             mtu_bytes=path.mtu_bytes,
+            data_path=DataPath.LINK,
             details={
                 "security": security,
                 "key_management": str(client.get("key_mgmt")),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.model.faults import told
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
@@ -82,11 +82,8 @@ class _Runner:
                 if failed := _failed(outcome):
                     self.error = failed
                     break
-        except TunnelmarkError as error:
-            self.error = str(error)
-        except BaseException as error:
-            self.error = f"{type(error).__name__}: {error}"
-            raise
+        except Exception as error:  # noqa: BLE001 - told in its check: nobody waits for this thread
+            self.error = told(error)
         finally:
             self.begun.set()
 
@@ -103,6 +100,7 @@ class _Runner:
             sample_stem=f"{self.context.sample_stem}-background-{self.number}-{run}",
             progress=progress,
             enough=self.over.is_set,
+            is_background=True,
             # Whether the measuring programs were too busy is asked of those that measure.
             measuring_processes=lambda _host, _pid: None,
             first_port=self.context.first_port + _PORTS * (self.number + 1),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from tunnelmark.engine.config import ReceiveTime
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.params import Params
@@ -55,6 +56,14 @@ class TrialContext:
     """Longest IP packet of the link itself."""
     enough: Callable[[], bool] = lambda: False
     """True when no more is wanted of a load beside another one: it ends in order, as planned."""
+    receive_time: ReceiveTime = "kernel"
+    """When a packet has arrived; ``user`` where the kernel's time is that of an outer packet."""
+    one_clock: bool = True
+    """Whether both hosts read one clock, so that a one-way delay is what it says."""
+    emulated: bool = False
+    """Whether the hosts' CPUs are emulated: there a thread that waits for the host seems busy."""
+    is_background: bool = False
+    """Whether it is a load beside another workload, of which no figure is reported."""
     outside: tuple[TrafficPath, ...] = ()
     """Paths beside the tunnel, on the same link, for loads that do not go through it."""
     beside: "Callable[[Callable[[TrialContext], Outcome]], Outcome] | None" = None

@@ -98,7 +98,6 @@ class Bursts(Workload):
                 context,
                 self._flows(context, ways[place]),
                 drain_ns=_DRAIN_NS,
-                late_ns=_S,
                 answer=way == "echo",
             )
 

@@ -16,12 +16,15 @@ from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.beside import together
 from tunnelmark.workloads.emodel import call, mos, rating
+from tunnelmark.workloads.quantiles import tail
 from tunnelmark.workloads.streams import Streamed, run_streams, sessions, turned
 
 RTP_BYTES: Final = 12
 """RFC 3550 section 5.1."""
 MOST_CALLS: Final = 512
 """Each call is a flow both ways; the engine has 1024 at most."""
+DEAD_RATING: Final = 0.0
+"""R of a call of which nothing arrives: the end of the scale, MOS 1 (ITU-T G.107 annex B)."""
 _MS: Final = 1_000_000
 
 
@@ -73,7 +76,7 @@ class CallParams(Params):
         None, description="Bpl of the codec; likewise"
     )
     drain: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
-        10**9, description="how long to wait for packets at the end"
+        10**9, description="waiting time: a packet that comes later after it was sent is lost"
     )
 
     @model_validator(mode="after")
@@ -118,7 +121,8 @@ class Heard:
     burst_r: float
     mouth_to_ear_ns: float | None
     rating: float | None
-    """R; None where nothing arrived or the codec has no published values."""
+    """R: 0 of a dead call; None where the codec has no published values, or the delay is unknown
+    since the clocks of both ends differ."""
 
     @property
     def mos(self) -> float | None:
@@ -161,9 +165,15 @@ class Calls:
         return self.forward + self.reverse
 
     @property
-    def worst_mos(self) -> float:
-        """Of both directions of all calls; 1 where nothing arrived."""
-        return min((1.0 if one.mos is None else one.mos) for one in self.heard)
+    def worst_mos(self) -> float | None:
+        """Of both directions of all calls; None where one is not known."""
+        return lowest([one.mos for one in self.heard])
+
+
+def lowest(values: Sequence[float | None]) -> float | None:
+    """Return the smallest; None if one of them is not known."""
+    known = [value for value in values if value is not None]
+    return min(known) if known and len(known) == len(values) else None
 
 
 def run_calls(context: TrialContext, params: CallParams, calls: int) -> Calls:
@@ -172,9 +182,7 @@ def run_calls(context: TrialContext, params: CallParams, calls: int) -> Calls:
 
     def one(place: int, context: TrialContext) -> Streamed:
         flows = _flows(context, params, calls, ways[place])
-        return run_streams(
-            context, flows, drain_ns=params.drain, late_ns=params.drain, answer=False
-        )
+        return run_streams(context, flows, drain_ns=params.drain, answer=False)
 
     forward, reverse = together(
         (context, turned(context)), one, failed=lambda streamed: not streamed.finished
@@ -188,31 +196,34 @@ def run_calls(context: TrialContext, params: CallParams, calls: int) -> Calls:
 
 def hear(flow: Flow, params: CallParams) -> Heard:
     """Return how one direction of a call sounds; pure."""
-    arrived = flow.arrived
-    delays = np.where(arrived, flow.arrived_ns - flow.sent_ns, 0)
+    arrived, delays = flow.arrived, flow.owd_forward_ns
     if not arrived.any():
-        return Heard(len(arrived), len(arrived), 0, None, None, None, 1.0, None, None)
+        dead = None if params.impairment is None else DEAD_RATING
+        return Heard(len(arrived), len(arrived), 0, None, None, None, 1.0, None, dead)
     seen = delays[arrived]
     smallest = int(seen.min())
-    late = arrived & (delays - smallest > params.jitter_buffer)
+    late = np.zeros(len(arrived), dtype=np.bool_)
+    late[arrived] = seen - smallest > params.jitter_buffer
     missing = ~arrived | late
     ratio = float(missing.mean())
     burst_r = burst_ratio(missing)
     # A frame must be complete before it is sent, then it waits for slower ones.
     delay_ns = params.spec.frame_ns + params.spec.lookahead_ns + smallest + params.jitter_buffer
     r = None
-    if params.impairment is not None:
+    # No packet arrives before it leaves: the ends have different clocks, and no delay is known.
+    one_clock = smallest >= 0
+    if params.impairment is not None and one_clock:
         ie, bpl = params.impairment
         r = rating(call(delay_ns / _MS, ratio, ie=ie, bpl=bpl, burst_r=burst_r))
     return Heard(
         sent=len(arrived),
         lost=int((~arrived).sum()),
         discarded=int(late.sum()),
-        owd_min_ns=smallest,
-        owd_p50_ns=float(np.median(seen)),
-        pdv_p99_ns=float(np.percentile(seen, 99)) - smallest,
+        owd_min_ns=smallest if one_clock else None,
+        owd_p50_ns=float(np.median(seen)) if one_clock else None,
+        pdv_p99_ns=tail(seen - smallest, 99),
         burst_r=burst_r,
-        mouth_to_ear_ns=float(delay_ns),
+        mouth_to_ear_ns=float(delay_ns) if one_clock else None,
         rating=r,
     )
 

@@ -1,10 +1,17 @@
 """Whether an echo trial measured what it says, from both summaries and all records; pure."""
 
 from collections.abc import Sequence
+from typing import Final
 
+from tunnelmark.engine.config import ReceiveTime
 from tunnelmark.engine.records import Flow
 from tunnelmark.engine.summary import ReflectSummary, SendSummary
 from tunnelmark.model.validity import Check
+
+INSTRUMENT_LIMITS: Final = frozenset(
+    {"sender_lateness", "all_sent", "receiver_overrun", "realtime"}
+)
+"""Checks that fail where a load is more than the sender or the receiver of ours can do."""
 
 
 def evidence(
@@ -13,6 +20,8 @@ def evidence(
     joined: Sequence[Flow],
     *,
     late_limit_ns: int,
+    receive_time: ReceiveTime = "kernel",
+    emulated: bool = False,
 ) -> tuple[Check, ...]:
     """Return the checks of one trial; ``reflected`` is None if the reflector was killed."""
     return (
@@ -22,6 +31,9 @@ def evidence(
         _reverse(sent, reflected, joined),
         _overrun(sent, reflected),
         _strangers(sent, reflected),
+        _realtime(sent, reflected, emulated),
+        _timestamps(sent, reflected, receive_time),
+        _negative(joined),
     )
 
 
@@ -104,6 +116,54 @@ def _strangers(sent: SendSummary, reflected: ReflectSummary | None) -> Check:
         "foreign_packets",
         ok=count == 0,
         message=f"{count} packets came that no sender of this trial had sent so",
+        value=float(count),
+        limit=0.0,
+        unit="packet",
+    )
+
+
+def _realtime(sent: SendSummary, reflected: ReflectSummary | None, emulated: bool) -> Check:
+    """Judge the priority: a thread that never rests gives it back, and others come before it.
+
+    On an emulated CPU a thread seems never to rest when the host holds the machine up, so there
+    lateness alone is judged.
+    """
+    ends = {"sender": sent.realtime} | ({"reflector": reflected.realtime} if reflected else {})
+    lost = [name for name, fate in ends.items() if fate == "lost"]
+    return Check(
+        "realtime",
+        ok=not lost or emulated,
+        message=f"the {' and the '.join(lost)} took all of a core and lost real-time priority"
+        if lost
+        else "real-time priority: " + ", ".join(f"{name} {fate}" for name, fate in ends.items()),
+    )
+
+
+def _timestamps(sent: SendSummary, reflected: ReflectSummary | None, wanted: ReceiveTime) -> Check:
+    """Judge arrivals: one without the time that was asked for would be timed otherwise."""
+    ends = {"sender": sent.timestamps} | ({"reflector": reflected.timestamps} if reflected else {})
+    # Who received nothing has no packet that lacks one.
+    quiet = {
+        "sender": not any(flow.returned + flow.late for flow in sent.flows),
+        "reflector": reflected is None or not any(flow.received for flow in reflected.flows),
+    }
+    wrong = [name for name, seen in ends.items() if seen != wanted and not quiet[name]]
+    return Check(
+        "timestamps",
+        ok=not wrong,
+        message=f"arrivals at the {' and the '.join(wrong)} lack the {wanted} time"
+        if wrong
+        else f"all arrivals are by {wanted} time",
+    )
+
+
+def _negative(joined: Sequence[Flow]) -> Check:
+    """Judge round trips: one that is shorter than nothing was measured wrong."""
+    count = sum(int((flow.rtt_ns < 0).sum()) for flow in joined)
+    return Check(
+        "negative_delays",
+        ok=count == 0,
+        message=f"{count} round trips came out below zero",
         value=float(count),
         limit=0.0,
         unit="packet",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Final, Self
 
@@ -15,7 +16,9 @@ from tunnelmark.engine.summary import (
     parse_send_summary,
 )
 from tunnelmark.model.errors import LabError, ResultError
+from tunnelmark.model.faults import UnwritableError, write
 from tunnelmark.model.host import Host, Process
+from tunnelmark.model.together import together
 from tunnelmark.workloads.base import Progress, TrialContext
 
 REALTIME_PRIORITY: Final = 10
@@ -74,8 +77,7 @@ class Exchange:
         """End both processes and remove their files on the hosts."""
         for process in reversed(self._processes):
             process.stop()
-        for host, path in self._files():
-            host.run(["rm", "-f", str(path)], check=False)
+        together(*(partial(_remove, host, path) for host, path in self._files()))
 
     def run(self) -> Exchanged:
         """Run to the end, to a death or until cancelled; what went wrong is in ``problems``."""
@@ -87,6 +89,8 @@ class Exchange:
             self._expect_good_end("sender", sender)
             self._found.reflected = self._end(reflector)
             self._read()
+        except UnwritableError:
+            raise
         except (LabError, ResultError, TimeoutError) as error:
             self._found.problems.append(str(error))
         return self._found
@@ -98,6 +102,7 @@ class Exchange:
             records=str(self._reflect_file),
             realtime_priority=REALTIME_PRIORITY,
             parent_pid=self._context.owner_pid,
+            receive_time=self._context.receive_time,
             answer=self._answer,
         )
         return self._start(self._context.server, "reflect", document)
@@ -111,6 +116,7 @@ class Exchange:
             records=str(self._send_file),
             realtime_priority=REALTIME_PRIORITY,
             parent_pid=self._context.owner_pid,
+            receive_time=self._context.receive_time,
             segment=self._segment,
         )
         return self._start(self._context.client, "send", document)
@@ -214,10 +220,7 @@ class Exchange:
         found.reflect = records.read_reflect(data[1], "records of the reflector")
         if (directory := self._context.samples_dir) is not None:
             for (_, path), content in zip(self._files(), data, strict=True):
-                try:
-                    (directory / path.name).write_bytes(content)
-                except OSError as error:
-                    raise ResultError(f"{directory / path.name}: {error.strerror}") from error
+                write(directory / path.name, content)
                 kept.append(path.name)
         found.samples = tuple(kept)
 
@@ -226,3 +229,7 @@ class Exchange:
             (self._context.client, self._send_file),
             (self._context.server, self._reflect_file),
         )
+
+
+def _remove(host: Host, path: PurePosixPath) -> None:
+    host.run(["rm", "-f", str(path)], check=False)

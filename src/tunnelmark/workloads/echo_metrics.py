@@ -1,4 +1,7 @@
-"""The figures of an echo flow from the record of every packet; pure functions."""
+"""The figures of an echo flow from the record of every packet; pure functions.
+
+All flows are those of one waiting time (``Flow.within``): what came later is lost.
+"""
 
 from collections.abc import Sequence
 
@@ -7,86 +10,125 @@ import numpy.typing as npt
 
 from tunnelmark.engine.records import Flow
 from tunnelmark.engine.summary import SendFlow
+from tunnelmark.workloads.quantiles import quantile, tail
 
 _Times = npt.NDArray[np.int64]
 
 
 def flow_metrics(flow: Flow, told: SendFlow) -> dict[str, float | None]:
     """Return the metrics of one flow; ``told`` is its entry in the sender's summary."""
-    return _metrics([flow], [told])
+    return total_metrics([flow], [told])
 
 
 def total_metrics(flows: Sequence[Flow], told: Sequence[SendFlow]) -> dict[str, float | None]:
     """Return the metrics of all flows together: rates add up, delays are pooled."""
-    return _metrics(flows, told)
-
-
-def _metrics(flows: Sequence[Flow], told: Sequence[SendFlow]) -> dict[str, float | None]:
     sent = sum(len(flow.sent_ns) for flow in flows)
     arrived = sum(int(flow.arrived.sum()) for flow in flows)
     answered = sum(int(flow.answered.sum()) for flow in flows)
     returned = sum(int(flow.returned.sum()) for flow in flows)
+    late = sum(int((flow.returned & flow.late).sum()) for flow in flows)
     rtt = np.concatenate([flow.rtt_ns for flow in flows])
-    forward = np.concatenate([(flow.arrived_ns - flow.sent_ns)[flow.arrived] for flow in flows])
+    forward = np.concatenate([flow.owd_forward_ns[flow.arrived] for flow in flows])
     reverse = np.concatenate(
         [(flow.returned_ns - flow.answered_ns)[flow.returned & flow.answered] for flow in flows]
     )
-    ipdv = np.concatenate([_ipdv(flow) for flow in flows])
-    smallest = _quantile(rtt, 0)
-    p99 = _quantile(rtt, 99)
+    offered_s = _offered_s(flows)
+    sent_bytes = sum(int(flow.size.sum()) for flow in flows)
+    there = sum(int(flow.size[flow.arrived].sum()) for flow in flows)
+    back = sum(int(flow.size[flow.returned].sum()) for flow in flows)
     return {
-        "goodput_bit_s": _rate(
-            np.concatenate([flow.arrived_ns[flow.arrived] for flow in flows]),
-            np.concatenate([flow.size[flow.arrived] for flow in flows]),
-        ),
-        "goodput_echo_bit_s": _rate(
-            np.concatenate([flow.returned_ns[flow.returned] for flow in flows]),
-            np.concatenate([flow.size[flow.returned] for flow in flows]),
-        ),
-        "sent_load_bit_s": _rate(
-            np.concatenate([flow.sent_ns for flow in flows]),
-            np.concatenate([flow.size for flow in flows]),
-        ),
+        "goodput_bit_s": rate(8 * there, flows, "arrived"),
+        "goodput_echo_bit_s": rate(8 * back, flows, "returned"),
+        "sent_load_bit_s": 8 * sent_bytes / offered_s if offered_s else None,
         "loss_forward_ratio": _share(sent - arrived, sent),
         "loss_reverse_ratio": _share(answered - returned, answered),
-        "rtt_min_ns": smallest,
-        "rtt_p50_ns": _quantile(rtt, 50),
-        "rtt_p99_ns": p99,
-        "owd_forward_p50_ns": _quantile(forward, 50),
-        "owd_reverse_p50_ns": _quantile(reverse, 50),
-        "ipdv_p50_ns": _quantile(ipdv, 50),
-        "pdv_p99_ns": None if p99 is None or smallest is None else p99 - smallest,
+        "unanswered_ratio": _share(sent - len(rtt), sent),
+        "rtt_min_ns": quantile(rtt, 0),
+        "rtt_p50_ns": quantile(rtt, 50),
+        "rtt_p99_ns": tail(rtt, 99),
+        "owd_forward_p50_ns": quantile(one_clock(forward), 50),
+        "owd_reverse_p50_ns": quantile(one_clock(reverse), 50),
+        "ipdv_p50_ns": quantile(np.concatenate([_ipdv(flow) for flow in flows]), 50),
+        "pdv_p99_ns": tail(np.concatenate([_pdv(flow) for flow in flows]), 99),
         "duplicates_ratio": _share(sum(flow.duplicates for flow in told), returned),
         "reordered_ratio": _share(sum(flow.reordered for flow in told), returned),
-        "late_ratio": _share(sum(flow.late for flow in told), sent),
+        "late_ratio": _share(late, sent),
         "receiver_overrun_ratio": _share(sum(flow.overrun for flow in told), sent),
     }
 
 
-def _rate(times: _Times, sizes: _Times) -> float | None:
-    """Payload bits after the first packet per second from the first to the last.
+def rate(amount: float, flows: Sequence[Flow], came: str) -> float | None:
+    """Return ``amount`` that came (``arrived`` or ``returned``) per second.
 
-    0 when nothing came; None for a single packet, which has no rate.
+    The time is that in which packets were offered, and as much of the wait behind it as they still
+    came in, above the smallest delay: a queue that is worked off afterwards does not flatter, and
+    few arrivals close together are no high rate. 0 when nothing came of what was sent; None where
+    nothing was sent, or a single packet, which has no rate.
     """
-    if len(times) == 0:
-        return 0.0
-    order = np.argsort(times, kind="stable")
-    span_ns = int(times[order[-1]] - times[order[0]])
-    if span_ns <= 0:
+    if not any(len(flow.sent_ns) for flow in flows):
         return None
-    return float(sizes[order[1:]].sum()) * 8e9 / span_ns
+    if amount == 0:
+        return 0.0
+    offered_s = _offered_s(flows)
+    return None if offered_s is None else amount / max(offered_s, _last_s(flows, came))
+
+
+def one_clock(delays: _Times) -> _Times:
+    """Return the one-way delays, or none of them where one is below zero.
+
+    No packet arrives before it leaves: then the ends have different clocks.
+    """
+    return delays[:0] if len(delays) and int(delays.min()) < 0 else delays
+
+
+def sent_rate(flows: Sequence[Flow]) -> float | None:
+    """Return packets sent per second of the time in which they were offered."""
+    offered_s = _offered_s(flows)
+    return sum(len(flow.sent_ns) for flow in flows) / offered_s if offered_s else None
+
+
+def _offered_s(flows: Sequence[Flow]) -> float | None:
+    """Return the time from the first packet to the last, and one mean gap for the last."""
+    times = np.concatenate([flow.sent_ns for flow in flows])
+    if len(times) < 2:  # noqa: PLR2004 - a single packet has no gap
+        return None
+    span_ns = int(times.max() - times.min())
+    return span_ns / 1e9 * len(times) / (len(times) - 1) if span_ns > 0 else None
+
+
+def _last_s(flows: Sequence[Flow], came: str) -> float:
+    """Return when the last packet came, counted from the first one sent, less the smallest delay.
+
+    So it holds where both ends have clocks of their own.
+    """
+    first = min(int(flow.sent_ns.min()) for flow in flows if len(flow.sent_ns))
+    last = 0
+    for flow in flows:
+        seen, times = (
+            (flow.arrived, flow.arrived_ns)
+            if came == "arrived"
+            else (flow.returned, flow.returned_ns)
+        )
+        if seen.any():
+            delays = times[seen] - flow.sent_ns[seen]
+            last = max(last, int(times[seen].max()) - int(delays.min()) - first)
+    return last / 1e9
 
 
 def _ipdv(flow: Flow) -> _Times:
-    """RFC 3393 over packets next to each other that both came back in time."""
-    seen = flow.returned & ~flow.late
-    both = seen[1:] & seen[:-1]
-    rtt = flow.returned_ns - flow.sent_ns
-    return np.abs(rtt[1:] - rtt[:-1])[both]
+    """Return the absolute IPDV (RFC 3393): one-way delay of a packet less that of the one before.
+
+    Forward; only pairs that both arrived. An offset of the clocks cancels.
+    """
+    both = flow.arrived[1:] & flow.arrived[:-1]
+    delays = flow.owd_forward_ns
+    return np.asarray(np.abs(delays[1:][both] - delays[:-1][both]))
 
 
-def _quantile(values: _Times, percent: float) -> float | None:
-    return float(np.percentile(values, percent)) if len(values) else None
+def _pdv(flow: Flow) -> _Times:
+    """Return the PDV (RFC 5481 section 4.2): forward one-way delay above the flow's smallest."""
+    delays = flow.owd_forward_ns[flow.arrived]
+    return np.asarray(delays - delays.min()) if len(delays) else delays
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.faults import write
 from tunnelmark.model.host import Need, Process
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, RateBitS, SizeBytes
@@ -17,7 +18,8 @@ from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads import curl, ssh_server, web_server
 from tunnelmark.workloads.arrival import damaged, few, put_files, sizes, told
-from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.base import Outcome, TrialContext
+from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.corpus import LARGEST_BYTES, File, Kind, corpus
 from tunnelmark.workloads.patience import patience_s
 from tunnelmark.workloads.programs import Bench, words
@@ -42,7 +44,7 @@ _ONE: Final = (
 )
 
 
-class FileTransferParams(Params):
+class FileTransferParams(TcpParams):
     """A corpus that is transferred once, file after file."""
 
     protocol: Literal["http", "https", "scp", "sftp"] = Field(
@@ -118,7 +120,7 @@ class _Client:
     log: PurePosixPath
 
 
-class FileTransfer(Workload):
+class FileTransfer(TcpWorkload):
     """nginx and curl, or sshd and scp or sftp; each path has the whole corpus, all at once."""
 
     kind: ClassVar[str] = "file_transfer"
@@ -382,10 +384,7 @@ class _Trial:
         for client, log in zip(clients, logs, strict=True):
             if log:
                 name = f"{context.sample_stem}.{client.log.name}"
-                try:
-                    (context.samples_dir / name).write_text(log, encoding="utf-8")
-                except OSError as error:
-                    raise LabError(f"{context.samples_dir / name}: {error.strerror}") from error
+                write(context.samples_dir / name, log.encode())
                 kept.append(name)
         return tuple(kept)
 

@@ -1,5 +1,6 @@
 """What iperf3 reports in JSON, parsed strictly; pure."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -10,6 +11,9 @@ LARGEST_REPORT_BYTES: Final = 64 << 20
 """An hour of 64 streams is half of it."""
 _SECOND: Final = 0.9
 """A sample of less than this share of a second is a rest at the end, no second."""
+
+_EARLY_S: Final = 0.5
+"""Samples do not begin on the second: one that begins so long before it is that of the second."""
 
 _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 _Number = Annotated[float, Field(ge=0, lt=1e18, allow_inf_nan=False)]
@@ -27,6 +31,11 @@ class Second:
     """Mean of the streams' smoothed RTT; only the sending end knows it."""
     cwnd_bytes: float | None
     """Sum of the streams' congestion windows; likewise."""
+
+    @property
+    def goodput_bit_s(self) -> float | None:
+        """Payload per second; None of a sample without length."""
+        return self.payload_bytes * 8 / self.seconds if self.seconds > 0 else None
 
     @property
     def whole(self) -> bool:
@@ -48,6 +57,27 @@ class Report:
     received_s: float | None
     retransmits: int | None
     seconds: tuple[Second, ...]
+
+    def after(self, start_s: float) -> "Report":
+        """Return the account of what came from ``start_s`` on: its start-up is left out.
+
+        By the samples of a second; the sums of a test that has none from there on are unknown.
+        """
+        if start_s <= 0:
+            return self
+        kept = tuple(s for s in self.seconds if s.start_s >= start_s - _EARLY_S)
+        octets = sum(s.payload_bytes for s in kept) if kept else None
+        span_s = sum(s.seconds for s in kept) if kept else None
+        again = [s.retransmits for s in kept if s.retransmits is not None]
+        return dataclasses.replace(
+            self,
+            sent_bytes=octets,
+            sent_s=span_s,
+            received_bytes=octets,
+            received_s=span_s,
+            retransmits=sum(again) if again else None,
+            seconds=kept,
+        )
 
 
 def parse_report(data: bytes) -> Report:

@@ -21,7 +21,7 @@ class LatencyAtRateParams(RateParams):
     """An echo at a packet rate."""
 
     late: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
-        2 * 10**9, description="an answer after this is a late arrival"
+        2 * 10**9, description="an answer after this is a late arrival and has no round-trip delay"
     )
 
 

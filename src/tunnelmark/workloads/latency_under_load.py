@@ -15,6 +15,8 @@ from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES, UdpEcho, UdpEc
 
 _S: Final = 10**9
 _START_S: Final = 1.0
+_WAIT: Final = "5 s"
+"""An answer is waited for so long: deeper than any sensible queue, and no packet's last chance."""
 _COMPARED: Final = ("rtt_p50_ns", "rtt_p99_ns", "owd_forward_p50_ns", "owd_reverse_p50_ns")
 _ADDED: Final = {
     "load_added_rtt_ns": "rtt_p50_ns",
@@ -27,7 +29,8 @@ class LatencyUnderLoadParams(Params):
     """An echo of small packets, first alone, then under load."""
 
     gap: Annotated[DurationNs, Field(ge=10**6, le=10 * _S)] = Field(
-        20_000_000, description="time from packet to packet"
+        10_000_000,
+        description="time from packet to packet; a 99th percentile needs 300 packets of each state",
     )
     payload_bytes: Annotated[int, Field(ge=SMALLEST_PAYLOAD_BYTES, le=1400)] = Field(
         64, description="UDP payload of each packet"
@@ -95,7 +98,8 @@ class LatencyUnderLoad(Workload):
                 "gap": f"{self.params.gap} ns",
                 "payload_bytes": self.params.payload_bytes,
                 "duration": f"{duration_ns} ns",
-                "late": "10 s",
+                "late": _WAIT,
+                "drain": _WAIT,
                 "load": "each",
             }
         )

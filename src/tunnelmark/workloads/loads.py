@@ -17,7 +17,8 @@ from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.beside import together
-from tunnelmark.workloads.echo_metrics import total_metrics
+from tunnelmark.workloads.echo_metrics import one_clock, rate, sent_rate, total_metrics
+from tunnelmark.workloads.quantiles import tail
 from tunnelmark.workloads.streams import Load, Streamed, content_json, plan, run_streams, turned
 
 Way = Literal["forward", "reverse", "both", "echo"]
@@ -57,7 +58,8 @@ class LoadParams(Params):
     )
     drain: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
         2 * 10**9,
-        description="how long to wait for packets at the end (RFC 2544 section 23: 2 s)",
+        description="waiting time: a packet that comes later than this after it was sent is lost, "
+        "whichever of the trial it is (RFC 7680; RFC 2544 section 23: 2 s)",
     )
 
     @model_validator(mode="after")
@@ -229,7 +231,7 @@ def run_load(
     way: Way,
     packet_rate: float,
     packets: int,
-    late_ns: int = 10**9,
+    late_ns: int | None = None,
 ) -> Loaded:
     """Send a load once; what dies is a failed check in what is returned."""
     ways = {
@@ -277,34 +279,20 @@ def load_metrics(loaded: Loaded, number: int | None = None) -> dict[str, float |
         places = range(len(one.joined)) if number is None else (number,)
         flows = [one.joined[place] for place in places]
         figures = total_metrics(flows, [one.told[place] for place in places])
-        sent.append(packet_rate([flow.sent_ns for flow in flows]))
-        delays = np.concatenate([(f.arrived_ns - f.sent_ns)[f.arrived] for f in flows])
+        sent.append(sent_rate(flows))
+        delays = np.concatenate([flow.owd_forward_ns[flow.arrived] for flow in flows])
         if way == "forward":
             metrics |= figures
         else:
             metrics["goodput_reverse_bit_s"] = figures["goodput_bit_s"]
             metrics["loss_reverse_ratio"] = figures["loss_forward_ratio"]
             metrics["owd_reverse_p50_ns"] = figures["owd_forward_p50_ns"]
-        metrics[f"received_{way}_packet_s"] = packet_rate(
-            [flow.arrived_ns[flow.arrived] for flow in flows]
-        )
-        metrics[f"owd_{way}_p99_ns"] = float(np.percentile(delays, 99)) if len(delays) else None
+        metrics[f"received_{way}_packet_s"] = rate(len(delays), flows, "arrived")
+        metrics[f"owd_{way}_p99_ns"] = tail(one_clock(delays), 99)
     metrics["offered_packet_s"] = loaded.packet_rate
     known = [rate for rate in sent if rate is not None]
     metrics["sent_packet_s"] = min(known, default=None)
     return metrics
-
-
-def packet_rate(times: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> float | None:
-    """Return packets after the first one per second from the first to the last.
-
-    0 when none came; None for a single one, which has no rate.
-    """
-    pooled = np.concatenate(times)
-    if len(pooled) == 0:
-        return 0.0
-    span_ns = int(pooled.max() - pooled.min())
-    return (len(pooled) - 1) * 1e9 / span_ns if span_ns > 0 else None
 
 
 def lost(flow: Flow, delay_limit_ns: int | None) -> int:
@@ -313,7 +301,7 @@ def lost(flow: Flow, delay_limit_ns: int | None) -> int:
     The limit is on the one-way delay above the smallest one of the flow.
     """
     missing = int((~flow.arrived).sum())
-    delays = (flow.arrived_ns - flow.sent_ns)[flow.arrived]
+    delays = flow.owd_forward_ns[flow.arrived]
     if delay_limit_ns is None or not len(delays):
         return missing
     return missing + int((delays - delays.min() > delay_limit_ns).sum())

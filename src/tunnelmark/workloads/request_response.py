@@ -17,8 +17,10 @@ from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, SizeBytes
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
+from tunnelmark.workloads.base import Outcome, Progress, TrialContext
+from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.programs import Bench
+from tunnelmark.workloads.quantiles import needed
 from tunnelmark.workloads.web_server import ports
 
 REALTIME_PRIORITY: Final = 10
@@ -29,7 +31,7 @@ _STOP_LIMIT_S: Final = 15.0
 _DEATH_LIMIT_S: Final = 0.5
 
 
-class RequestResponseParams(Params):
+class RequestResponseParams(TcpParams):
     """Transactions one after the other."""
 
     transport: Literal["udp", "tcp", "connect"] = Field(
@@ -57,6 +59,8 @@ class RequestResponseParams(Params):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.transport == "udp" and self.congestion is not None:
+            raise ValueError("congestion goes with transport tcp or connect")
         most = transactions.LARGEST_DATAGRAM_BYTES
         largest = max(self.request_bytes, self.response_bytes)
         if self.transport == "udp" and largest > most:
@@ -64,7 +68,7 @@ class RequestResponseParams(Params):
         return self
 
 
-class RequestResponse(Workload):
+class RequestResponse(TcpWorkload):
     """The engine's ``ask`` and ``answer``; all paths at once."""
 
     kind: ClassVar[str] = "request_response"
@@ -80,6 +84,11 @@ class RequestResponse(Workload):
         "rr_lost_ratio",
     )
     params: RequestResponseParams
+
+    @property
+    def over_tcp(self) -> bool:
+        """Not over UDP."""
+        return self.params.transport != "udp"
 
     def need(self) -> Need:
         """Need nothing beside the engine."""
@@ -221,16 +230,17 @@ class RequestResponse(Workload):
         checks.append(
             Check(
                 "answers",
-                ok=not silent,
+                # Over UDP that is how a broken path looks, and a figure: all are lost.
+                ok=not silent or self.params.transport == "udp",
                 message="; ".join(silent) or f"{answered} requests were answered",
             )
         )
         span_s = summary.span_ns / 1e9
         return Outcome(
             (
-                Measurement("total", figures(summary.flows, span_s)),
+                Measurement("total", figures(summary.flows, summary.latency_ns, span_s)),
                 *(
-                    Measurement(path.name, figures([flow], span_s))
+                    Measurement(path.name, figures([flow], flow.latency_ns, span_s))
                     for path, flow in zip(context.paths, summary.flows, strict=True)
                 ),
             ),
@@ -247,26 +257,24 @@ class RequestResponse(Workload):
         )
 
 
-def figures(flows: Sequence[AskedFlow], span_s: float) -> dict[str, float | None]:
-    """Return the metrics of some paths together.
-
-    Counts add up. Quantiles of several paths are the mean of theirs, weighted by their answers;
-    smallest and largest are exact.
-    """
-    known = [flow.latency_ns for flow in flows if flow.latency_ns is not None]
-    count = sum(latency.count for latency in known)
+def figures(
+    flows: Sequence[AskedFlow], latency: Histogram | None, span_s: float
+) -> dict[str, float | None]:
+    """Return the metrics of some paths together; ``latency`` is of all their transactions."""
     begun = sum(flow.begun for flow in flows)
 
-    def weighted(name: str) -> float | None:
-        return sum(getattr(one, name) * one.count for one in known) / count if count else None
+    def tail(percent: int) -> float | None:
+        if latency is None or latency.count < needed(percent):
+            return None
+        return float(getattr(latency, f"p{percent}"))
 
     return {
         "rr_transactions_per_s": sum(f.answered for f in flows) / span_s if span_s > 0 else None,
-        "rr_latency_min_ns": float(min(one.min for one in known)) if known else None,
-        "rr_latency_p50_ns": weighted("p50"),
-        "rr_latency_p90_ns": weighted("p90"),
-        "rr_latency_p99_ns": weighted("p99"),
-        "rr_latency_max_ns": float(max(one.max for one in known)) if known else None,
+        "rr_latency_min_ns": None if latency is None else float(latency.min),
+        "rr_latency_p50_ns": None if latency is None else float(latency.p50),
+        "rr_latency_p90_ns": tail(90),
+        "rr_latency_p99_ns": tail(99),
+        "rr_latency_max_ns": None if latency is None else float(latency.max),
         "rr_lost_ratio": sum(flow.lost for flow in flows) / begun if begun else None,
     }
 

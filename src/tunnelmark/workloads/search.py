@@ -31,12 +31,18 @@ class Seen:
     sent: int
     lost: int
     received_s: float | None = None
-    """Packets per second that arrived, from the first to the last; None: not measured."""
+    """Packets per second that arrived; None: not measured."""
+    sender_limited: bool = False
+    """The sender could not keep the rate, so the trial says nothing of what is searched."""
 
     @property
     def loss_ratio(self) -> float:
-        """Share of what was sent."""
+        """Share of what was sent; 1 where nothing was."""
         return self.lost / self.sent if self.sent else 1.0
+
+    def keeps(self, goal: "Goal") -> bool:
+        """Whether the rate was sent, and no more lost than the goal allows."""
+        return not self.sender_limited and self.loss_ratio <= goal.loss_ratio
 
 
 Measure = Callable[[float, float], Seen]
@@ -72,14 +78,31 @@ class Found:
     """False when the limit of trials ended it before the bounds were close enough."""
 
     @property
-    def forwarded(self) -> float | None:
+    def sender_limit(self) -> float | None:
+        """The upper bound where it is the sender's: what it could not send. Else None."""
+        return self.upper if self._upper_is_the_senders else None
+
+    @property
+    def exceeded(self) -> float | None:
+        """The upper bound where it is the path's: a rate that was sent and lost too much."""
+        return None if self._upper_is_the_senders else self.upper
+
+    @property
+    def _upper_is_the_senders(self) -> bool:
+        return self.upper is not None and any(
+            seen.sender_limited and math.isclose(seen.packet_rate, self.upper, rel_tol=1e-6)
+            for seen in self.trials
+        )
+
+    @property
+    def forwarded(self) -> float:
         """Packets per second that arrived at the lower bound, if that is less than was offered.
 
         A queue that fills takes in what the link does not carry: a trial without loss shows that
-        much was carried, and no more.
+        much was carried, and no more. 0 where no rate keeps to the goal.
         """
         if self.lower is None:
-            return None
+            return 0.0
         longest = max(seen.duration_s for seen in self.trials)
         arrived = [
             seen.received_s
@@ -120,7 +143,9 @@ def _keeps(goal: Goal, measure: Measure, rate: float, trials: list[Seen]) -> boo
         if len(trials) >= goal.most_trials:
             raise _SpentError
         trials.append(measure(rate, goal.trial_s))
-        if trials[-1].loss_ratio <= goal.loss_ratio:
+        if trials[-1].sender_limited:
+            return False
+        if trials[-1].keeps(goal):
             good += 1
         else:
             bad += 1
@@ -154,7 +179,8 @@ def mlr_search(goal: Goal, measure: Measure) -> Found:
                 intended_duration=intended_duration,
                 intended_load=intended_load,
                 offered_count=seen.sent,
-                loss_count=seen.lost,
+                # A rate that cannot be sent is beyond the upper bound, wherever that is.
+                loss_count=max(1, seen.sent - 1) if seen.sender_limited else seen.lost,
             )
 
     config = Config()
@@ -217,11 +243,11 @@ class _SpentError(LabError):
 def _so_far(goal: Goal, trials: list[Seen]) -> Found:
     """Return the bounds that full-length trials had shown when the search was ended."""
     full = [seen for seen in trials if seen.duration_s >= goal.trial_s * 0.99]
-    bad = [seen.packet_rate for seen in full if seen.loss_ratio > goal.loss_ratio]
+    bad = [seen.packet_rate for seen in full if not seen.keeps(goal)]
     upper = min(bad, default=None)
     good = [
         seen.packet_rate
         for seen in full
-        if seen.loss_ratio <= goal.loss_ratio and (upper is None or seen.packet_rate < upper)
+        if seen.keeps(goal) and (upper is None or seen.packet_rate < upper)
     ]
     return Found(max(good, default=None), upper, tuple(trials), complete=False)

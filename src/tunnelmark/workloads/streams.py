@@ -63,15 +63,8 @@ def plan(
 
 
 def sessions(seed: int, name: str, count: int) -> list[config.Session]:
-    """Return so many sessions with keys, all different."""
-    stream = random.Random(f"{seed}/{name}/sessions")  # noqa: S311 - keys of a lab
-    # Distinct by construction, in the lower half too: short packets name their session by it.
-    lower = stream.sample(range(1 << 16), count)
-    numbers = [stream.getrandbits(16) << 16 | half for half in lower]
-    return [
-        config.Session(flow, session, stream.randbytes(16).hex())
-        for flow, session in enumerate(numbers)
-    ]
+    """Return the sessions and keys of the flows that ``name`` stands for in a trial."""
+    return config.sessions(random.Random(f"{seed}/{name}/sessions"), count)  # noqa: S311 - a lab
 
 
 def content_json(content: Content, compressible_share: float) -> dict[str, object]:
@@ -100,6 +93,7 @@ class Streamed:
 
     checks: tuple[Check, ...]
     joined: tuple[records.Flow, ...] = ()
+    """Flow by flow, as the one waiting time of the trial sees them."""
     told: tuple[SendFlow, ...] = ()
     """What the sender counted, flow by flow as in ``joined``."""
     measuring_s: float = 0.0
@@ -158,11 +152,17 @@ def run_streams(
     flows: Sequence[config.Flow],
     *,
     drain_ns: int,
-    late_ns: int,
+    late_ns: int | None = None,
     answer: bool = True,
     segment: bool = False,
 ) -> Streamed:
-    """Run the flows to their end; a process that dies is a failed check, never an exception."""
+    """Run the flows to their end; a process that dies is a failed check, never an exception.
+
+    ``drain_ns`` is the waiting time of every packet: what comes later is lost. An answer after
+    ``late_ns``, the same if None, is late.
+    """
+    late_ns = drain_ns if late_ns is None else late_ns
+    drain_ns = max(drain_ns, late_ns)
     with Exchange(
         context, flows, drain_ns=drain_ns, late_ns=late_ns, answer=answer, segment=segment
     ) as exchange:
@@ -189,11 +189,22 @@ def _judged(
     if set(told) != {flow.session.flow for flow in flows}:
         message = f"the sender tells of flows {sorted(told)}, {len(flows)} were asked for"
         return Streamed((alive, Check("flows", ok=False, message=message)))
-    joined = tuple(records.join(send, reflect, flow.session.flow) for flow in flows)
+    recorded = tuple(records.join(send, reflect, flow.session.flow) for flow in flows)
+    joined = tuple(flow.within(drain_ns, one_clock=context.one_clock) for flow in recorded)
     shortest_gap_ns = min(flow.gap_ns for flow in flows)
     limit_ns = max(int(shortest_gap_ns * context.lateness_gap_ratio), context.lateness_floor_ns)
     return Streamed(
-        (alive, *evidence(sent, found.reflected, joined, late_limit_ns=limit_ns)),
+        (
+            alive,
+            *evidence(
+                sent,
+                found.reflected,
+                recorded,
+                late_limit_ns=limit_ns,
+                receive_time=context.receive_time,
+                emulated=context.emulated,
+            ),
+        ),
         joined,
         tuple(told[flow.session.flow] for flow in flows),
         under_way_s(joined, sum(flow.gap_ns for flow in flows) / len(flows) ** 2, drain_ns),

@@ -1,8 +1,9 @@
 """Bulk data over TCP by iperf3 on both hosts: as much as goes through, for a time."""
 
+import dataclasses
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, ClassVar, Final, Literal, Self
@@ -10,15 +11,20 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.faults import write
+from tunnelmark.model.host import Need, Process
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, SizeBytes
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads.base import Outcome, TrialContext, Workload
-from tunnelmark.workloads.iperf3 import LARGEST_REPORT_BYTES, Report, Second, parse_report
+from tunnelmark.workloads.base import Outcome, TrialContext
+from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
+from tunnelmark.workloads.iperf3 import LARGEST_REPORT_BYTES, Report, parse_report
 from tunnelmark.workloads.programs import Bench, words
+from tunnelmark.workloads.quantiles import quantile
+from tunnelmark.workloads.streams import plan, run_streams
+from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES
 
 Direction = Literal["forward", "reverse"]
 
@@ -29,6 +35,9 @@ _CONNECT_LIMIT_MS: Final = 10_000
 _END_LIMIT_S: Final = 30.0
 """For the handshake, for what is queued at the end, and for the exchange of results after it."""
 _FLUSH_LIMIT_S: Final = 20.0
+_IDLE_PACKETS: Final = 20
+_IDLE_GAP_NS: Final = 10_000_000
+_IDLE_WAIT_NS: Final = 10**9
 _MOST_SERIES: Final = 600
 _INTERRUPTED: Final = "client has terminated"
 """What both ends say when the client was told to end."""
@@ -36,11 +45,16 @@ _INTERRUPTED: Final = "client has terminated"
 _AGAIN_AND_AGAIN: Final = 'exec >"$2"; while cat -- "$1"; do :; done'
 
 
-class TcpBulkParams(Params):
+class TcpBulkParams(TcpParams):
     """A bulk transfer."""
 
     duration: Annotated[DurationNs, Field(ge=10**9, le=3600 * 10**9)] = Field(
-        10 * 10**9, description="how long data is sent, in whole seconds"
+        10 * 10**9, description="how long data is sent and counts, in whole seconds"
+    )
+    omit: Annotated[DurationNs, Field(ge=0, le=600 * 10**9)] = Field(
+        0,
+        description="start-up that is sent before the duration and left out of all figures, in "
+        "whole seconds: slow start and the first filling of queues",
     )
     direction: Literal["forward", "reverse", "both"] = Field(
         "forward", description="forward: the client sends; both: both at a time"
@@ -56,9 +70,6 @@ class TcpBulkParams(Params):
         None,
         description="socket buffers, which limit the TCP window; none: the kernel's own tuning",
     )
-    congestion: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$")] | None = Field(
-        None, description="congestion control, such as cubic; none: the kernel's own choice"
-    )
     content: Literal["zero", "repeating", "random", "file"] = Field(
         "random", description="what is sent; a compressing tunnel decides by it"
     )
@@ -70,6 +81,8 @@ class TcpBulkParams(Params):
     def _consistent(self) -> Self:
         if self.duration % 10**9:
             raise ValueError(f"duration is {self.duration / 1e9:g} s, must be whole seconds")
+        if self.omit % 10**9:
+            raise ValueError(f"omit is {self.omit / 1e9:g} s, must be whole seconds")
         if (self.content == "file") != (self.file is not None):
             raise ValueError("file goes with content = 'file', and only with it")
         return self
@@ -109,9 +122,17 @@ class Told:
     direction: Direction
     sender: Report
     receiver: Report
+    idle_rtt_ns: float | None = None
+    """Smallest RTT of the path before the transfer, the baseline of RFC 6349 section 3.2."""
+
+    def after(self, start_s: float) -> "Told":
+        """Return what both ends told of what came from ``start_s`` on."""
+        return dataclasses.replace(
+            self, sender=self.sender.after(start_s), receiver=self.receiver.after(start_s)
+        )
 
 
-class TcpBulk(Workload):
+class TcpBulk(TcpWorkload):
     """A pair of iperf3 for each path and direction, all at once."""
 
     kind: ClassVar[str] = "tcp_bulk"
@@ -126,25 +147,14 @@ class TcpBulk(Workload):
         "tcp_rtt_p50_ns",
         "tcp_rtt_max_ns",
         "tcp_cwnd_p50_bytes",
+        "tcp_efficiency_ratio",
+        "tcp_buffer_delay_ratio",
     )
     params: TcpBulkParams
 
     def need(self) -> Need:
         """Need iperf3, and ss to see that it listens."""
         return Need(programs={"iperf3": "iperf3", "ss": "iproute2"})
-
-    def unavailable(self, host: Host) -> str | None:
-        """Beside the programs, the congestion control must be in the kernel."""
-        if (reason := super().unavailable(host)) or (wanted := self.params.congestion) is None:
-            return reason
-        done = host.run(["cat", "/proc/sys/net/ipv4/tcp_available_congestion_control"], check=False)
-        known = done.text().split()
-        if wanted in known:
-            return None
-        return (
-            f"congestion is {wanted!r}, the kernel has {', '.join(known) or 'none'} "
-            f"(modprobe tcp_{wanted})"
-        )
 
     def conflict(self, paths: int) -> str | None:
         """Each of the tunnels needs a connection of its own."""
@@ -158,13 +168,14 @@ class TcpBulk(Workload):
     @property
     def expected_s(self) -> float:
         """Sending, and a second for the two handshakes."""
-        return self.params.duration / 1e9 + 1
+        return (self.params.omit + self.params.duration) / 1e9 + 1
 
     def run(self, context: TrialContext) -> Outcome:
         """Run one trial."""
         problems: list[str] = []
         told: list[Told] = []
         samples: tuple[str, ...] = ()
+        idle = {} if context.is_background else _idle_rtt_ns(context)
         with Bench(context, self.kind) as bench:
             try:
                 pairs = self._start(context, bench)
@@ -172,13 +183,13 @@ class TcpBulk(Workload):
                     [pair.client for pair in pairs],
                     [pair.server for pair in pairs],
                     expected_s=self.expected_s,
-                    limit_s=self.params.duration / 1e9 + _END_LIMIT_S,
+                    limit_s=(self.params.omit + self.params.duration) / 1e9 + _END_LIMIT_S,
                 )
                 problems += _ends(pairs, ended=bench.enough)
                 told = [
                     found
                     for pair in pairs
-                    if (found := _read(context, pair, problems, ended=bench.enough))
+                    if (found := _read(context, pair, idle, problems, ended=bench.enough))
                 ]
                 samples = _keep(context, pairs)
             except LabError as error:
@@ -189,7 +200,7 @@ class TcpBulk(Workload):
             message="; ".join(dict.fromkeys(problems))
             or "all clients and servers ran to their end",
         )
-        return _outcome(context, told, alive, samples)
+        return _outcome(context, told, alive, samples, omit_s=self.params.omit / 1e9)
 
     def _start(self, context: TrialContext, bench: Bench) -> list[_Pair]:
         """Start all servers, wait for them, then all clients."""
@@ -226,7 +237,8 @@ class TcpBulk(Workload):
         params = self.params
         words = [
             *("-c", flow.path.server_address, "-B", flow.path.client_address),
-            *("-p", str(flow.port), "-t", str(params.duration // 10**9), "-P", str(flow.streams)),
+            *("-p", str(flow.port), "-t", str((params.omit + params.duration) // 10**9)),
+            *("-P", str(flow.streams)),
             *("--connect-timeout", str(_CONNECT_LIMIT_MS)),
         ]
         if flow.direction == "reverse":
@@ -310,7 +322,38 @@ def _ends(pairs: Sequence[_Pair], *, ended: bool) -> list[str]:
     return problems
 
 
-def _read(context: TrialContext, pair: _Pair, problems: list[str], *, ended: bool) -> Told | None:
+def _idle_rtt_ns(context: TrialContext) -> dict[str, float | None]:
+    """Return the smallest of a few round trips on each path while nothing else is sent."""
+    flows = plan(
+        context,
+        name="tcp_bulk/idle",
+        gap_ns=_IDLE_GAP_NS,
+        packets=_IDLE_PACKETS,
+        payload_bytes=SMALLEST_PAYLOAD_BYTES,
+        content={"type": "random"},
+        load="each",
+    )
+    own = dataclasses.replace(
+        context,
+        sample_stem=f"{context.sample_stem}-idle",
+        samples_dir=None,
+        progress=lambda _progress: None,
+    )
+    joined = run_streams(own, flows, drain_ns=_IDLE_WAIT_NS).joined
+    return {
+        path.name: quantile(flow.rtt_ns, 0)
+        for path, flow in zip(context.paths, joined, strict=False)
+    }
+
+
+def _read(
+    context: TrialContext,
+    pair: _Pair,
+    idle: Mapping[str, float | None],
+    problems: list[str],
+    *,
+    ended: bool,
+) -> Told | None:
     """Return both reports of a pair; what is missing or damaged is told in ``problems``."""
     found = []
     # A server that still waits for a client that has gone writes its report when it is ended.
@@ -330,7 +373,8 @@ def _read(context: TrialContext, pair: _Pair, problems: list[str], *, ended: boo
     if receiver.received_bytes is None or sender.sent_s is None:
         problems.append("iperf3 told no sums at the end")
         return None
-    return Told(pair.flow.path.name, pair.flow.direction, sender, receiver)
+    path = pair.flow.path.name
+    return Told(path, pair.flow.direction, sender, receiver, idle.get(path))
 
 
 def _keep(context: TrialContext, pairs: Sequence[_Pair]) -> tuple[str, ...]:
@@ -343,36 +387,41 @@ def _keep(context: TrialContext, pairs: Sequence[_Pair]) -> tuple[str, ...]:
             name = f"{context.sample_stem}.iperf3-{file.name}"
             try:
                 data = host.get(file, limit_bytes=LARGEST_REPORT_BYTES)
-                (context.samples_dir / name).write_bytes(data)
             except LabError:
                 continue  # it has been told already
-            except OSError as error:
-                raise LabError(f"{context.samples_dir / name}: {error.strerror}") from error
+            write(context.samples_dir / name, data)
             kept.append(name)
     return tuple(kept)
 
 
 def _outcome(
-    context: TrialContext, told: Sequence[Told], alive: Check, samples: tuple[str, ...]
+    context: TrialContext,
+    told: Sequence[Told],
+    alive: Check,
+    samples: tuple[str, ...],
+    *,
+    omit_s: float,
 ) -> Outcome:
     if not told:
         return Outcome((), (alive,), 0, 0, 0.0, samples=samples)
     delivered = sum(_received(one)[0] for one in told)
     moved = Check(
         "data_moved",
-        ok=all(_received(one)[0] > 0 for one in told),
+        # That nothing arrives over a connection that stands is a figure: goodput 0.
+        ok=True,
         message=f"{delivered} byte of payload arrived"
         + "".join(f", none {t.direction} on path {t.path}" for t in told if not _received(t)[0]),
         value=float(delivered),
         unit="byte",
     )
+    counted = [one.after(omit_s) for one in told]
     by_path = [
-        Measurement(path.name, figures([t for t in told if t.path == path.name]))
+        Measurement(path.name, figures([t for t in counted if t.path == path.name]))
         for path in context.paths
         if any(t.path == path.name for t in told)
     ]
     return Outcome(
-        (Measurement("total", figures(told)), *by_path),
+        (Measurement("total", figures(counted)), *by_path),
         (alive, moved),
         payload_bytes=delivered,
         payload_packets=sum(_received(t)[0] // (t.sender.mss_bytes or 1448) for t in told),
@@ -381,6 +430,8 @@ def _outcome(
             "iperf3": told[0].sender.version,
             "congestion": sorted({t.sender.congestion for t in told if t.sender.congestion}),
             "mss_bytes": told[0].sender.mss_bytes,
+            "omit_s": omit_s,
+            "idle_rtt_ns": {t.path: t.idle_rtt_ns for t in told},
             "series": _series(told),
         },
         samples=samples,
@@ -407,7 +458,34 @@ def figures(told: Sequence[Told]) -> dict[str, float | None]:
         "tcp_rtt_p50_ns": statistics.median(rtts) if rtts else None,
         "tcp_rtt_max_ns": max(rtts) if rtts else None,
         "tcp_cwnd_p50_bytes": sum(windows) if windows else None,
+        "tcp_efficiency_ratio": _efficiency(told),
+        "tcp_buffer_delay_ratio": _buffer_delay(told),
     }
+
+
+def _efficiency(told: Sequence[Told]) -> float | None:
+    """Return the share of the bytes sent that were not sent again (RFC 6349 section 4.2)."""
+    sent = again = 0
+    for one in told:
+        report = one.sender
+        if report.sent_bytes is None or report.retransmits is None or report.mss_bytes is None:
+            return None
+        sent += report.sent_bytes
+        again += report.retransmits * report.mss_bytes
+    return sent / (sent + again) if sent else None
+
+
+def _buffer_delay(told: Sequence[Told]) -> float | None:
+    """Return the mean RTT in the transfer above the idle one, in idle RTTs (RFC 6349, 4.3).
+
+    Of several flows the largest: the buffer that is fullest.
+    """
+    ratios = []
+    for one in told:
+        rtts = [s.rtt_ns for s in one.sender.seconds if s.whole and s.rtt_ns is not None]
+        if rtts and one.idle_rtt_ns:
+            ratios.append((statistics.fmean(rtts) - one.idle_rtt_ns) / one.idle_rtt_ns)
+    return max(ratios, default=None)
 
 
 def _received(told: Told) -> tuple[int, float]:
@@ -425,11 +503,7 @@ def _slowest(told: Sequence[Told]) -> float | None:
     """Return the smallest sum over all flows in one second; seconds are counted by each flow."""
     seconds = [[s for s in t.receiver.seconds if s.whole] for t in told]
     together = list(zip(*seconds, strict=False))
-    return min((sum(_goodput(s) for s in at_once) for at_once in together), default=None)
-
-
-def _goodput(second: Second) -> float:
-    return second.payload_bytes * 8 / second.seconds
+    return min((sum(s.goodput_bit_s or 0.0 for s in at_once) for at_once in together), default=None)
 
 
 def _series(told: Sequence[Told]) -> list[dict[str, object]]:
@@ -439,9 +513,10 @@ def _series(told: Sequence[Told]) -> list[dict[str, object]]:
             "path": t.path,
             "direction": t.direction,
             "start_s": [round(s.start_s, 3) for s in t.receiver.seconds][:_MOST_SERIES],
-            "goodput_bit_s": [round(_goodput(s)) for s in t.receiver.seconds if s.seconds > 0][
-                :_MOST_SERIES
-            ],
+            "goodput_bit_s": [
+                None if s.goodput_bit_s is None else round(s.goodput_bit_s)
+                for s in t.receiver.seconds
+            ][:_MOST_SERIES],
             "rtt_ns": [s.rtt_ns for s in t.sender.seconds][:_MOST_SERIES],
             "cwnd_bytes": [s.cwnd_bytes for s in t.sender.seconds][:_MOST_SERIES],
             "retransmits": [s.retransmits for s in t.sender.seconds][:_MOST_SERIES],

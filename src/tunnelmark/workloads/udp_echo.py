@@ -9,6 +9,7 @@ from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, Ratio
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.echo_metrics import flow_metrics, total_metrics
+from tunnelmark.workloads.quantiles import withheld_tail
 from tunnelmark.workloads.streams import content_json, plan, run_streams
 
 PORT: Final = 7700
@@ -43,10 +44,12 @@ class UdpEchoParams(Params):
         description="several tunnels: the stream is spread over them, or each has all of it",
     )
     late: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
-        10**9, description="an answer after this is a late arrival"
+        10**9, description="an answer after this is a late arrival and has no round-trip delay"
     )
     drain: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
-        10**9, description="how long to wait for answers at the end"
+        10**9,
+        description="waiting time, at least that of late: a packet or answer that comes later than "
+        "this after the packet was sent is lost, whichever of the trial it is (RFC 7680)",
     )
 
     @model_validator(mode="after")
@@ -83,6 +86,7 @@ class UdpEcho(Workload):
         "sent_load_bit_s",
         "loss_forward_ratio",
         "loss_reverse_ratio",
+        "unanswered_ratio",
         "rtt_min_ns",
         "rtt_p50_ns",
         "rtt_p99_ns",
@@ -105,6 +109,10 @@ class UdpEcho(Workload):
                 "over which they are spread"
             )
         return None
+
+    def withheld(self, metric: str) -> str | None:
+        """Return that there are too few packets for a percentile of the tail, or None."""
+        return withheld_tail(metric, self.params.packet_count)
 
     @property
     def expected_s(self) -> float:

@@ -10,7 +10,7 @@ from pydantic import Field
 from tunnelmark.model.params import Params
 from tunnelmark.model.trial import Measurement
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
-from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, Heard, run_calls
+from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, Heard, lowest, run_calls
 
 _START_S: Final = 0.3
 
@@ -114,9 +114,9 @@ def _figures(calls: Calls) -> dict[str, float | None]:
     scores = [one.mos for one in calls.heard]
     delays = [one.mouth_to_ear_ns for one in calls.heard]
     figures: dict[str, float | None] = {
-        "voip_mos_min": _lowest(scores),
+        "voip_mos_min": lowest(scores),
         "voip_mos_p50": _median(scores),
-        "voip_rating_min": _lowest(ratings),
+        "voip_rating_min": lowest(ratings),
         "voip_rating_p50": _median(ratings),
         "voip_mouth_to_ear_ns": _median(delays),
     }
@@ -129,12 +129,6 @@ def _figures(calls: Calls) -> dict[str, float | None]:
         figures[f"owd_{way}_p50_ns"] = _median([one.owd_p50_ns for one in heard])
         figures[f"pdv_{way}_p99_ns"] = _highest(heard)
     return figures
-
-
-def _lowest(values: Sequence[float | None]) -> float | None:
-    """Return the smallest; None if one of them is not known."""
-    known = [value for value in values if value is not None]
-    return min(known) if known and len(known) == len(values) else None
 
 
 def _median(values: Sequence[float | None]) -> float | None:

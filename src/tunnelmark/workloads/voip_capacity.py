@@ -106,8 +106,11 @@ class _Bench:
         for _ in range(_MOST_ATTEMPTS):
             tried = self._trial(calls)
             if tried.ok:
-                self.scores[calls] = tried.worst_mos
-                return tried.worst_mos >= self._params.mos
+                if (score := tried.worst_mos) is None:
+                    message = "the clocks of both ends differ, so no call has a delay or a score"
+                    raise _BrokenError((Check("one_clock", ok=False, message=message),))
+                self.scores[calls] = score
+                return score >= self._params.mos
             if self._context.cancelled() or not all(one.joined for one in tried.streams):
                 break
         raise _BrokenError(tried.checks)

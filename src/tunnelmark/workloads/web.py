@@ -17,7 +17,8 @@ from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads import curl, web_server
 from tunnelmark.workloads.arrival import damaged, few, put_files, told
-from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.base import Outcome, TrialContext
+from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.corpus import LARGEST_BYTES, File
 from tunnelmark.workloads.pages import Page, figures, page_details, read_pages, site
 from tunnelmark.workloads.patience import patience_s
@@ -43,7 +44,7 @@ _PAGES: Final = (
 )
 
 
-class WebParams(Params):
+class WebParams(TcpParams):
     """Pages that are loaded one after the other."""
 
     pages: Annotated[int, Field(ge=1, le=10_000)] = Field(10, description="pages on each path")
@@ -114,7 +115,7 @@ class _Client:
     log: PurePosixPath
 
 
-class Web(Workload):
+class Web(TcpWorkload):
     """nginx and curl; each path loads all pages, all paths at once."""
 
     kind: ClassVar[str] = "web"

@@ -55,7 +55,7 @@ def test_two_runs_are_never_paired_although_their_blocks_have_the_same_names() -
         r.trials.filter(pl.col("tunnel") == change.tunnel)["goodput_bit_s"].log()
         for r in (other, one)
     ]
-    wanted = stats.ttest_ind(*values, equal_var=False).confidence_interval(0.95)
+    wanted = stats.ttest_ind(*values, equal_var=False).confidence_interval(change.confidence)
     assert change.low == pytest.approx(float(pl.Series([wanted.low]).exp()[0]) - 1)
 
 
@@ -81,6 +81,13 @@ def test_a_run_that_could_stop_early_gets_wider_intervals() -> None:
     assert plain.low is not None
     assert careful.low is not None
     assert careful.low < plain.low
+
+
+def test_a_run_and_itself_have_no_difference_worth_telling() -> None:
+    found = compare(run(1), run(1), METRICS, confidence=0.95)
+    assert not any(change.clear for change in found.changes)
+    assert found.said.startswith("no difference worth telling")
+    assert "differ clearly" in compare(run(1), run(2, 1.5), METRICS, confidence=0.95).said
 
 
 def test_the_environment_is_told_where_it_differs() -> None:

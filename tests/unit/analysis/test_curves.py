@@ -1,6 +1,7 @@
 """Curves, factors and drift of whole tables of trials."""
 
 import random
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -9,7 +10,8 @@ from scipy import stats
 import made_results
 from tunnelmark.analysis.cells import cells_of
 from tunnelmark.analysis.curves import curves, together
-from tunnelmark.analysis.drift import baseline_drift
+from tunnelmark.analysis.drift import Drift
+from tunnelmark.analysis.explore import Exploration, explore
 from tunnelmark.analysis.factorial import factorial
 from tunnelmark.store.rows import to_frame
 from tunnelmark.study.plan import pair_id
@@ -104,10 +106,46 @@ def test_factors_that_cannot_be_told_apart_give_no_analysis_of_variance() -> Non
 
 
 def test_drift_of_the_baseline_is_told_from_none() -> None:
-    steady = baseline_drift(table(), "goodput_bit_s", confidence=0.99)
-    assert steady is not None
-    assert not steady.clear
-    grown = baseline_drift(table(0.02), "goodput_bit_s", confidence=0.99)
-    assert grown is not None
-    assert grown.clear
+    (steady,) = explored(table()).drift
+    assert not steady.told
+    (grown,) = explored(table(0.02)).drift
+    assert grown.told
     assert grown.low < 1.10 / 1.02 - 1 < grown.high
+
+
+def test_a_drift_that_matters_to_nobody_is_not_told() -> None:
+    """0.011 % in a run was "drifted", however certain."""
+    tiny = Drift("rtt_p50_ns", 30, 600.0, 1.1e-4, 0.9e-4, 1.3e-4, relative=True, p=1e-9)
+    assert not tiny.matters
+    assert replace(tiny, change=0.02).matters
+
+
+def explored(trials: pl.DataFrame) -> Exploration:
+    return explore(trials, ("goodput_bit_s",), confidence=0.99, moments=1)
+
+
+def test_all_that_analyse_looks_at_is_one_family() -> None:
+    found = explored(table())
+    alone = factorial(cells_of(table(), "goodput_bit_s"), "goodput_bit_s")[0].effects
+    together_ = found.factorial[0].effects
+    assert all(one.told for one in together_)
+    assert all(a.p <= b.p for a, b in zip(alone, together_, strict=True))
+
+
+def test_a_block_that_was_faster_is_no_effect_of_its_tunnel() -> None:
+    """The second tunnel's machine was half as fast, for its baseline too."""
+    dice = random.Random(2)  # noqa: S311 - likewise
+    frames = []
+    for block, tunnel, level in (("b1", "a", 1.0), ("b2", "b", 0.5)):
+        for repeat in range(1, 7):
+            for size in (64, 512):
+                for name in ("none", tunnel):
+                    rate = 1e6 * level * (1 + 0.01 * dice.gauss(0, 1))
+                    made = made_results.trial_result(
+                        name, size, repeat, {"goodput_bit_s": rate}, block=block
+                    )
+                    own = pair_id(made.trial.point)
+                    frames.append(to_frame(made, study="m", run_id="tm0", pair_id=own))
+    trials = pl.concat(frames, how="diagonal_relaxed")
+    (found,) = explored(trials).factorial
+    assert not any(effect.told for effect in found.effects)

@@ -1,25 +1,51 @@
 """Estimates against known answers."""
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_results import trial_result, write
 from tunnelmark.analysis.delays import ecdf
-from tunnelmark.analysis.estimates import difference, estimate, point_estimates
+from tunnelmark.analysis.estimates import PointEstimates, point_estimates
+from tunnelmark.analysis.testing import spread
 from tunnelmark.store import open_result
+from tunnelmark.store.rows import to_frame
+from tunnelmark.study.plan import pair_id
+
+
+def table(figures: Mapping[tuple[str, int], Sequence[float | None]], metric: str) -> pl.DataFrame:
+    """Return trials of (tunnel, bring-up) with one figure a repeat; None: nothing of it came."""
+    count: dict[str, int] = {}
+    frames = []
+    for (tunnel, up), values in figures.items():
+        for value in values:
+            count[tunnel] = count.get(tunnel, 0) + 1
+            made = trial_result(tunnel, 64, count[tunnel], {metric: value})
+            made = replace(made, trial=replace(made.trial, bring_up=up))
+            own = pair_id(made.trial.point)
+            frames.append(to_frame(made, study="made", run_id="tm0", pair_id=own))
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def estimated(
+    figures: Mapping[tuple[str, int], Sequence[float | None]], metric: str
+) -> PointEstimates:
+    found = point_estimates(table(figures, metric), confidence=0.95)
+    return next(p for p in found if not p.is_baseline)
 
 
 def test_the_interval_of_a_mean_is_student_s() -> None:
     # Student 1908: the additional hours of sleep by the second drug; mean 2.33, s 2.002,
     # t(0.975, 9) = 2.262, half width 1.432.
     hours = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
-    found = estimate(hours, metric="loss_forward_ratio", confidence=0.95)
-    assert found is not None
+    found = estimated({("wg", 1): hours}, "loss_forward_ratio").estimates["loss_forward_ratio"]
     assert found.low is not None
     assert found.value == pytest.approx(2.33)
     assert found.value - found.low == pytest.approx(1.432, abs=0.001)
@@ -29,26 +55,99 @@ def test_a_paired_difference_is_student_s() -> None:
     # The same paper: the mean difference of both drugs is 1.58 hours, t = 4.06.
     first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
     second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
-    found = difference(
-        list(zip(second, first, strict=True)), metric="loss_forward_ratio", confidence=0.95
-    )
-    assert found is not None
+    own = estimated({("wg", 1): second, ("none", 1): first}, "loss_forward_ratio")
+    found = own.differences["loss_forward_ratio"]
     assert found.low is not None
     assert found.value == pytest.approx(1.58)
     assert found.low == pytest.approx(0.700, abs=0.001)
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    random = np.random.default_rng(20261121)
-    hits = 0
-    for _ in range(2000):
-        values = random.normal(10.0, 3.0, size=6).tolist()
-        found = estimate(values, metric="loss_forward_ratio", confidence=0.95)
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        hits += found.low <= 10.0 <= found.high
-    assert 0.93 <= hits / 2000 <= 0.97
+def test_intervals_are_of_bring_ups_and_say_which_level_scatters() -> None:
+    figures = {
+        (tunnel, up): [level * (10 + shift + n / 1000) for n in range(3)]
+        for tunnel, level, moves in (("none", 1e6, 0), ("wg", 2e6, 1))
+        for up, shift in ((1, 0.0), (2, 0.5 * moves), (3, 1.0 * moves))
+    }
+    found = estimated(figures, "rtt_p50_ns").differences["rtt_p50_ns"]
+    assert (found.n, found.bring_ups) == (9, 3)
+    assert found.between is not None
+    assert found.between > 0.99
+    # Student's t of three means, by hand.
+    ratios = [math.log(2 * (10 + shift) / 10) for shift in (0.0, 0.5, 1.0)]
+    half = 4.3027 * float(np.std(ratios, ddof=1)) / math.sqrt(3)
+    assert found.high is not None
+    assert math.log1p(found.high) == pytest.approx(np.mean(ratios) + half, rel=1e-3)
+
+
+def test_baselines_of_different_blocks_are_not_independent_repeats() -> None:
+    """None stands in every tunnel's block: three blocks are three figures, not nine."""
+    frames = []
+    for block, level in (("b1", 1.0), ("b2", 1.1), ("b3", 1.2)):
+        for repeat in (1, 2, 3):
+            made = trial_result("none", 64, repeat, {"rtt_p50_ns": level + repeat / 1e6})
+            made = replace(made, trial=replace(made.trial, block_id=block))
+            frames.append(to_frame(made, study="m", run_id="tm0", pair_id="p"))
+    (found,) = point_estimates(pl.concat(frames), confidence=0.95)
+    own = found.estimates["rtt_p50_ns"]
+    assert (own.n, own.bring_ups) == (9, 3)
+    assert own.spread is not None
+    assert own.spread.freedom == 2
+
+
+def test_one_dead_trial_does_not_take_the_difference_away() -> None:
+    """A 0 has no logarithm: the ratio of the means stands in, with its interval."""
+    own = estimated(
+        {("wg", 1): [8e6, 8.1e6, 0.0, 7.9e6, 8e6], ("none", 1): [8e6] * 5}, "goodput_bit_s"
+    )
+    found = own.differences["goodput_bit_s"]
+    assert found.method == "t of a ratio of means"
+    assert found.value == pytest.approx(-0.2)
+    assert found.low is not None
+    assert found.low < -0.5
+    assert (own.dead, own.broken) == (1, False)
+
+
+def test_what_never_carried_anything_is_broken_and_no_gap() -> None:
+    own = estimated({("wg", 1): [1.0] * 4, ("none", 1): [0.0] * 4}, "loss_forward_ratio")
+    assert own.broken
+    assert own.estimates["loss_forward_ratio"].value == 1.0
+    assert "rtt_p50_ns" not in own.estimates
+
+
+def test_fewer_than_four_repeats_have_no_interval_and_alike_ones_no_certainty() -> None:
+    few = estimated({("wg", 1): [1e6, 2e6, 3e6]}, "rtt_p50_ns").estimates["rtt_p50_ns"]
+    assert (few.n, few.low, few.method) == (3, None, "none")
+    alike = estimated({("wg", 1): [5.0] * 4}, "tcp_retransmits_per_s")
+    assert alike.estimates["tcp_retransmits_per_s"].low is None
+    length = estimated({("wg", 1): [60.0]}, "overhead_bytes").estimates["overhead_bytes"]
+    assert (length.low, length.high) == (60.0, 60.0)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, max_size=9
+    )
+)
+def test_all_together_is_what_each_alone_comes_to(repeats: list[tuple[int, float, float]]) -> None:
+    """The grouped operations against the one-point code that hypotheses use."""
+    ups = [up for up, _, _ in repeats]
+    figures: dict[tuple[str, int], list[float | None]] = {}
+    order = sorted(range(len(repeats)), key=lambda i: ups[i])
+    for i in order:
+        figures.setdefault(("wg", ups[i]), []).append(repeats[i][1])
+    for i in order:
+        figures.setdefault(("none", ups[i]), []).append(repeats[i][2])
+    found = estimated(figures, "rtt_p50_ns").differences["rtt_p50_ns"]
+    logs = [math.log(repeats[i][1] / repeats[i][2]) for i in order]
+    wanted = spread(logs, [ups[i] for i in order])
+    assert found.spread is not None
+    assert found.spread.value == pytest.approx(wanted.value, rel=1e-9, abs=1e-12)
+    assert (found.spread.freedom, found.spread.bring_ups) == (wanted.freedom, wanted.bring_ups)
+    if wanted.error is None:
+        assert found.spread.error is None
+    else:
+        assert found.spread.error == pytest.approx(wanted.error, rel=1e-6, abs=1e-9)
 
 
 def test_a_metric_that_is_newer_than_the_result_is_missing(tmp_path: Path) -> None:
@@ -58,21 +157,6 @@ def test_a_metric_that_is_newer_than_the_result_is_missing(tmp_path: Path) -> No
     (found,) = point_estimates(trials.drop("goodput_bit_s"), confidence=0.95)
     assert "goodput_bit_s" not in found.estimates
     assert found.estimates["rtt_p50_ns"].value == pytest.approx(1e6)
-
-
-@given(st.lists(st.floats(1e3, 1e9), min_size=2, max_size=10), st.floats(0.1, 10.0))
-def test_rates_are_compared_as_ratios(values: list[float], factor: float) -> None:
-    pairs = [(value * factor, value) for value in values]
-    found = difference(pairs, metric="goodput_bit_s", confidence=0.95)
-    assert found is not None
-    assert found.value == pytest.approx(factor - 1, rel=1e-6, abs=1e-9)
-
-
-def test_missing_is_not_zero() -> None:
-    assert estimate([], metric="rtt_p50_ns", confidence=0.95) is None
-    one = estimate([5.0], metric="rtt_p50_ns", confidence=0.95)
-    assert one is not None
-    assert (one.value, one.low, one.high) == (pytest.approx(5.0), None, None)
 
 
 def test_invalid_trials_are_counted_and_enter_nothing(tmp_path: Path) -> None:

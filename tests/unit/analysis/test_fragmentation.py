@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from made_results import block_record
 from tunnelmark.analysis.fragmentation import fragmentation_points, overheads
+from tunnelmark.model.block import ProofVerdict
 
 
 def test_the_smallest_point_of_several_proofs_counts_and_failed_proofs_do_not() -> None:
     (proof,) = block_record().proofs
     smaller = replace(proof, fragmentation_point_bytes=1400)
-    failed = replace(proof, ok=False, fragmentation_point_bytes=100)
+    failed = replace(proof, verdict=ProofVerdict.SAW_WRONG, fragmentation_point_bytes=100)
     block = replace(block_record(), proofs=(proof, smaller, failed), baseline_proofs=())
     place = (block.link, block.device, block.tunnel)
     assert fragmentation_points([block]) == {place: 1400}

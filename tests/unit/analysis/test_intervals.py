@@ -3,119 +3,79 @@
 import math
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from tunnelmark.analysis.estimates import estimate
-from tunnelmark.analysis.intervals import (
-    mean_bootstrap,
-    mean_in_time,
-    mean_t,
-    median_exact,
-    share_exact,
-)
+from tunnelmark.analysis.grouped import Grouping
 from tunnelmark.analysis.testing import combined, spread
 
 EXPERIMENTS = 2000
+Array = npt.NDArray[np.float64]
 
 
 def share_of(hits: list[bool]) -> float:
     return sum(hits) / len(hits)
 
 
+def holding(values: Array, truth: float, in_each: int | None = None) -> float:
+    """Return the share of rows whose interval holds the truth; ``in_each``: of a bring-up."""
+    count, repeats = values.shape
+    group = np.repeat(np.arange(count), repeats)
+    up = np.arange(values.size) // (in_each or repeats)
+    own = Grouping(group, up, np.arange(up[-1] + 1) * count // (up[-1] + 1), count)
+    found = own.summaries(values.ravel(), np.ones(values.size, dtype=np.bool_))
+    half = stats.t.isf(0.025, found.freedom) * found.error
+    return float((abs(found.mean - truth) <= half).mean())
+
+
 def test_students_interval_of_a_textbook() -> None:
     """NIST/SEMATECH e-Handbook, section 1.3.5.2: 195 values, 9.26146 +- 0.00323."""
-    half = float(stats.t.ppf(0.975, 194)) * 0.02278881 / math.sqrt(195)
-    # As many values with just that mean and standard deviation.
     raw = np.linspace(-1, 1, 195)
     values = 9.26146 + (raw - raw.mean()) / raw.std(ddof=1) * 0.02278881
-    found = mean_t(list(values), 0.95)
-    assert found.low == pytest.approx(9.26146 - half, abs=1e-9)
-    assert (found.low, found.high) == (
-        pytest.approx(9.258242, abs=2e-5),
-        pytest.approx(9.264679, abs=2e-5),
-    )
+    found = spread(list(values))
+    assert found.error is not None
+    half = float(stats.t.isf(0.025, found.freedom)) * found.error
+    assert found.value - half == pytest.approx(9.258242, abs=2e-5)
+    assert found.value + half == pytest.approx(9.264679, abs=2e-5)
 
 
 def test_one_value_has_no_interval() -> None:
-    assert mean_t([3.0], 0.95).low is None
-    assert mean_bootstrap([3.0, 4.0], 0.95, seed=1).low is None
-    assert mean_in_time([1.0] * 19, 0.95).low is None
-    assert median_exact([1.0, 2.0, 3.0], 0.95).low is None
+    assert spread([3.0]).error is None
+    assert spread([3.0, 3.0]).error == 0.0
 
 
-def test_no_loss_of_300_packets_is_less_than_1_22_percent() -> None:
-    """Clopper and Pearson: 1 - 0.025 ** (1 / 300)."""
-    found = share_exact(0, 300, 0.95)
-    assert (found.low, found.high) == (0.0, pytest.approx(0.012221, abs=1e-6))
-    # Agresti and Coull 1998: 2 of 10 has (0.025, 0.556).
-    found = share_exact(2, 10, 0.95)
-    assert (found.low, found.high) == (
-        pytest.approx(0.0252, abs=1e-4),
-        pytest.approx(0.5561, abs=1e-4),
-    )
-
-
-def test_a_share_needs_its_whole() -> None:
-    with pytest.raises(ValueError, match="hits are 3, must be 0 to 2 of at least 1"):
-        share_exact(3, 2, 0.95)
-
-
-def test_the_median_of_ten_lies_between_the_second_and_the_ninth() -> None:
-    """Conover: the chance of 2 or fewer below is 0.0547, of 1 or fewer 0.0107."""
-    found = median_exact([float(v) for v in range(1, 11)], 0.95)
-    assert (found.value, found.low, found.high) == (5.5, 2.0, 9.0)
-
-
-def test_the_interval_of_the_mean_of_a_series_in_time_is_not_too_narrow() -> None:
-    """Values that depend on their neighbours: a plain interval holds the truth in a third."""
-    dice = np.random.default_rng(7)
-    noise = dice.standard_normal((EXPERIMENTS // 2, 400))
-    series = np.empty_like(noise)
-    # Started as it goes on, so that every value has the same law.
-    series[:, 0] = noise[:, 0] / math.sqrt(1 - 0.8**2)
-    for at in range(1, 400):
-        series[:, at] = 0.8 * series[:, at - 1] + noise[:, at]
-    rows = [list(row) for row in series]
-    batched = share_of([_holds(mean_in_time(row, 0.95), 0.0) for row in rows])
-    plain = share_of([_holds(mean_t(row, 0.95), 0.0) for row in rows])
-    assert 0.91 < batched < 0.97
-    assert plain < 0.55
-
-
-@pytest.mark.parametrize("repeats", [3, 5, 10, 40])
+@pytest.mark.parametrize("repeats", [4, 5, 10, 40])
 def test_intervals_of_rates_hold_the_truth(repeats: int) -> None:
-    dice = np.random.default_rng(repeats)
-    values = 8e6 * np.exp(0.05 * dice.standard_normal((EXPERIMENTS, repeats)))
-    hits = []
-    for row in values:
-        found = estimate(list(row), metric="goodput_bit_s", confidence=0.95)
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        hits.append(found.low <= 8e6 <= found.high)
-    assert 0.93 <= share_of(hits) <= 0.97
+    values = np.random.default_rng(repeats).standard_normal((EXPERIMENTS, repeats))
+    assert 0.93 <= holding(values, 0.0) <= 0.97
 
 
-def test_intervals_of_loss_hold_the_truth_and_stay_above_nothing() -> None:
-    """Skewed shares, 40 repeats: the bootstrap's."""
-    dice = np.random.default_rng(2)
-    values = dice.beta(2, 18, (EXPERIMENTS, 40))
-    hits = []
-    for row in values[:250]:  # ten thousand resamples each
-        found = estimate(list(row), metric="loss_forward_ratio", confidence=0.95)
-        assert found is not None
-        assert found.method == "bootstrap, BCa"
-        assert found.low is not None
-        assert found.high is not None
-        assert found.low > 0
-        hits.append(found.low <= 0.1 <= found.high)
-    assert 0.91 <= share_of(hits) <= 0.98
+@pytest.mark.parametrize("bring_ups", [2, 3, 5])
+@pytest.mark.parametrize("between", [0.0, 0.5, 1.0, 5.0])
+def test_intervals_hold_the_truth_however_much_bring_ups_differ(
+    bring_ups: int, between: float
+) -> None:
+    """Repeats taken as independent hold it far less often where bring-ups differ as they do."""
+    dice = np.random.default_rng(5)
+    ups = np.repeat(dice.normal(0, between, (EXPERIMENTS, bring_ups)), 3, axis=1)
+    values = ups + dice.standard_normal((EXPERIMENTS, 3 * bring_ups))
+    assert 0.93 <= holding(values, 0.0, in_each=3) <= 0.97
+    if between >= 1:
+        assert holding(values, 0.0) < 0.9
 
 
-def test_the_same_figures_always_give_the_same_bootstrap() -> None:
-    values = list(np.random.default_rng(3).beta(1, 9, 40))
-    assert mean_bootstrap(values, 0.95, seed=1) == mean_bootstrap(values, 0.95, seed=1)
+def test_bring_ups_of_unequal_length_count_the_same() -> None:
+    """Kalibera and Jones 2013: the variance is that of the bring-ups' means."""
+    found = spread([1.0, 3.0, 10.0, 12.0, 11.0], [1, 1, 2, 2, 2])
+    assert (found.value, found.freedom, found.bring_ups, found.repeats) == (6.5, 1, 2, 5)
+    assert found.error == pytest.approx(np.std([2.0, 11.0], ddof=1) / math.sqrt(2))
+
+
+def test_intervals_of_skewed_shares() -> None:
+    """Student's t of a loss that is skewed: 40 repeats need no bootstrap."""
+    values = np.random.default_rng(2).beta(2, 18, (EXPERIMENTS, 40))
+    assert 0.92 <= holding(values, 0.1) <= 0.97
 
 
 def test_differences_of_groups_that_scatter_differently_hold_the_truth() -> None:
@@ -139,15 +99,3 @@ def test_welch_as_scipy_has_it() -> None:
     assert found.error is not None
     assert found.value / found.error == pytest.approx(wanted.statistic)
     assert found.freedom == pytest.approx(wanted.df)
-
-
-def test_medians_hold_the_truth_whatever_the_law() -> None:
-    dice = np.random.default_rng(12)
-    values = dice.exponential(1, (EXPERIMENTS, 20))
-    hits = [_holds(median_exact(list(row), 0.95), math.log(2)) for row in values]
-    assert 0.93 <= share_of(hits) <= 0.97
-
-
-def _holds(found: object, truth: float) -> bool:
-    low, high = found.low, found.high  # type: ignore[attr-defined]
-    return bool(low <= truth <= high)

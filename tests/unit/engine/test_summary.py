@@ -18,25 +18,36 @@ from tunnelmark.engine.summary import (
 )
 from tunnelmark.model.errors import LabError
 
-HISTOGRAM = {"count": 9, "min": 1, "p50": 2, "p90": 3, "p99": 4, "p999": 5, "max": 6, "mean": 2.5}
+HISTOGRAM = {
+    "count": 9,
+    "min": 1,
+    "p50": 2,
+    "p90": 3,
+    "p99": 4,
+    "p999": 5,
+    "max": 6,
+    "mean": 2.5,
+    "below_zero": 7,
+}
 COUNTERS = (
     *("flow", "due", "sent", "not_sent", "send_errors", "bytes_sent", "returned"),
-    *("bytes_returned", "duplicates", "reordered", "late", "rejected", "overrun"),
+    *("bytes_returned", "duplicates", "reordered", "late", "unrecorded", "residence_unknown"),
+    *("rejected", "overrun"),
 )
-HISTOGRAMS = ("rtt_ns", "owd_forward_ns", "owd_reverse_ns", "ipdv_ns", "lateness_ns")
+HISTOGRAMS = ("rtt_ns", "owd_forward_ns", "owd_reverse_ns", "lateness_ns")
 FLOW: dict[str, Any] = {
     **{name: number for number, name in enumerate(COUNTERS)},
     "remote_received": 7,
     "first_sent_ns": 1,
     "last_sent_ns": None,
     **dict.fromkeys(HISTOGRAMS, HISTOGRAM),
-    "ipdv_ns": None,
+    "owd_reverse_ns": None,
 }
 SENT: dict[str, Any] = {
     "event": "summary",
     "start_ns": 1,
     "end_ns": 2,
-    "realtime": True,
+    "realtime": "kept",
     "timestamps": "kernel",
     "flows": [FLOW],
 }
@@ -60,8 +71,8 @@ def test_a_summary_of_a_sender() -> None:
     summary = parse_send_summary(SENT)
     (flow,) = summary.flows
     assert {name: getattr(flow, name) for name in COUNTERS} == {n: FLOW[n] for n in COUNTERS}
-    assert flow.rtt_ns == Histogram(9, 1, 2, 3, 4, 5, 6, 2.5)
-    assert flow.ipdv_ns is None
+    assert flow.rtt_ns == Histogram(9, 1, 2, 3, 4, 5, 6, 2.5, 7)
+    assert flow.owd_reverse_ns is None
     assert (flow.first_sent_ns, flow.last_sent_ns) == (1, None)
     assert {field.name for field in dataclasses.fields(SendFlow)} == set(FLOW)
 
@@ -72,8 +83,8 @@ def test_a_summary_of_a_reflector() -> None:
         "send_errors",
     )
     flow = {name: number for number, name in enumerate(names)}
-    raw = {"realtime": False, "timestamps": "user", "rejected": 3, "overrun": 4, "flows": [flow]}
-    raw["turnround_ns"] = HISTOGRAM
+    raw = {"realtime": "lost", "timestamps": "user", "rejected": 3, "overrun": 4, "flows": [flow]}
+    raw["residence_ns"] = HISTOGRAM
     summary = parse_reflect_summary({"event": "summary", **raw})
     assert dataclasses.asdict(summary) == {**raw, "flows": (flow,)}
 

@@ -79,6 +79,8 @@ def test_an_entry_is_on_disk_before_the_thing_is_made(root: Path) -> None:
         '{"kind": "process", "name": "-1"}',
         '{"kind": "process", "name": "1; reboot"}',
         '{"kind": "process", "name": "99999999999999999999"}',
+        '{"kind": "tcp_allowed", "name": "reno bbr"}',
+        '{"kind": "tcp_allowed", "name": "../cubic"}',
         '{"kind": "file", "name": "/etc/passwd"}',
         '{"kind": "netns"}',
         "[]",

@@ -20,16 +20,7 @@ from tunnelmark.model.host import Host
 from tunnelmark.vmimage import cpio
 from tunnelmark.vmimage.cache import Image
 
-
-def _agent() -> Path | None:
-    try:
-        return vm_payload.installed().programs[vm_payload.AGENT]
-    except LabError:
-        return None
-
-
-AGENT = _agent()
-needs_agent = pytest.mark.skipif(AGENT is None, reason="tunnelmark-agent is not built (make setup)")
+AGENT = vm_payload.installed().programs[vm_payload.AGENT]
 
 
 class Agent:
@@ -103,7 +94,6 @@ def host(machine: Machine, tmp_path: Path) -> VmHost:
     )
 
 
-@needs_agent
 class TestHost:
     def test_it_is_a_host(self, host: VmHost) -> None:
         as_host: Host = host
@@ -165,7 +155,8 @@ class TestHost:
         snapshot = machine.cpu()
         assert snapshot.stat.startswith("cpu ")
         assert snapshot.processes[process.pid].parent == machine.facts.qemu_pid
-        assert snapshot.processes[os.getpid()].run_ns > 0
+        assert dict(snapshot.processes[os.getpid()].threads)[os.getpid()] > 0
+        assert snapshot.time_ns > 0
 
     def test_lines_are_read_while_the_program_runs(self, host: VmHost) -> None:
         argv = ["sh", "-c", "echo ready; read line; echo $line; read line"]
@@ -211,6 +202,17 @@ class TestHost:
         assert host.has_kernel("wireguard")
         assert host.has_kernel("tun")
         assert not host.has_kernel("esp")
+
+    def test_a_process_that_is_not_there_is_named_and_the_agent_stays_where_it_is(
+        self, machine: Machine, host: VmHost
+    ) -> None:
+        def namespace() -> str:
+            return host.run(["readlink", "/proc/self/ns/net"]).text()
+
+        before = namespace()
+        with pytest.raises(LabError, match="spawn: within process 4194305: No such file"):
+            machine.start(["true"], {}, stdin=False, within=(1 << 22) + 1)
+        assert namespace() == before
 
     def test_names_are_checked(self, machine: Machine, tmp_path: Path) -> None:
         with pytest.raises(LabError, match="starts with tm"):

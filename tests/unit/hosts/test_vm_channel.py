@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tunnelmark.hosts.vm_channel import HEADER_MAX, PAYLOAD_MAX, Channel
+from tunnelmark.hosts.vm_channel import HEADER_MAX, PAYLOAD_MAX, PROTOCOL, Channel
 from tunnelmark.model.errors import LabError
 
 
@@ -68,7 +68,7 @@ class Notes:
 
 
 def test_the_agent_introduces_itself(peer: Peer) -> None:
-    peer.say({"event": "ready", "protocol": 1, "kernel": "6.1", "uptime_s": 2.5})
+    peer.say({"event": "ready", "protocol": PROTOCOL, "kernel": "6.1", "uptime_s": 2.5})
     ready = peer.channel.ready(10)
     assert (ready.kernel, ready.uptime_s) == ("6.1", 2.5)
 
@@ -79,8 +79,8 @@ def test_silence_is_named_with_its_limit(peer: Peer) -> None:
 
 
 def test_another_protocol_is_refused(peer: Peer) -> None:
-    peer.say({"event": "ready", "protocol": 2, "kernel": "6.1", "uptime_s": 2.5})
-    with pytest.raises(LabError, match="protocol 2, ours is 1"):
+    peer.say({"event": "ready", "protocol": PROTOCOL + 1, "kernel": "6.1", "uptime_s": 2.5})
+    with pytest.raises(LabError, match=f"protocol {PROTOCOL + 1}, ours is {PROTOCOL}"):
         peer.channel.ready(10)
 
 
@@ -111,7 +111,7 @@ def test_output_that_overtakes_the_listener_is_kept_in_order(peer: Peer) -> None
     peer.say({"event": "output", "proc": 3, "stream": 1}, b"a")
     peer.say({"event": "output", "proc": 3, "stream": 2}, b"b")
     peer.say({"event": "exit", "proc": 3, "code": 7, "signal": None})
-    peer.say({"event": "ready", "protocol": 1, "kernel": "6.1", "uptime_s": 2.5})
+    peer.say({"event": "ready", "protocol": PROTOCOL, "kernel": "6.1", "uptime_s": 2.5})
     peer.channel.ready(10)  # all before it has been read
     notes = Notes()
     peer.channel.listen(3, notes)

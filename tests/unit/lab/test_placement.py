@@ -7,8 +7,8 @@ import pytest
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab import placement
 from tunnelmark.lab.place import LocalPlace, MachinePlace
-from tunnelmark.lab.placement import Placement, Wanted
-from tunnelmark.model.errors import LabError
+from tunnelmark.lab.placement import MOST_BOOTS, Placement, Wanted
+from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Host
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.vmimage import programs
@@ -189,3 +189,38 @@ def test_without_qemu_the_package_is_named(ledger: Ledger, monkeypatch: pytest.M
         "qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)"
     )
     assert made.describe() == {}
+
+
+@pytest.mark.parametrize(
+    ("errors", "boots"),
+    [
+        ([LabFailedError("killed")], 2),
+        ([LabFailedError("killed")] * MOST_BOOTS, MOST_BOOTS),
+        ([LabError("qemu knows no such machine")], 1),
+    ],
+)
+def test_a_machine_that_did_not_boot_is_booted_again_where_that_may_help(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, errors: list[LabError], boots: int
+) -> None:
+    told: list[str] = []
+    made = Placement(ledger, engine="/engine", wanted="machine", say=told.append)
+    image: Any = None
+    choice: Any = None
+    calls = 0
+
+    def boot(*_: object, **__: object) -> FakeMachine:
+        nonlocal calls
+        calls += 1
+        if calls <= len(errors):
+            raise errors[calls - 1]
+        return FakeMachine()
+
+    monkeypatch.setattr(placement.Machine, "boot", boot)
+    monkeypatch.setattr(placement.vm_payload, "installed", lambda: None)
+    if boots > len(errors):
+        assert made._booted(image, choice).alive()
+        assert told == ["booting it again: killed"]
+    else:
+        with pytest.raises(LabError, match=str(errors[0])):
+            made._booted(image, choice)
+    assert calls == boots

@@ -1,6 +1,12 @@
 """Readings of /proc: parsed exactly, summed over processes that come and go."""
 
 import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
 
 from tunnelmark.probes.cpu import (
     CoreTicks,
@@ -8,11 +14,11 @@ from tunnelmark.probes.cpu import (
     CpuUsage,
     CpuView,
     GroupUsage,
-    ProcCpu,
     Reading,
+    ThreadReading,
     parse_cores,
-    parse_process,
 )
+from tunnelmark.probes.proc import ProcCpu, parse_process, process_clock
 
 _STAT = """cpu  30 0 30 300 3 0 6 9 0 0
 cpu0 10 1 10 100 1 2 3 4 0 0
@@ -22,25 +28,25 @@ intr 1 2 3
 
 
 def test_cores_are_read_in_order_without_their_sum() -> None:
-    first, second = parse_cores(_STAT)
-    assert first == CoreTicks(user=11, system=12, softirq=3, steal=4, idle=101)
+    first, second = parse_cores(_STAT, 1_500_000_000)
+    assert first == CoreTicks(user=11, system=12, softirq=3, steal=4, idle=101, clock_s=1.5)
     assert second.total == 22 + 20 + 3 + 5 + 202
 
 
 def test_a_process_s_name_may_hold_anything() -> None:
-    fields = "S 7 1 1 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 1 0 12345 1 1"
-    assert parse_process(f"42 (a ) b (c) {fields}") == (7, 250, 50)
+    fields = "S 7 1 1 0 -1 4194560 100 0 0 0 250 50 3 4 20 0 1 0 12345 1 1"
+    assert parse_process(f"42 (a ) b (c) {fields}") == (7, 250, 50, 7)
 
 
 def test_stolen_time_is_not_busy_time() -> None:
-    cores = (CoreTicks(user=10, system=0, softirq=0, steal=40, idle=50),)
+    cores = (CoreTicks(user=10, system=0, softirq=0, steal=40, idle=50, clock_s=1.0),)
     usage = CpuUsage(1.0, {"tunnel": GroupUsage(0.5, 0.4, 0.1)}, cores)
-    assert usage.machine_ratio == 0.1
+    assert usage.machine_ratio == pytest.approx(0.1)
     assert usage.steal_ratio == 0.4
 
 
 def test_without_a_tick_there_is_no_ratio() -> None:
-    cores = (CoreTicks(0, 0, 0, 0, 0),)
+    cores = (CoreTicks(0, 0, 0, 0, 0, 0.0),)
     assert CpuUsage(0.0, {}, cores).machine_ratio is None
     assert CpuUsage(0.0, {}, cores).steal_ratio is None
 
@@ -50,24 +56,106 @@ class Scripted:
 
     def __init__(self) -> None:
         self.readings: dict[int, Reading] = {}
+        self.stat, self.at_ns = _STAT, 10**9
+        self.others_s = 0.0
+
+    def programs_s(self, without: set[int]) -> float:
+        assert 99 in without
+        return self.others_s
 
     def look(self) -> CpuView:
-        return CpuView(_STAT, {}, self.readings.get)
+        cores = parse_cores(self.stat, self.at_ns)
+        return CpuView(cores, lambda _pid: (), self.readings.get, self.programs_s, (99,))
+
+
+def one(run_ns: int, wait_ns: int | None) -> Reading:
+    """Return a process of one thread."""
+    return Reading(run_ns, 0, 0, {1: ThreadReading(run_ns, wait_ns)})
+
+
+def test_softirq_between_two_ticks_counts_though_no_tick_saw_it() -> None:
+    # 1 s later: 30 ticks idle on one core of two, and 5 ticks of user only that a tick saw.
+    source = Scripted()
+    probe = CpuProbe(lambda: {"tunnel": []}, source)
+    source.readings = {99: one(0, 0)}
+    probe.start(0)
+    source.stat = _STAT.replace("cpu0 10 1 10 100", "cpu0 15 1 10 130").replace(
+        "cpu1 20 2 20 200", "cpu1 20 2 20 300"
+    )
+    source.at_ns += 10**9
+    source.others_s = 0.2
+    source.readings = {99: one(100_000_000, 0)}
+    usage = probe.stop(10**9)
+    assert usage.busy_s == pytest.approx(0.7)
+    assert usage.lab_s == pytest.approx(0.7 - 0.2 - 0.1)
+    assert usage.machine_ratio == pytest.approx(0.35)
+    assert usage.core_max_ratio(1.0) == pytest.approx(0.7)
+
+
+def test_a_thread_that_ended_keeps_what_it_ran_and_the_busiest_is_told() -> None:
+    source = Scripted()
+    probe = CpuProbe(lambda: {"tunnel": [7]}, source)
+    threads = {7: ThreadReading(0, 0), 8: ThreadReading(0, 0)}
+    source.readings = {7: Reading(None, 0, 0, threads)}
+    probe.start(0)
+    threads = {7: ThreadReading(10_000_000, 0), 8: ThreadReading(400_000_000, 0)}
+    source.readings = {7: Reading(None, 0, 0, threads)}
+    probe.sample(5 * 10**8)
+    # It used to be the largest sum of those that live: 0.41 s for ever.
+    source.readings = {7: Reading(None, 0, 0, {7: ThreadReading(300_000_000, 0)})}
+    used = probe.stop(10**9).groups["tunnel"]
+    assert used.run_s == pytest.approx(0.7)
+    assert used.busiest_thread_s == pytest.approx(0.4)
+
+
+def test_what_came_and_went_between_two_readings_is_not_0_but_unknown() -> None:
+    """A sender of half a second in a machine that is read once a second used "0 % of a core"."""
+    pids = {5}
+    source = Scripted()
+    probe = CpuProbe(lambda: {"measuring": set(pids), "tunnel": [7]}, source)
+    source.readings = {7: one(0, 0)}  # 5 ended before the start
+    probe.start(0)
+    pids.add(6)
+    source.readings = {7: one(100_000_000, 0)}
+    groups = probe.stop(10**9).groups
+    assert (groups["measuring"].unseen, groups["tunnel"].unseen) == (1, 0)
+
+
+def test_the_process_clock_has_the_threads_that_ended() -> None:
+    def burn() -> None:
+        end = time.thread_time_ns() + 50_000_000
+        while time.thread_time_ns() < end:
+            pass
+
+    before = time.clock_gettime_ns(process_clock(os.getpid()))
+    thread = threading.Thread(target=burn)
+    thread.start()
+    thread.join()
+    assert time.clock_gettime_ns(process_clock(os.getpid())) - before >= 50_000_000
+
+
+def test_what_ends_unseen_is_counted_with_who_waited_for_it() -> None:
+    script = "import time; e = time.process_time() + .1\nwhile time.process_time() < e: pass"
+    view = ProcCpu().look()
+    before, excluded = view.programs_s(set()), view.programs_s({os.getpid()})
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert view.programs_s(set()) - before >= 0.08
+    assert excluded <= before
 
 
 def test_waiting_is_summed_over_a_group_and_a_group_that_does_not_tell_has_none() -> None:
     source = Scripted()
     probe = CpuProbe(lambda: {"tunnel": [1, 2], "client": [2, 3]}, source)
     source.readings = {
-        1: Reading(0, 0, 0, 5_000_000),
-        2: Reading(0, 0, 0, 0),
-        3: Reading(0, 0, 0),
+        1: one(0, 5_000_000),
+        2: one(0, 0),
+        3: one(0, None),
     }
     probe.start(0)
     source.readings = {
-        1: Reading(10_000_000, 1, 0, 25_000_000),
-        2: Reading(20_000_000, 0, 2, 10_000_000),
-        3: Reading(5_000_000, 0, 0),
+        1: one(10_000_000, 25_000_000),
+        2: one(20_000_000, 10_000_000),
+        3: one(5_000_000, None),
     }
     usage = probe.stop(10**9)
     assert usage.groups["tunnel"].wait_s == 0.03
@@ -79,6 +167,8 @@ def test_this_process_tells_how_long_it_waited() -> None:
     view = ProcCpu().look()
     own = view.reading(os.getpid())
     assert own is not None
+    assert own.run_ns is not None
     assert own.run_ns > 0
-    assert own.wait_ns is not None
-    assert own.wait_ns >= 0
+    assert os.getpid() in own.threads
+    assert all(thread.wait_ns is not None for thread in own.threads.values())
+    assert os.getpid() in view.children(os.getppid())

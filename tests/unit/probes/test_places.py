@@ -26,6 +26,7 @@ Ip: 1 64 2 3 9 70
 Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors
 Udp: 900 1 11 800 10 4 1
 """
+XFRM = "XfrmInError             \t0\nXfrmInStateSeqError     \t7\nXfrmOutNoStates         \t3\n"
 SNMP6 = "Ip6OutDiscards                  \t1\nUdp6InErrors                    \t5\n"
 QDISC = json.dumps(
     [
@@ -46,6 +47,13 @@ def test_counters_are_read_by_interface_and_name() -> None:
     assert found.stack_sent_drops == 9 + 4 + 1
     # What is left of a fragmented packet is no second loss of it: ReasmFails does not count.
     assert found.stack_received_drops == 2 + 3 + 11 + 5
+
+
+def test_what_ipsec_dropped_has_a_place() -> None:
+    """A replay window that is too small for a reordering line loses packets at the receiver."""
+    found = parse_counts(DEV + SNMP + XFRM, QDISC)
+    assert found.stack_received_drops == 2 + 3 + 11 + 7
+    assert found.stack_sent_drops == 9 + 4 + 3
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,18 @@
-"""How far apart the probes of the next batch are."""
+"""What the prober asks of the engine: its sessions, and how far apart its probes are."""
+
+import json
+from pathlib import PurePosixPath
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from tunnelmark.probes.prober import PROBE_SPACING_NS, wider
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber, wider
+
+PATH = TrafficPath("0", "198.19.0.1", "198.19.0.2", "tun0", "tun0", 1500)
 
 MS = 1_000_000
 
@@ -27,3 +36,28 @@ def test_the_spacing_follows_what_packets_suffer(rtt_ms: list[int], expected_ms:
 
 def test_it_never_gets_narrower() -> None:
     assert wider(500 * MS, np.arange(50) * 100 * MS) == 500 * MS
+
+
+class Listening:
+    """A server that takes down what its reflector was told, and starts none."""
+
+    name = "server"
+    work_dir = PurePosixPath("/tm")
+
+    def __init__(self) -> None:
+        self.sessions: list[int] = []
+
+    def spawn(self, _argv: list[str], *, stdin: bytes, **_: Any) -> None:
+        self.sessions += [one["session"] for one in json.loads(stdin)["sessions"]]
+        raise LabError("enough")
+
+
+def test_no_two_sizes_of_a_batch_share_a_session_in_the_short_header() -> None:
+    sizes = range(24, 324, 5)
+    for seed in range(200):
+        host = Listening()
+        one = cast("Host", host)
+        prober = EngineProber(PATH, client=one, server=one, engine="engine", seed=seed)
+        with pytest.raises(LabError, match="enough"):
+            prober.send(sizes, marker=b"m", repeats=3)
+        assert len({session & 0xFFFF for session in host.sessions}) == len(sizes), seed

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tunnelmark.probes.cpu import CoreTicks, CpuProbe, CpuSecond, CpuView, parse_load_average
+from tunnelmark.probes.cpu import CoreTicks, CpuProbe, CpuSecond, CpuView, parse_cores
+from tunnelmark.probes.proc import parse_load_average
 from tunnelmark.probes.series import MOST_SECONDS, cpu_seconds, link_seconds
 
 S = 10**9
@@ -49,7 +50,7 @@ def test_at_most_an_hour_is_kept() -> None:
 
 
 def test_cores_are_shares_of_their_own_time() -> None:
-    cores = (CoreTicks(50, 20, 20, 0, 10), CoreTicks(0, 0, 0, 0, 0))
+    cores = (CoreTicks(50, 20, 20, 0, 10, 1.0), CoreTicks(0, 0, 0, 0, 0, 1.0))
     (second,) = cpu_seconds([CpuSecond(1.0, cores, 2.5)])
     assert second["load_average"] == 2.5
     assert second["cores"] == [
@@ -68,7 +69,12 @@ class Ticking:
         self.readings += 1
         done = 10 * self.readings, 90 * self.readings
         text = f"cpu0 0 0 0 {done[1]} 0 0 {done[0]} 0"
-        return CpuView(text, {}, lambda _pid: None, float(self.readings))
+        return CpuView(
+            parse_cores(text, self.readings * 10**8),
+            lambda _pid: (),
+            lambda _pid: None,
+            load_average=float(self.readings),
+        )
 
 
 def test_the_probe_notes_the_cores_once_a_second() -> None:
@@ -78,7 +84,7 @@ def test_the_probe_notes_the_cores_once_a_second() -> None:
         probe.sample(START + tenth * S // 10)
     usage = probe.stop(START + 26 * S // 10)
     assert [second.end_s for second in usage.seconds] == [1.0, 2.0]
-    assert usage.seconds[0].cores == (CoreTicks(0, 0, 100, 0, 900),)
+    assert usage.seconds[0].cores == (CoreTicks(0, 0, 100, 0, 900, 1.0),)
     assert usage.softirq_ratio == 0.1
     assert usage.load_average == 27.0
 

@@ -1,5 +1,6 @@
 """The whole proof against a link that is simulated packet by packet: no root, no clock."""
 
+import base64
 import random
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunnelmark.model.block import WireProof, WireSample
+from tunnelmark.model.block import ProofVerdict, WireProof, WireSample
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed, Host
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
@@ -55,12 +56,27 @@ def udp(port: int, data: bytes) -> bytes:
 
 def encrypting(overhead: int, port: int = 1194) -> Callable[[bytes], bytes]:
     """A tunnel that shows noise of the length of the inner packet and its overhead."""
+    noise = random.Random(99)  # noqa: S311
 
     def wrap(payload: bytes) -> bytes:
-        inner = 28 + len(payload)
-        return udp(port, (NOISE * 2)[: inner + overhead])
+        return udp(port, noise.randbytes(28 + len(payload) + overhead))
 
     return wrap
+
+
+def scrambling(key: bytes) -> Callable[[bytes], bytes]:
+    """A tunnel that only adds a constant to each byte."""
+
+    def wrap(payload: bytes) -> bytes:
+        inner = bytes(28) + payload
+        return udp(1194, bytes(byte ^ key[at % len(key)] for at, byte in enumerate(inner)))
+
+    return wrap
+
+
+def spelling(payload: bytes) -> bytes:
+    """A tunnel that only writes each byte in another alphabet."""
+    return udp(1194, base64.b64encode(bytes(28) + payload))
 
 
 def clear(payload: bytes) -> bytes:
@@ -247,6 +263,18 @@ def test_a_tunnel_that_passes_cleartext_fails() -> None:
     assert "the plaintext marker stands readable in" in found.message
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [scrambling(b"\x5a"), scrambling(random.Random(2).randbytes(2000)), spelling],  # noqa: S311
+    ids=["one byte", "a long key", "base64"],
+)
+def test_a_cipher_in_name_only_fails(wrap: Callable[[bytes], bytes]) -> None:
+    """The marker is nowhere to be read, and yet nothing is encrypted."""
+    found = proof(Link(wrap))
+    assert (found.verdict, found.marker_seen) == (ProofVerdict.SAW_WRONG, False)
+    assert "the packets are no ciphertext" in found.message
+
+
 def test_a_tunnel_that_is_bypassed_fails_twice() -> None:
     found = proof(Link(clear))
     assert not found.ok
@@ -290,7 +318,7 @@ def test_a_stranger_on_the_link_is_noticed_but_a_neighbour_s_keepalive_is_not() 
         return [(now_ns, fragments(udp(53, NOISE[:32]), 7, forward=True)[0])]
 
     found = proof(Link(encrypting(24), noise=stranger))
-    assert not found.ok
+    assert found.verdict is ProofVerdict.SAW_WRONG
     assert found.foreign_packets > 0
     beside = replace(RULE, udp_ports=(53,))
     assert proof(Link(encrypting(24), noise=stranger), idle=(beside,)).ok
@@ -300,6 +328,36 @@ def test_data_that_goes_another_way_while_the_tunnel_chats_is_noticed() -> None:
     found = proof(Link(lambda _payload: udp(1194, NOISE[:40])))
     assert not found.ok
     assert "a payload of 100 bytes that cannot be compressed took 68 bytes" in found.message
+
+
+@pytest.mark.parametrize(("spoilt", "verdict"), [(2, "proved"), (10**6, "could_not_see")])
+def test_a_rest_that_was_not_seen_is_asked_for_again_and_never_wrong(
+    spoilt: int, verdict: str
+) -> None:
+    link, rest = Link(encrypting(24)), 362
+    send, batches = link.send, iter(range(10**6))
+
+    def cut(sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        sent = send(sizes, marker=marker, repeats=repeats)
+        if next(batches) < spoilt:
+            link.frames = [(at, frame) for at, frame in link.frames if len(frame) != 14 + rest]
+        return sent
+
+    link.send = cut  # type: ignore[method-assign]
+    found = proof(link, payload_sizes=(100, 1762), repeats=5)
+    assert found.verdict == verdict, found.message
+    if verdict == "proved":
+        assert WireSample(1762, (1500, rest)) in found.samples
+    else:
+        assert "not all packets of a payload of 1762 bytes were seen" in found.message
+
+
+def test_a_baseline_whose_probes_do_not_arrive_is_not_called_encrypted() -> None:
+    chat = [(CLOCK_NS, fragments(udp(7790, NOISE[:32]), 7, forward=True)[0])]
+    link = Link(clear, lose=1.0, arrive=False, noise=lambda _now: chat)
+    found = proof(link, BARE)
+    assert found.verdict == "could_not_see"
+    assert "none of " in found.message
 
 
 @pytest.mark.parametrize(
@@ -316,7 +374,7 @@ def test_what_proves_nothing_is_no_proof(
 ) -> None:
     simulated = Link(encrypting(24), **link)
     found = proof(simulated, host=LinkHost(simulated, **host))
-    assert not found.ok
+    assert found.verdict is ProofVerdict.COULD_NOT_SEE
     assert message in found.message
 
 

@@ -1,19 +1,25 @@
 """Whatever a study varies has its figure and its columns, for workloads that nobody named here."""
 
+import io
 import json
+import math
 from collections.abc import Mapping
 
 import pytest
+from rich.console import Console
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimates import Estimate, Method, PointEstimates
+from tunnelmark.analysis.testing import spread
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.charts import Chart, chart
-from tunnelmark.report.decision import decide
+from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.drawn import render
 from tunnelmark.report.families import draw, families
 from tunnelmark.report.figures import to_json
 from tunnelmark.report.parameters import in_words, number, parameter
 from tunnelmark.report.sections import across, sections
+from tunnelmark.report.terminal import _figures
+from tunnelmark.report.told import told_of
 
 Params = Mapping[str, str | int | float | bool]
 
@@ -35,8 +41,7 @@ def point(
     differences = {}
     if changed is not None:
         differences = {
-            name: Estimate(name, 3, changed, changed - 0.01, changed + 0.01, 0.95, "t")
-            for name in figures
+            name: _difference(name, changed, half) for name, (_, half) in figures.items()
         }
     name = f"{kind} {' '.join(map(str, params.values()))}"
     return PointEstimates(
@@ -55,6 +60,18 @@ def point(
         made,
         differences,
     )
+
+
+def _difference(name: str, changed: float, half: float) -> Estimate:
+    """Return a difference of five repeats, of which half an interval is a share of what it is."""
+    logarithmic = METRICS[name].scale == "log"
+    centre = math.log1p(changed) if logarithmic else changed
+    step = half / 1e7
+    units = {("b1", 1, n): centre + step * (n - 2) for n in range(5)}
+    own = spread(list(units.values()))
+    method: Method = "t on logarithms" if logarithmic else "t"
+    low, high = changed - 0.01, changed + 0.01
+    return Estimate(name, 5, changed, low, high, 0.95, method, spread=own, units=units)
 
 
 RATE = "tcp_goodput_bit_s"
@@ -161,6 +178,12 @@ def test_devices_are_set_beside_each_other() -> None:
     assert across([p for p in points if p.device == "pi-3"]) == ()
 
 
+def decided(points: list[PointEstimates]) -> Decision:
+    parts = sections(points, ())
+    (found,) = decide(parts, (), told_of(parts, confidence=0.95, moments=1))
+    return found
+
+
 def test_who_leads_is_said_only_where_intervals_are_clear() -> None:
     def said(half: float) -> str:
         points = [
@@ -168,20 +191,74 @@ def test_who_leads_is_said_only_where_intervals_are_clear() -> None:
             point("a", {}, {RATE: (8e6, half)}, changed=-0.11),
             point("b", {}, {RATE: (7e6, half)}, changed=-0.22),
         ]
-        (decision,) = decide(sections(points, ()), ())
-        return decision.leaders[0]
+        return decided(points).leaders[0]
 
-    assert said(1e5) == "TCP bulk transfer, TCP goodput: a leads at 1 of 1 point."
-    assert said(1e6) == "TCP bulk transfer, TCP goodput: nobody leads at any of 1 point."
+    assert said(1e5).startswith("TCP bulk transfer: a has better TCP goodput: +14.1 % [")
+    assert said(1e6) == (
+        "TCP bulk transfer, TCP goodput: no tunnel is clearly better than another."
+    )
+
+
+def test_tunnels_of_different_blocks_are_compared_by_their_own_baselines() -> None:
+    """The second block ran on a machine half as fast: its tunnel costs as little."""
+    points = [
+        point("none", {}, {RATE: (9e6, 1.0)}),
+        point("a", {}, {RATE: (8e6, 1e4)}, changed=-0.11),
+        point("b", {}, {RATE: (4e6, 1e4)}, changed=-0.11),
+    ]
+    assert "no tunnel is clearly better" in decided(points).leaders[0]
 
 
 @pytest.mark.parametrize(
-    ("cost", "said"), [(0.0, "in the kernel, see CPU of the machine"), (12.0, "12.00 ±0.50 s/GiB")]
+    ("programs", "above", "said"),
+    [
+        (12.0, 14.0, "12.00 ±0.50 s/GiB"),
+        (None, 14.0, "14.0000 ±0.0100 s/GiB above no tunnel (whole machine)"),
+        (None, 0.005, "no clear difference to no tunnel (whole machine)"),
+        (None, None, "-"),
+    ],
 )
-def test_a_tunnel_without_a_process_does_not_cost_nothing(cost: float, said: str) -> None:
-    points = [point("a", {}, {"cpu_cost_s_per_gib": (cost, 0.5 if cost else 0.0)})]
-    (decision,) = decide(sections(points, ()), ())
+def test_a_tunnel_without_programs_costs_what_the_machine_used_above_no_tunnel(
+    programs: float | None, above: float | None, said: str
+) -> None:
+    figures = {"cpu_machine_cost_s_per_gib": (20.0, 1.0)}
+    if programs is not None:
+        figures["cpu_cost_s_per_gib"] = (programs, 0.5)
+    points = [point("a", {}, figures, changed=above)]
+    decision = decided(points)
     assert decision.choices[0].cpu == said
+
+
+@pytest.mark.parametrize(
+    ("programs", "above", "said"),
+    [(0.4, 0.5, "40.0±1.0"), (None, 0.3, "+30.0±1.0"), (None, 0.005, "-"), (None, None, "-")],
+)
+def test_the_terminal_has_the_cpu_of_a_tunnel_wherever_its_work_is_done(
+    programs: float | None, above: float | None, said: str
+) -> None:
+    figures = {RATE: (1e6, 1.0), "cpu_lab_ratio": (0.9, 0.1)}
+    if programs is not None:
+        figures["cpu_tunnel_ratio"] = (programs, 0.01)
+    (section,) = sections([point("a", {}, figures, changed=above)], ())
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(_figures("there", section.parts[0], 100))
+    text = console.export_text()
+    row = next(line for line in text.splitlines() if line.startswith("a "))
+    assert row.split()[-2] == said if (programs, above) != (None, None) else "CPU" not in text
+    assert ("CPU +: of the whole machine" in text) == (programs is None and above is not None)
+
+
+def test_the_limit_of_a_cpu_is_that_of_a_thread_or_core_and_not_of_a_sum() -> None:
+    def said(**figures: float) -> str:
+        points = [point("a", {}, {name: (value, 0.001) for name, value in figures.items()})]
+        return decided(points).choices[0].breaks
+
+    # Two threads at 60 % are no limit.
+    assert said(cpu_client_ratio=1.2, cpu_tunnel_thread_max_ratio=0.6) == (
+        "nothing in what was offered"
+    )
+    for name in ("cpu_tunnel_thread_max_ratio", "cpu_core_max_ratio"):
+        assert said(**{name: 0.97}).startswith("a thread or core at its limit: ")
 
 
 def test_what_breaks_first_names_the_first_point_that_loses() -> None:
@@ -195,7 +272,7 @@ def test_what_breaks_first_names_the_first_point_that_loses() -> None:
         )
         for size in (64, 512, 1400)
     ]
-    (decision,) = decide(sections(points, ()), ())
+    decision = decided(points)
     assert decision.choices[0].breaks == "loses more than no tunnel: 512 byte and 1 more"
 
 

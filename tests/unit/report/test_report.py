@@ -32,7 +32,7 @@ _EVIL = '<script>alert(1)</script>"`|'
 @pytest.fixture
 def result(tmp_path: Path) -> Result:
     results = []
-    for repeat in (1, 2, 3):
+    for repeat in (1, 2, 3, 4):
         for tunnel, rtt in (("openvpn", 2.0e6), ("none", 1.0e6)):
             figures: dict[str, float | None] = {
                 "rtt_p50_ns": rtt + repeat,
@@ -40,7 +40,7 @@ def result(tmp_path: Path) -> Result:
                 "loss_forward_ratio": 0.0,
             }
             results.append(trial_result(tunnel, 1000, repeat, figures))
-    results.append(trial_result("openvpn", 1000, 4, {}, valid=False))
+    results.append(trial_result("openvpn", 1000, 5, {}, valid=False))
     return open_result(write(tmp_path, results, title=_EVIL, environment={"cpu": _EVIL}))
 
 
@@ -81,11 +81,11 @@ def test_the_terminal_has_80_columns(result: Result) -> None:
 
 def test_columns_without_room_are_left_out_and_no_figure_is_cut(result: Result) -> None:
     out = io.StringIO()
-    print_report(summarise(result), Console(file=out, width=44, no_color=True))
+    print_report(summarise(result), Console(file=out, width=26, no_color=True))
     text = out.getvalue()
     assert "goodput" in text
     assert "…" not in text
-    assert "more columns in the HTML report" in text
+    assert "more columns in the HTML report" in " ".join(text.split())
     wide = io.StringIO()
     print_report(summarise(result), Console(file=wide, width=80, no_color=True))
     assert "more columns" not in wide.getvalue()
@@ -109,7 +109,7 @@ def test_csv_has_estimates_and_differences_in_stored_units(result: Result) -> No
         if r["tunnel"] == "openvpn" and r["metric"] == "rtt_p50_ns" and r["kind"] == "estimate"
     )
     assert float(rtt["estimate"]) == pytest.approx(2e6, rel=1e-5)
-    assert (rtt["unit"], rtt["n"], rtt["invalid_trials"]) == ("ns", "3", "1")
+    assert (rtt["unit"], rtt["n"], rtt["invalid_trials"]) == ("ns", "4", "1")
     assert json.loads(rtt["params"])["payload_bytes"] == 1000
     ratio = next(r for r in rows if r["kind"] == "ratio - 1" and r["metric"] == "rtt_p50_ns")
     assert float(ratio["estimate"]) == pytest.approx(1.0, rel=1e-4)
@@ -117,9 +117,11 @@ def test_csv_has_estimates_and_differences_in_stored_units(result: Result) -> No
 
 def test_findings_say_only_what_intervals_support(result: Result) -> None:
     findings = " ".join(summarise(result).findings)
-    assert "RTT, median differs" in findings
-    assert "Goodput differs" not in findings
-    assert "1420 byte" in findings
+    assert "RTT, median of openvpn differs from no tunnel by +100.00 % [" in findings
+    # All alike in four repeats: neither a difference nor the proof of none.
+    assert "Goodput of openvpn differs" not in findings
+    assert "1420 bytes" in findings
+    assert "brought up once" in findings
 
 
 @pytest.mark.parametrize(
@@ -127,6 +129,11 @@ def test_findings_say_only_what_intervals_support(result: Result) -> None:
     [
         (None, "-"),
         (Estimate("goodput_bit_s", 3, 7.85e6, 7.8e6, 7.9e6, 0.95, "t"), "7.850 ±0.050"),
+        # 1 and 3 Mbit/s were "1.7 ±931": no half can be taken away from 1.7.
+        (
+            Estimate("goodput_bit_s", 2, 1.73e6, 1.6e3, 1861e6, 0.95, "t on logarithms"),
+            "2 [0, 1861]",
+        ),
         (Estimate("goodput_bit_s", 1, 7.85e6, None, None, 0.95, "none"), "7.850 (n=1)"),
         (Estimate("loss_forward_ratio", 3, 0.0, 0.0, 0.0, 0.95, "t"), "0 ±0"),
         (Estimate("rtt_p50_ns", 3, 41.3e6, 41.2e6, 41.4e6, 0.95, "t"), "41.30 ±0.10"),
@@ -150,21 +157,36 @@ def test_each_of_several_tunnels_has_its_row(tmp_path: Path) -> None:
                 for path, rate in (("total", 3e6), ("0", 1e6), ("1", 2e6))
             ),
         )
-        for made in (trial_result("openvpn", 1000, repeat, {}) for repeat in (1, 2))
+        for made in (trial_result("openvpn", 1000, repeat, {}) for repeat in (1, 2, 3, 4))
     ]
     result = open_result(write(tmp_path, both))
     page = to_html(summarise(result), result)
     table = page[page.index("Each of several simultaneous tunnels: UDP echo") :]
-    rows = re.findall(r"<tr><td>openvpn</td><td>(\d)</td>.*?<td>([\d.]+) ±", table, re.DOTALL)
+    rows = re.findall(r"<tr><td>openvpn</td><td>(\d)</td>.*?<td>([\d.]+)</td>", table, re.DOTALL)
     assert [(path, float(rate)) for path, rate in rows] == [("0", 1.0), ("1", 2.0)]
 
 
 def test_latex_shows_what_is_there(result: Result) -> None:
     text = to_latex(summarise(result))
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
-    assert r"openvpn & 8.000 \(\pm\)0.000 &" in text
+    assert r"2.0000 [2.0000, 2.0000] &" in text
     assert latex_escape("50 % of $a_b \\ 一") == r"50 \% of \$a\_b \textbackslash{} ?"
 
 
 def test_markdown_shows_what_is_there() -> None:
     assert escape("a|b *c* `d`\ne") == "a\\|b \\*c\\* \\`d\\` e"
+
+
+def test_the_metric_that_decides_stands_first_however_narrow_the_terminal(tmp_path: Path) -> None:
+    made = [
+        trial_result(tunnel, 64, repeat, {"goodput_bit_s": 8e6, "rtt_p50_ns": 1e6 + repeat})
+        for tunnel in ("openvpn", "none")
+        for repeat in (1, 2, 3, 4)
+    ]
+    summary = summarise(open_result(write(tmp_path, made, precision_metric="rtt_p50_ns")))
+    for width in (30, 44, 80):
+        out = io.StringIO()
+        print_report(summary, Console(file=out, width=width, no_color=True))
+        text = out.getvalue()
+        assert "RTT median" in text
+        assert "goodput" not in text or text.index("RTT median") < text.index("goodput")

@@ -52,7 +52,10 @@ def made(tmp_path: Path, text: str) -> Path:
     results = []
     for repeat, noise in enumerate((0.02, -0.01, 0.005, -0.02), start=1):
         for tunnel, rtt in (("openvpn", 2e6), ("none", 1e6)):
-            figures = {"rtt_p50_ns": rtt * (1 + noise), "goodput_bit_s": 8e6 * (1 + noise / 9)}
+            figures = {
+                "rtt_p50_ns": rtt * (1 + noise * rtt / 1e6),
+                "goodput_bit_s": 8e6 * (1 + noise / 9),
+            }
             results.append(trial_result(tunnel, 1000, repeat, dict(figures)))
         results.append(trial_result("openvpn", 64, repeat, {"rtt_p50_ns": 1e6 * (1 + noise)}))
     return write(tmp_path, results, study_text=text, confidence=0.95)

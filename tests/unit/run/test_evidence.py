@@ -1,5 +1,6 @@
 """What the run says of a trial: CPU, link, tunnel; each limit from both sides."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,15 +22,16 @@ def usage(
     sender_s: float = 0.1,
     tunnel_s: float = 0.5,
     wait_s: float | None = None,
+    others_s: float = 0.0,
 ) -> CpuUsage:
-    cores = (CoreTicks(user=30, system=10, softirq=5, steal=steal, idle=155 - steal),)
+    cores = (CoreTicks(user=30, system=10, softirq=5, steal=steal, idle=155 - steal, clock_s=2.0),)
     groups = {
         "client": GroupUsage(tunnel_s / 2 + sender_s, 0.1, 0.1),
         "server": GroupUsage(tunnel_s / 2, 0.1, 0.1),
-        "tunnel": GroupUsage(tunnel_s, 0.1, 0.1, wait_s),
+        "tunnel": GroupUsage(tunnel_s, 0.1, 0.1, wait_s, tunnel_s / 2),
         "measuring client": GroupUsage(sender_s, 0.1, 0.1),
     }
-    return CpuUsage(2.0, groups, cores)
+    return CpuUsage(2.0, groups, cores, others_s=others_s, own_s=0.01)
 
 
 def direction(**changes: Any) -> dict[str, Any]:
@@ -76,36 +78,37 @@ def test_stolen_time_and_a_busy_sender_are_seen() -> None:
     busy = evidence.cpu_checks(usage(sender_s=0.91), LIMITS, measuring_s=1.0)
     assert failed(busy) == ["measuring_client"]
     assert failed(evidence.cpu_checks(usage(sender_s=0.9), LIMITS, measuring_s=1.0)) == []
-    loose = Limits(measuring_cpu=1.0, steal=1.0)
+    loose = Limits(measuring_cpu="100 %", steal="100 %")
     assert failed(evidence.cpu_checks(usage(steal=99, sender_s=0.95), loose, measuring_s=1)) == []
 
 
 @pytest.mark.parametrize(
-    ("wait_s", "tunnel_s", "found"),
+    ("wait_s", "others_s", "found"),
     [
-        # All cores were busy for 0.45 s; the lab used 0.12 s of it, so 73 % were others.
-        (0.13, 0.1, []),
-        (0.14, 0.1, ["starvation"]),
-        # The same waiting, and everything that ran was the lab's: the device is used up.
-        (0.9, 0.43, []),
-        (None, 0.1, []),
+        # All cores were busy for 0.45 s; 73 % of it were others.
+        (0.13, 0.33, []),
+        (0.14, 0.33, ["starvation"]),
+        # The same waiting, and nothing ran that was not the lab's, or the kernel's for it: the
+        # device is used up.
+        (0.9, 0.0, []),
+        (None, 0.33, []),
     ],
 )
 def test_waiting_for_what_others_hold_spoils_a_trial_and_waiting_for_oneself_does_not(
-    wait_s: float | None, tunnel_s: float, found: list[str]
+    wait_s: float | None, others_s: float, found: list[str]
 ) -> None:
-    seen = usage(wait_s=wait_s, tunnel_s=tunnel_s, sender_s=0.02)
+    seen = usage(wait_s=wait_s, tunnel_s=0.1, sender_s=0.02, others_s=others_s)
     assert failed(evidence.cpu_checks(seen, LIMITS, measuring_s=1.0)) == found
 
 
 def test_waiting_for_the_limit_of_a_device_is_no_starvation() -> None:
-    seen = usage(wait_s=1.5, tunnel_s=0.02, sender_s=0.02)
+    seen = usage(wait_s=1.5, tunnel_s=0.02, sender_s=0.02, others_s=0.4)
     assert failed(evidence.cpu_checks(seen, LIMITS, measuring_s=1.0)) == ["starvation"]
     held = {**seen.groups, evidence.HELD: GroupUsage(0.02, 0.1, 0.1, 1.49)}
-    limited = CpuUsage(seen.wall_s, held, seen.cores)
+    limited = CpuUsage(seen.wall_s, held, seen.cores, others_s=0.4)
     assert failed(evidence.cpu_checks(limited, LIMITS, measuring_s=1.0)) == []
     little = {**seen.groups, evidence.HELD: GroupUsage(0.02, 0.1, 0.1, 0.5)}
-    starved = CpuUsage(seen.wall_s, little, seen.cores)
+    starved = CpuUsage(seen.wall_s, little, seen.cores, others_s=0.4)
     assert failed(evidence.cpu_checks(starved, LIMITS, measuring_s=1.0)) == ["starvation"]
 
 
@@ -148,11 +151,21 @@ def test_a_verdict_needs_evidence() -> None:
 def test_metrics_are_of_the_time_in_which_traffic_was_offered() -> None:
     after = LinkCounters(direction(), direction(delivered=0, delivered_bytes=0))
     found = evidence.run_metrics(
-        usage(), BEFORE, after, payload_bytes=1 << 29, payload_packets=1000, measuring_s=1.0
+        usage(),
+        BEFORE,
+        after,
+        payload_bytes=1 << 29,
+        payload_packets=1000,
+        measuring_s=1.0,
+        in_programs=True,
     )
     assert found["cpu_tunnel_ratio"] == 0.5
     assert found["cpu_client_ratio"] == 0.35
-    assert found["cpu_machine_ratio"] == 45 / 200
+    assert found["cpu_machine_ratio"] == pytest.approx(45 / 200)
+    assert found["cpu_tunnel_thread_max_ratio"] == 0.25
+    assert found["cpu_core_max_ratio"] == pytest.approx(0.225)
+    # The sender, and what reads /proc.
+    assert found["cpu_instrument_s"] == pytest.approx(0.11)
     assert found["cpu_steal_ratio"] == 0
     assert found["cpu_cost_s_per_gib"] == 1.0
     assert found["cpu_cost_s_per_mpkt"] == 500.0
@@ -177,6 +190,7 @@ def test_payload_and_wire_are_compared_over_both_directions(
         payload_bytes=payload_bytes,
         payload_packets=10,
         measuring_s=1.0,
+        in_programs=True,
     )
     assert found["compression_ratio"] == compression
     assert found["overhead_ratio"] == overhead
@@ -184,7 +198,7 @@ def test_payload_and_wire_are_compared_over_both_directions(
 
 def test_what_was_not_measured_is_missing_and_not_zero() -> None:
     found = evidence.run_metrics(
-        usage(), None, None, payload_bytes=0, payload_packets=0, measuring_s=0.0
+        usage(), None, None, payload_bytes=0, payload_packets=0, measuring_s=0.0, in_programs=True
     )
     assert found["cpu_cost_s_per_gib"] is None
     assert found["cpu_cost_s_per_mpkt"] is None
@@ -195,8 +209,29 @@ def test_what_was_not_measured_is_missing_and_not_zero() -> None:
     assert found["cpu_tunnel_ratio"] == 0.25
 
 
+def test_the_idle_daemon_of_a_tunnel_in_the_kernel_is_no_cost_and_all_that_ran_is() -> None:
+    after = LinkCounters(direction(), direction())
+    found = evidence.run_metrics(
+        usage(tunnel_s=0.0, others_s=0.2),
+        BEFORE,
+        after,
+        payload_bytes=1 << 29,
+        payload_packets=1000,
+        measuring_s=0.5,
+        in_programs=False,
+    )
+    for name in ("cpu_tunnel_ratio", "cpu_tunnel_thread_max_ratio"):
+        assert found[name] is None
+    assert found["cpu_cost_s_per_gib"] is found["cpu_cost_s_per_mpkt"] is None
+    # Busy 0.45 s, less 0.2 s of others and 0.01 s of our own, in half a second.
+    assert found["cpu_lab_ratio"] == pytest.approx(0.48)
+    assert found["cpu_machine_cost_s_per_gib"] == pytest.approx(0.48)
+    assert found["cpu_machine_cost_s_per_mpkt"] == pytest.approx(240)
+    assert found["cpu_others_s"] == 0.2
+
+
 def test_a_device_is_busy_by_its_programs_or_as_a_whole() -> None:
-    cores = (CoreTicks(user=30, system=10, softirq=5, steal=0, idle=155),)
+    cores = (CoreTicks(user=30, system=10, softirq=5, steal=0, idle=155, clock_s=2.0),)
     groups = {"device client": GroupUsage(0.5, 0.1, 0.1), "device server": GroupUsage(0, 0, 0)}
     found = evidence.device_metrics(
         CpuUsage(4.0, groups, cores),
@@ -231,3 +266,28 @@ def test_fairness_of_one_path_or_of_nothing_is_none() -> None:
     assert evidence.fairness(paths(0.0, 0.0)) is None
     assert evidence.fairness(paths(None, None)) is None
     assert evidence.fairness([Measurement("0", {"rtt_p50_ns": 1.0})] * 2) is None
+
+
+def test_a_sender_that_was_not_seen_while_it_ran_leaves_its_figures_missing() -> None:
+    seen = usage()
+    groups = {**seen.groups, "client": replace(seen.groups["client"], unseen=1)}
+    groups["measuring client"] = GroupUsage(0.0, 0.0, 0.0, unseen=1)
+    unseen = replace(seen, groups=groups)
+    metrics = evidence.run_metrics(
+        unseen,
+        None,
+        None,
+        payload_bytes=1000,
+        payload_packets=10,
+        measuring_s=1.0,
+        in_programs=True,
+    )
+    assert metrics["cpu_client_ratio"] is metrics["cpu_instrument_s"] is None
+    assert metrics["cpu_server_ratio"] is not None
+    (check,) = [
+        c
+        for c in evidence.cpu_checks(unseen, Limits(), measuring_s=1.0)
+        if c.name == "measuring_client"
+    ]
+    assert (check.ok, check.value) == (True, None)
+    assert "not known" in check.message

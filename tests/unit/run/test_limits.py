@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tunnelmark.model.block import Stratum
 from tunnelmark.run.limits import limits_at
 from tunnelmark.study.study import Limits
 
@@ -13,7 +14,8 @@ MS = 1_000_000
 
 def place(*, emulated: bool, link: str = "/e", waits: tuple[int, ...] = ()) -> Any:
     limits = {str(n): SimpleNamespace(engine_wait_ns=wait) for n, wait in enumerate(waits)}
-    return SimpleNamespace(emulated=emulated, engine="/e", link_engine=link, limits=limits)
+    stratum = Stratum.EMULATED if emulated else Stratum.NAMESPACES
+    return SimpleNamespace(stratum=stratum, engine="/e", link_engine=link, limits=limits)
 
 
 @pytest.mark.parametrize(

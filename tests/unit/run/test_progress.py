@@ -1,16 +1,17 @@
 """The stop rule and the plan of repeats, without a machine."""
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelmark.run.progress import BlockProgress
-from tunnelmark.run.stop import relative_half_width
 from tunnelmark.run.time_left import TimeLeft, expected_s
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import baseline, blocks
+from tunnelmark.study.study import Precision
 
 _TEXT = """
 format = 1
@@ -72,18 +73,18 @@ def test_an_invalid_attempt_is_repeated_and_too_many_give_the_point_up() -> None
     assert progress.next_trials() == ()
 
 
-def test_a_point_without_a_figure_is_not_precise() -> None:
+def test_where_there_is_never_a_figure_more_repeats_are_not_run() -> None:
     progress = _progress()
     count = 0
     while trials := progress.next_trials():
         for trial in trials:
             progress.record(trial, valid=True, value=None)
             count += 1
-    assert count == 4 * 6
+    assert count == 4 * 3
 
 
 def test_the_order_is_the_seed_s_and_every_repeat_has_every_point() -> None:
-    first, again = _progress().next_trials(), _progress().next_trials()
+    first, again = _progress().known_trials(), _progress().known_trials()
     assert first == again
     by_repeat = [{t.point.point_id for t in first if t.repeat == n} for n in (1, 2, 3)]
     assert all(len(points) == 4 for points in by_repeat)
@@ -91,23 +92,44 @@ def test_the_order_is_the_seed_s_and_every_repeat_has_every_point() -> None:
 
 def test_a_replay_of_what_is_on_disk_leaves_only_the_rest() -> None:
     whole = _progress()
-    done = whole.next_trials()[:5]
+    done = whole.known_trials()[:5]
     resumed = _progress()
     for trial in done:
         resumed.record(trial, valid=True, value=1e6)
-    rest = {trial.trial_id for trial in resumed.next_trials()}
-    assert rest == {t.trial_id for t in whole.next_trials()} - {t.trial_id for t in done}
+    rest = {trial.trial_id for trial in resumed.known_trials()}
+    assert rest == {t.trial_id for t in whole.known_trials()} - {t.trial_id for t in done}
 
 
-def test_the_width_is_that_of_a_ratio_for_rates() -> None:
-    # ln 1 and ln 1.1: mean 0.0477, s 0.0674, t(0.975, 1) = 12.706, half 0.6055, e^0.6055 - 1
-    width = relative_half_width([1.0, 1.1], metric="goodput_bit_s", confidence=0.95)
-    assert width == pytest.approx(0.832, abs=0.001)
+def test_the_least_repeats_are_spread_over_bring_ups_and_more_go_on_in_the_same_way() -> None:
+    progress = _progress()
+    seen: list[tuple[int, int]] = []
+    dice = random.Random(1)  # noqa: S311 - figures, no secret
+    while trials := progress.next_trials():
+        assert len({trial.bring_up for trial in trials}) == 1
+        seen += [(trial.bring_up, trial.repeat) for trial in trials]
+        for trial in trials:
+            progress.record(trial, valid=True, value=dice.lognormvariate(0, 1))
+    assert list(dict.fromkeys(seen)) == [(1, 1), (1, 2), (2, 3), (3, 4), (3, 5), (4, 6)]
 
 
-@given(st.lists(st.floats(0, 1), max_size=1))
-def test_fewer_than_two_values_have_no_width(values: list[float]) -> None:
-    assert relative_half_width(values, metric="loss_forward_ratio", confidence=0.95) is None
+def test_an_invalid_trial_is_repeated_before_its_bring_up_ends() -> None:
+    progress = _progress()
+    for trial in progress.next_trials():
+        progress.record(trial, valid=trial.repeat == 1, value=1e6)
+    assert {(trial.bring_up, trial.repeat) for trial in progress.next_trials()} == {(1, 2)}
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_every_bring_up_has_its_share_of_the_repeats(repeats: int, bring_ups: int) -> None:
+    if bring_ups > repeats:
+        with pytest.raises(ValueError, match="must be at most min_repeats"):
+            Precision(min_repeats=repeats, max_repeats=60, bring_ups=bring_ups)
+        return
+    precision = Precision(min_repeats=repeats, max_repeats=60, bring_ups=bring_ups)
+    shares = Counter(precision.bring_up_of(number) for number in range(1, repeats + 1))
+    assert set(shares) == set(range(1, bring_ups + 1))
+    assert max(shares.values()) - min(shares.values()) <= 1
+    assert precision.bring_up_of(repeats + 1) == (bring_ups + 1 if bring_ups > 1 else 1)
 
 
 def test_partners_are_repeated_together_until_both_are_precise() -> None:
@@ -151,7 +173,7 @@ def test_an_interrupted_attempt_is_counted_but_not_held_against_its_point() -> N
 
 
 def test_partners_stand_side_by_side_and_either_comes_first() -> None:
-    trials = _progress().next_trials()
+    trials = _progress().known_trials()
     firsts = set()
     for one, other in zip(trials[::2], trials[1::2], strict=True):
         assert one.point.workload == other.point.workload
@@ -185,24 +207,26 @@ def test_a_tunnel_with_ipv6_inside_is_compared_with_bare_paths_over_ipv6() -> No
 
 def test_time_left_learns_from_what_was_seen() -> None:
     study = parse_study(_TEXT, "made.toml")
-    trials = _progress().next_trials()
+    trials = _progress().known_trials()
     left = TimeLeft(study)
-    guess = left.seconds([(trials, False)])
+    guess = left.seconds([(trials, None)])
     expected = 0.05 + 0.3
-    assert guess == pytest.approx(6.0 + 12 * (expected + 0.4))
-    left.block_done({"lab_up": 1.0, "proof": 2.0, "down": 0.5, "trials": 99.0, "measuring": 9.0})
+    # Two bring-ups.
+    assert guess == pytest.approx(2 * 6.0 + 12 * (expected + 0.4))
+    left.bring_up_done({"lab_up": 1.0, "proof": 2.0, "down": 0.5, "trials": 99.0, "measuring": 9.0})
     left.trial_done(trials[0], expected + 0.1)
-    assert left.seconds([(trials, False)]) == pytest.approx(3.5 + 12 * (expected + 0.1))
-    assert left.seconds([(trials, True)]) == pytest.approx(12 * (expected + 0.1))
-    assert left.seconds([((), False)]) == 0.0
+    assert left.seconds([(trials, None)]) == pytest.approx(2 * 3.5 + 12 * (expected + 0.1))
+    assert left.seconds([(trials, 1)]) == pytest.approx(3.5 + 12 * (expected + 0.1))
+    assert left.seconds([((), None)]) == 0.0
 
 
 def test_the_time_of_a_run_grows_with_its_repeats() -> None:
     study = parse_study(_TEXT, "made.toml")
     least, most = expected_s(study)
     one_trial = 0.05 + 0.3 + 0.4
-    assert least == pytest.approx(6.0 + 12 * one_trial)
+    assert least == pytest.approx(2 * 6.0 + 12 * one_trial)
     points = len(blocks(study)[0].points)
     more = study.precision.max_repeats - study.precision.min_repeats
     assert more > 0
-    assert most == pytest.approx(least + more * points * one_trial)
+    # Repeats 4 to 6 are of two more bring-ups.
+    assert most == pytest.approx(least + more * points * one_trial + 2 * 6.0)

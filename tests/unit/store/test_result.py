@@ -1,5 +1,6 @@
 """Result directories: what is written is read, and what is damaged is refused."""
 
+import gc
 import json
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -11,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_results import block_record, manifest, point, trial_result, write
+from tunnelmark.model.block import ProofVerdict
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Measurement, Trial, TrialResult
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.store import Writer, open_result
-from tunnelmark.store.formats import Converter
+from tunnelmark.store.formats import CONVERTERS, Converter
 from tunnelmark.store.manifest import read_manifest
 from tunnelmark.store.result import Result
 
@@ -136,6 +138,23 @@ def test_a_resumed_run_adds_to_what_is_there_and_clears_what_was_half_written(
     assert not list(directory.glob("*/.*.part"))
 
 
+def test_a_writer_keeps_the_rows_of_one_block(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path / "result", manifest())
+
+    def frames() -> int:
+        gc.collect()
+        return sum(isinstance(one, pl.DataFrame) for one in gc.get_objects())
+
+    before = frames()
+    for repeat, block in enumerate(("b1", "b1", "b2", "b3", "b3", "b4", "b1")):
+        done = trial_result("openvpn", 1000, repeat, {}, block=block)
+        writer.append(done, pair_id="p")
+    assert frames() == before + 1
+    writer.close()
+    rows = open_result(tmp_path / "result").trials()
+    assert rows.group_by("block_id").len().sort("block_id")["len"].to_list() == [3, 1, 2, 1]
+
+
 def test_parameters_of_different_workloads_stand_side_by_side(tmp_path: Path) -> None:
     one = trial_result("none", 64, 1, {})
     workload = one.trial.point.workload
@@ -160,7 +179,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     directory = write(tmp_path, [])
     raw = json.loads((directory / "manifest.json").read_text())
     (directory / "manifest.json").write_text(json.dumps({**raw, "format": 99}))
-    with pytest.raises(ResultError, match=r"manifest\.json: has format 99, .* reads up to 1"):
+    with pytest.raises(ResultError, match=r"manifest\.json: has format 99, .* reads up to 2"):
         open_result(directory)
 
 
@@ -185,14 +204,45 @@ def test_an_older_format_is_converted_step_by_step_and_not_continued(tmp_path: P
             block=lambda was: {"device": was.pop("appliance"), **was},
             trials=lambda was: was.rename({"gadget": "device"}),
         ),
+        **CONVERTERS,
     }
     result = Result(directory, converters=converters)
     assert result.manifest.title == title
     assert result.blocks["b1"] == block_record()
     assert result.trials()["device"].to_list() == ["host"]
-    assert read_manifest(directory, converters=converters).format == 1
+    assert read_manifest(directory, converters=converters).format == 2
     with pytest.raises(ResultError, match="has format -1, which never was"):
         Writer(directory)
+
+
+def test_a_result_of_format_1_had_one_bring_up_and_proofs_that_held_or_not(tmp_path: Path) -> None:
+    directory = as_format_1(write(tmp_path, [trial_result("none", 64, 1, {})]))
+    result = open_result(directory)
+    assert result.trials()["bring_up"].to_list() == [1]
+    (proof,) = result.blocks["b1"].proofs
+    assert proof.verdict is ProofVerdict.PROVED
+    assert result.blocks["b1"].negotiated[0].data_path is None
+    path = directory / "blocks" / "b1.json"
+    path.write_text(path.read_text().replace('"ok": true', '"ok": false'))
+    (proof,) = open_result(directory).blocks["b1"].proofs
+    assert not proof.ok
+
+
+def as_format_1(directory: Path) -> Path:
+    """Return a result of today as the first format had it."""
+    path = directory / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 1}))
+    path = directory / "blocks" / "b1.json"
+    record = json.loads(path.read_text())
+    for proof in record["proofs"]:
+        proof["ok"] = proof.pop("verdict") == "proved"
+    for agreed in record["negotiated"]:
+        del agreed["data_path"]
+    del record["attempts"]
+    path.write_text(json.dumps(record))
+    path = directory / "trials" / "b1.parquet"
+    pl.read_parquet(path).drop("bring_up").write_parquet(path)
+    return directory
 
 
 @pytest.mark.parametrize(
@@ -204,6 +254,7 @@ def test_an_older_format_is_converted_step_by_step_and_not_continued(tmp_path: P
         ("manifest.json", b'{"format": true}'),
         ("manifest.json", b'{"format": "1"}'),
         ("manifest.json", b'{"format": 1}'),
+        ("manifest.json", b'{"format": 2}'),
         ("blocks/b1.json", b'{"block_id": 1}'),
         ("blocks/b1.json", b"\xff"),
         ("blocks/b1.json", b"[" * 100_000),
@@ -256,7 +307,7 @@ def change_block(directory: Path, **changes: object) -> None:
     ("changes", "complaint"),
     [
         ({"colour": "red"}, "colour is no key of a block"),
-        ({"proofs": [{"ok": "yes"}]}, r"proofs\.0\."),
+        ({"proofs": [{"verdict": "yes"}]}, r"proofs\.0\."),
         ({"block_id": "b2"}, "is the record of block b2"),
         ({"seconds": {"lab_up": "fast"}}, r"seconds\.lab_up: must be a valid number"),
     ],

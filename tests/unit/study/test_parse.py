@@ -100,7 +100,12 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
     line = GOOD.count("\n") + 3
     assert complaint(GOOD + '\n[[device]]\nkind = "pi-33"\n') == (
         f'a.toml:{line}: device.kind is "pi-33", must be one of host, pc-300mhz, pc-1700mhz, '
-        "core2duo-1870, amd-e450, pi-zero, pi-b, pi-2, pi-3, did you mean pi-3?"
+        "core2duo-1870, amd-e450, pi-zero, pi-b, pi-2, pi-3, pi-4, pi-5, mt7621, n100, did you "
+        "mean pi-3?"
+    )
+    assert complaint(GOOD + '\n[[device]]\nkind = "pi-5"\ncalibrate = "SHA1"\n') == (
+        f'a.toml:{line + 1}: device.calibrate is "SHA1", must be one of AES-128-CBC, AES-256-CBC, '
+        "AES-256-GCM, ChaCha20-Poly1305, system calls"
     )
     assert "device.endpoint is no key of this device" in complaint(
         GOOD + '\n[[device]]\nkind = "host"\nendpoint = "client"\n'
@@ -198,6 +203,24 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
             'gap = "5 ms"',
             "gap = 5",
             "a.toml:22: workload.gap is 5, which has no unit; write it as '5 ms'",
+        ),
+        (
+            'delay = "20.5 ms"',
+            'delay = "20.5 ms"\nloss_forward = "1"',
+            (
+                "a.toml:19: link.loss_forward is \"1\", which has no unit; write it as '2 %', or "
+                "as a number below 1 (0.02 is 2 %)"
+            ),
+        ),
+        (
+            'delay = "20.5 ms"',
+            'delay = "20.5 ms"\nloss_reverse = [0.01, 1]',
+            "a.toml:19: link.loss_reverse is 1, which has no unit; write it as '2 %', or as",
+        ),
+        (
+            'relative_half_width = "5 %"',
+            "relative_half_width = 5",
+            "a.toml:7: precision.relative_half_width is 5, which has no unit; write it as '2 %'",
         ),
         (
             "  1473,",

@@ -23,7 +23,7 @@ def _mtu(site: Site, implementation: Any, **params: object) -> int:
 
 
 def agreed(mtu_bytes: int, implementation: str = "kernel") -> Negotiated:
-    return Negotiated("any", "strongSwan", implementation, mtu_bytes)
+    return Negotiated("any", "strongSwan", implementation, mtu_bytes, None)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,19 @@ def test_libipsec_is_chosen_where_the_kernel_has_no_esp_and_it_can_do_it(
 ) -> None:
     hosts[0].kernel = kernel
     assert tunnel(**params).need(hosts[0]).kernel == needs
+
+
+def test_where_the_kernel_escapes_the_limit_auto_is_libipsec_if_it_can_do_it(hosts: Any) -> None:
+    hosts[0].kernel = {"esp", "tun"}
+    wanted = (
+        ({}, "libipsec"),
+        ({"mode": "transport"}, "kernel"),
+        ({"implementation": "kernel"}, "kernel"),
+    )
+    for params, chosen in wanted:
+        driver = tunnel(**params)
+        driver.confine()
+        assert driver._choose(hosts[0]) == chosen
 
 
 # Captured: outer packets of payloads of 1000 and of the first that does not fit one packet.

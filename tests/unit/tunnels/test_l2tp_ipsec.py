@@ -6,7 +6,7 @@ import pytest
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import datagram
-from tunnelmark.model.tunnel import Negotiated, Site
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site
 from tunnelmark.tunnels.ipsec import IpsecParams
 from tunnelmark.tunnels.l2tp_files import client_config, server_config
 from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecParams, L2tpIpsecTunnel, _link_address
@@ -18,7 +18,7 @@ def tunnel(**params: object) -> L2tpIpsecTunnel:
 
 
 def packets(payload: int, **params: object) -> tuple[int, ...]:
-    model = tunnel(**params).encapsulation(Negotiated("any", "", "kernel", 1400))
+    model = tunnel(**params).encapsulation(Negotiated("any", "", "kernel", 1400, DataPath.KERNEL))
     wire = datagram(payload, link_mtu_bytes=1500, encapsulation=model)
     assert sum(layer.bytes for layer in wire.layers) == wire.overhead_bytes
     return wire.outer_packet_bytes

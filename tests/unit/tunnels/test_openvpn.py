@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from tunnelmark.model.errors import TunnelError
-from tunnelmark.model.tunnel import Site
+from tunnelmark.model.tunnel import DataPath, Site
 from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel
 
 
@@ -94,6 +94,34 @@ def tunnel(**params: object) -> OpenVpnTunnel:
     return OpenVpnTunnel(OpenVpnParams.model_validate(params))
 
 
+def test_nothing_is_tuned_that_the_study_does_not_ask_for(hosts: Any, site: Site) -> None:
+    """Buffers of 4 MiB and a longer queue hid losses that every other OpenVPN has."""
+    tuned = {"--mssfix", "--sndbuf", "--rcvbuf", "--txqueuelen"}
+    Machine(hosts)
+    tunnel().up(site)
+    for process in (*hosts[0].spawned, *hosts[1].spawned):
+        assert not tuned & set(process.argv)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"mssfix": "off"}, ["--mssfix", "0"]),
+        ({"mssfix": 1300}, ["--mssfix", "1300"]),
+        ({"sndbuf": "1 MiB", "rcvbuf": "2 MiB"}, ["--sndbuf", "1048576", "--rcvbuf", "2097152"]),
+        ({"txqueuelen": 1000}, ["--txqueuelen", "1000"]),
+    ],
+)
+def test_what_the_study_sets_is_given_to_both_ends(
+    hosts: Any, site: Site, params: dict[str, object], words: list[str]
+) -> None:
+    Machine(hosts)
+    tunnel(**params).up(site)
+    for process in (*hosts[0].spawned, *hosts[1].spawned):
+        start = process.argv.index(words[0])
+        assert list(process.argv[start : start + len(words)]) == words
+
+
 def test_three_tunnels_have_ports_networks_and_names_of_their_own(hosts: Any, site: Site) -> None:
     machine = Machine(hosts)
     driver = tunnel(count=3, cipher="AES-256-CBC")
@@ -106,6 +134,7 @@ def test_three_tunnels_have_ports_networks_and_names_of_their_own(hosts: Any, si
     assert len(set(names)) == 6
     assert all(name.startswith("tmabcde") and len(name) <= 15 for name in names)
     assert [n.cipher for n in up.negotiated] == ["AES-256-CBC"] * 3
+    assert {n.data_path for n in up.negotiated} == {DataPath.USER_SPACE}
     assert up.negotiated[0].details["auth"] == "SHA256"
     # Every server is bound before any client sends its first packet.
     assert machine.order == [f"openvpn-{s}-{n}" for s in ("server", "client") for n in range(3)]
@@ -114,6 +143,20 @@ def test_three_tunnels_have_ports_networks_and_names_of_their_own(hosts: Any, si
     driver.down()
     driver.down()
     assert all(process.stopped == 1 for host in hosts for process in host.spawned)
+
+
+def test_an_offloaded_data_path_is_the_kernel_s(hosts: Any, site: Site) -> None:
+    machine = Machine(hosts)
+
+    def start(process: Any) -> None:
+        machine.start(process)
+        process.log += "\n2026-11-21 05:00:01 DCO device tun0 opened"
+
+    for host in hosts:
+        host.started = start
+    up = tunnel(offload="kernel").up(site)
+    assert up.negotiated[0].implementation == "openvpn"
+    assert up.negotiated[0].data_path is DataPath.KERNEL
 
 
 def test_sixty_four_tunnels_still_have_names_the_kernel_takes(hosts: Any, site: Site) -> None:
@@ -301,6 +344,32 @@ def test_a_static_key_is_one_secret_used_in_both_directions(hosts: Any, site: Si
     directions = [p.argv[p.argv.index("--secret") + 2] for host in hosts for p in host.spawned]
     assert directions == ["1", "0"]
     assert up.negotiated[0].details["key_exchange"] == "static"
+
+
+def test_ends_without_a_handshake_are_woken_by_a_packet(
+    hosts: Any, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelmark.tunnels.openvpn._START_LIMIT_S", 0.0)
+    monkeypatch.setattr("tunnelmark.tunnels.openvpn._START_LIMIT_PER_TUNNEL_S", 0.1)
+    machine = Machine(hosts)
+    started, done = machine.start, "Initialization Sequence Completed"
+
+    def start(process: Any) -> None:
+        started(process)
+        process.log = process.log.replace(done, "waiting for the other end")
+
+    def answer(host: Any, argv: tuple[str, ...]) -> tuple[int, str]:
+        if argv[0] == "ping":
+            for process in (p for one in hosts for p in one.spawned):
+                process.log = process.log.replace("waiting for the other end", done)
+        return machine.answer(host, argv)
+
+    for host in hosts:
+        host.started = start
+        host.answer = lambda argv, _stdin, host=host: answer(host, argv)
+    assert tunnel(key_exchange="static", cipher="AES-256-CBC").up(site).paths
+    with pytest.raises(TunnelError, match="did not agree on keys"):
+        tunnel().up(site)  # where there is a handshake, the ends need no help
 
 
 def test_another_static_key_is_told_as_soon_as_openvpn_says_so(hosts: Any, site: Site) -> None:

@@ -1,5 +1,6 @@
 """What is read out of OpenVPN's own log; the logs are those of OpenVPN 2.6.14."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,20 @@ def test_what_was_agreed_is_in_openvpn_s_own_words() -> None:
         socket_buffers="R=[212992->8388608] S=[212992->8388608]",
         warnings=("INSECURE cipher (BF-CBC) with block size less than 128 bit (64 bit).",),
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("mssfix = 1492\n  mssfix_encap = ENABLED\n  mssfix_fixed = DISABLED", "1492 bytes with"),
+        ("mssfix = 1400\n  mssfix_encap = ENABLED\n  mssfix_fixed = ENABLED", "1400 bytes without"),
+        ("mssfix = 0\n  mssfix_encap = DISABLED\n  mssfix_fixed = DISABLED", "off"),
+    ],
+)
+def test_what_is_clamped_stands_in_the_options_before_the_banner(options: str, said: str) -> None:
+    report = read_log(f"Current Parameter Settings:\n  {options}\n{SERVER}")
+    assert (report.mssfix or "").startswith(said)
+    assert report.bound
 
 
 def test_a_data_channel_without_compression_says_none() -> None:

@@ -1,13 +1,21 @@
 """Parameters and packet sizes of PPTP, without a daemon."""
 
+from pathlib import PurePosixPath
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
+from tunnelmark.model.host import Completed
 from tunnelmark.model.overhead import datagram, fragmentation_point
-from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.model.tunnel import DataPath, Negotiated
+from tunnelmark.tunnels.ppp import PppSetup
+from tunnelmark.tunnels.ppp_check import negotiated
+from tunnelmark.tunnels.ppp_log import PppReport
 from tunnelmark.tunnels.pptp import PptpParams, PptpTunnel
 
-AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400)
+AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400, data_path=None)
 
 
 def model(**params: object) -> PptpTunnel:
@@ -28,6 +36,26 @@ def test_sizes_as_they_were_seen(params: dict[str, object], outer: int) -> None:
     wrap = model(**params).encapsulation(AGREED)
     assert datagram(1000, link_mtu_bytes=1500, encapsulation=wrap).outer_packet_bytes == (outer,)
     assert fragmentation_point(link_mtu_bytes=1500, encapsulation=wrap) == 1372
+
+
+@pytest.mark.parametrize(
+    ("report", "data_path"),
+    [
+        (PppReport(), DataPath.USER_SPACE),
+        (PppReport(mppe="128-stateless"), DataPath.KERNEL),
+        (PppReport(compression="deflate"), DataPath.KERNEL),
+    ],
+)
+def test_what_the_kernel_s_ppp_ciphers_is_no_program_s_work(
+    report: PppReport, data_path: DataPath
+) -> None:
+    host: Any = SimpleNamespace(
+        run=lambda argv, **_: Completed(tuple(argv), 0, b"pppd version 2.4.9", b"")
+    )
+    setup = PppSetup("client", "tmx0c", 1400, PurePosixPath("/w/log"))
+    end: Any = SimpleNamespace(host=host, setup=setup)
+    agreed = negotiated(end, report, programs=["pptp 1"], carried_by="GRE")
+    assert (agreed.implementation, agreed.data_path) == ("pppd", data_path)
 
 
 def test_compression_and_encryption_exclude_each_other() -> None:

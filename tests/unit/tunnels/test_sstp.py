@@ -9,7 +9,7 @@ from tunnelmark.model.tunnel import Negotiated
 from tunnelmark.tunnels.sstp import SstpParams, SstpTunnel
 from tunnelmark.tunnels.sstp_log import ServerReport, last_words, read_server_log, version
 
-AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400)
+AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400, data_path=None)
 SERVER = """\
 listening on 198.18.0.2 port 443
 call 0 from 198.18.0.1 port 48606

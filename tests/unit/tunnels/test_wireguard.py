@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pydantic import ValidationError
 
 from tunnelmark.model.errors import TunnelError
-from tunnelmark.model.tunnel import Site
+from tunnelmark.model.tunnel import DataPath, Site
 from tunnelmark.tunnels.wireguard import WireGuardParams, WireGuardTunnel
 
 PEER = "A" * 43 + "="
@@ -80,6 +80,15 @@ def test_auto_takes_the_kernel_then_wireguard_go_then_boringtun(
     assert tunnel()._choose(host) == chosen
 
 
+def test_where_the_kernel_escapes_the_limit_auto_is_a_program(hosts: Any) -> None:
+    host = hosts[0]
+    host.kernel, host.programs = {"wireguard", "tun"}, {"wireguard-go"}
+    for implementation, chosen in (("auto", "wireguard-go"), ("kernel", "kernel")):
+        driver = tunnel(implementation=implementation)
+        driver.confine()
+        assert driver._choose(host) == chosen
+
+
 def test_what_is_missing_comes_with_its_mend(hosts: Any) -> None:
     host = hosts[0]
     host.programs, host.kernel = {"wg", "ip", "ping", "nsenter", "ss"}, {"tun"}
@@ -105,6 +114,7 @@ def test_user_space_ends_have_a_socket_directory_of_their_own(hosts: Any, site: 
     assert up.wire.udp_ports == (51820, 51821)
     agreed = up.negotiated[0]
     assert (agreed.implementation, agreed.version) == ("wireguard-go", "wireguard-go v0.0.20220316")
+    assert agreed.data_path is DataPath.USER_SPACE
     assert agreed.details["tools"] == "wireguard-tools v1.0.20210914"
     assert (agreed.mtu_bytes, up.paths[0].mtu_bytes) == (1420, 1420)
     assert len(up.processes) == 4
@@ -138,6 +148,7 @@ def test_the_kernel_s_interfaces_are_deleted_again_also_half_up(hosts: Any, site
     up = driver.up(site)
     assert up.processes == ()
     assert up.negotiated[0].implementation == "kernel"
+    assert up.negotiated[0].data_path is DataPath.KERNEL_THREADS
     assert up.negotiated[0].version == "WireGuard of Linux 6.12.0"
     assert driver.problem() is None
     del machine.mtu["tmabcdew1s"]

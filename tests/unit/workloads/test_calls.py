@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from tunnelmark.engine.records import MISSING_NS, Flow
-from tunnelmark.workloads.calls import CODECS, CallParams, burst_ratio, hear, missing_values
+from tunnelmark.workloads.calls import CODECS, CallParams, burst_ratio, hear, lowest, missing_values
 from tunnelmark.workloads.emodel import call, rating
 from tunnelmark.workloads.search import most
 from tunnelmark.workloads.voip import Voip, VoipParams
@@ -30,7 +30,7 @@ def stream(delays_ms: list[float | None]) -> Flow:
         arrived_ns=arrived,
         answered_ns=none,
         returned_ns=none,
-        turnround_ns=np.zeros(len(sent), dtype=np.int64),
+        residence_ns=np.zeros(len(sent), dtype=np.int64),
         late=np.zeros(len(sent), dtype=np.bool_),
     )
 
@@ -48,7 +48,8 @@ def test_a_clean_call() -> None:
     heard = hear(stream([30.0] * 50), CallParams(codec="g711"))
     assert (heard.sent, heard.lost, heard.discarded) == (50, 0, 0)
     assert heard.owd_p50_ns == 30 * MS
-    assert heard.pdv_p99_ns == 0
+    assert heard.pdv_p99_ns is None, "50 packets have no 99th percentile"
+    assert hear(stream([30.0] * 300), CallParams(codec="g711")).pdv_p99_ns == 0
     # A frame of 20 ms, 30 ms on the way, 40 ms of jitter buffer.
     assert heard.mouth_to_ear_ns == 90 * MS
     assert heard.rating == pytest.approx(rating(call(90, 0, ie=0, bpl=4.3)))
@@ -62,13 +63,6 @@ def test_what_comes_too_late_counts_as_lost() -> None:
     assert heard.burst_r == pytest.approx(2 * 0.98)
     expected = rating(call(90, 0.02, ie=0, bpl=4.3, burst_r=1.96))
     assert heard.rating == pytest.approx(expected)
-
-
-def test_a_dead_line() -> None:
-    heard = hear(stream([None] * 10), CallParams())
-    assert heard.lost == 10
-    assert heard.rating is None
-    assert heard.mos is None
 
 
 @pytest.mark.parametrize(
@@ -122,3 +116,16 @@ def test_the_most_that_is_good(limit: int) -> None:
         assert most(good, limit) == min(capacity, limit)
         assert len(tried) == len(set(tried))
         assert all(1 <= number <= limit for number in tried)
+
+
+def test_a_dead_call_is_the_worst_there_is_and_not_unknown() -> None:
+    dead = hear(stream([None] * 50), CallParams(codec="g711"))
+    assert (dead.lost, dead.mos, dead.owd_p50_ns) == (50, 1.0, None)
+    alive = hear(stream([30.0] * 50), CallParams(codec="g711"))
+    assert lowest([dead.mos, alive.mos]) == 1.0
+    assert hear(stream([None] * 50), CallParams(codec="opus-16k")).mos is None
+
+
+def test_a_call_between_two_clocks_has_no_delay_and_no_score() -> None:
+    apart = hear(stream([-5000.0, None, -4990.0]), CallParams(codec="g711"))
+    assert (apart.lost, apart.mos, apart.mouth_to_ear_ns, apart.owd_p50_ns) == (1, None, None, None)

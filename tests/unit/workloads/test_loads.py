@@ -1,5 +1,7 @@
 """Loads of constant rate: sizes, rates, reference; figures by direction."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -7,7 +9,8 @@ from pydantic import ValidationError
 from tunnelmark.engine.link import Direction, LinkSpec, Queue, SharedLinkSpec
 from tunnelmark.engine.records import MISSING_NS, Flow
 from tunnelmark.model.errors import LabError
-from tunnelmark.workloads.loads import RateParams, ip_packets, link_packet_rate, lost, packet_rate
+from tunnelmark.workloads.echo_metrics import rate
+from tunnelmark.workloads.loads import RateParams, ip_packets, link_packet_rate, lost
 from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams
 from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
 
@@ -42,7 +45,7 @@ def serial(forward: int, reverse: int) -> LinkSpec:
     ],
 )
 def test_ethernet_carries_what_rfc_2544_says(frame_bytes: int, frames: int) -> None:
-    params = RateParams(frame_bytes=frame_bytes, load=1.0)
+    params = RateParams(frame_bytes=frame_bytes, load="100 %")
     assert int(params.rate(ethernet(10_000_000), 1500)) == frames
 
 
@@ -91,7 +94,7 @@ def test_throughput_and_packet_rate_are_one_figure() -> None:
         ({"load": 0.5}, "payload_bytes or frame_bytes"),
         ({"payload_bytes": 99, "frame_bytes": 99, "load": 0.5}, "payload_bytes or frame_bytes"),
         ({"payload_bytes": 99}, "one of packet_rate, throughput and load"),
-        ({"payload_bytes": 99, "load": 1, "packet_rate": 1}, "one of packet_rate"),
+        ({"payload_bytes": 99, "load": 0.5, "packet_rate": 1}, "one of packet_rate"),
         ({"payload_bytes": 99, "packet_rate": 1, "reference": "1 Mbit/s"}, "but no load"),
         ({"payload_bytes": 99, "load": 0}, "greater than 0"),
     ],
@@ -119,10 +122,19 @@ def test_a_load_of_too_many_packets_is_refused() -> None:
 
 
 def test_rate_of_arrivals() -> None:
-    assert packet_rate([np.array([], dtype=np.int64)]) == 0
-    assert packet_rate([np.array([7], dtype=np.int64)]) is None
-    times = np.array([0, 10**9, 2 * 10**9], dtype=np.int64)
-    assert packet_rate([times, times + 10**9 // 2]) == pytest.approx(2.0)
+    sent = np.array([0, 10**9, 2 * 10**9], dtype=np.int64)
+    none = np.full(3, MISSING_NS, dtype=np.int64)
+
+    def flow(arrived: np.ndarray) -> Flow:
+        size, late = np.full(3, 100, dtype=np.int64), np.zeros(3, dtype=np.bool_)
+        return Flow(sent, size, arrived, none, none, none, late)
+
+    assert rate(3, [flow(sent + 7)], "arrived") == pytest.approx(1.0)
+    later = replace(flow(sent + 7 + 10**9 // 2), sent_ns=sent + 10**9 // 2)
+    assert rate(6, [flow(sent + 7), later], "arrived") == pytest.approx(2.0)
+    assert rate(0, [flow(none)], "arrived") == 0
+    single = replace(flow(sent), **{f.name: getattr(flow(sent), f.name)[:1] for f in fields(Flow)})
+    assert rate(1, [single], "arrived") is None
 
 
 def test_a_late_packet_counts_as_lost_where_there_is_a_limit() -> None:
@@ -135,7 +147,7 @@ def test_a_late_packet_counts_as_lost_where_there_is_a_limit() -> None:
         arrived_ns=arrived,
         answered_ns=np.full(5, MISSING_NS, dtype=np.int64),
         returned_ns=np.full(5, MISSING_NS, dtype=np.int64),
-        turnround_ns=np.zeros(5, dtype=np.int64),
+        residence_ns=np.zeros(5, dtype=np.int64),
         late=np.zeros(5, dtype=np.bool_),
     )
     assert lost(flow, None) == 1

@@ -19,7 +19,7 @@ def flow(sent: list[float], arrived: list[float | None], returned: list[float | 
         arrived_ns=times(arrived),
         answered_ns=times(arrived),
         returned_ns=times(returned),
-        turnround_ns=np.zeros(count, dtype=np.int64),
+        residence_ns=np.zeros(count, dtype=np.int64),
         late=np.zeros(count, dtype=np.bool_),
     )
 

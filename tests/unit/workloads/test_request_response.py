@@ -19,17 +19,24 @@ LATENCY = {
     "p999": 45,
     "max": 50,
     "mean": 21.5,
+    "below_zero": 0,
 }
 
 
 def summary(**changes: Any) -> dict[str, Any]:
     flow = {"begun": 10, "answered": 9, "lost": 1, "late": 1, "latency_ns": LATENCY}
-    return {"event": "summary", "span_ns": 3 * 10**9, "flows": [flow | changes]}
+    return {
+        "event": "summary",
+        "span_ns": 3 * 10**9,
+        "latency_ns": LATENCY,
+        "flows": [flow | changes],
+    }
 
 
 def test_a_summary_is_read() -> None:
     found = parse_ask_summary(summary())
     assert found.span_ns == 3 * 10**9
+    assert found.latency_ns == Histogram(**LATENCY)
     assert found.flows == (AskedFlow(10, 9, 1, 1, Histogram(**LATENCY)),)
     assert parse_ask_summary(summary(answered=0, lost=10, latency_ns=None)).flows[0].answered == 0
 
@@ -51,17 +58,19 @@ def test_a_damaged_summary_is_refused(changes: dict[str, Any], message: str) -> 
 def test_figures_of_several_paths() -> None:
     one = AskedFlow(10, 9, 1, 0, Histogram(**LATENCY))
     other = AskedFlow(3, 3, 0, 0, Histogram(3, 5, 60, 70, 80, 85, 90, 61.0))
-    found = figures([one, other], 3.0)
+    both = Histogram(12, 5, 25, 72, 88, 89, 90, 31.4)
+    found = figures([one, other], both, 3.0)
     assert found["rr_transactions_per_s"] == 4
     assert found["rr_latency_min_ns"] == 5
     assert found["rr_latency_max_ns"] == 90
-    assert found["rr_latency_p50_ns"] == (9 * 20 + 3 * 60) / 12
+    assert found["rr_latency_p50_ns"] == 25, "of all transactions, no mean of two medians"
+    assert found["rr_latency_p90_ns"] is None, "12 answers have no 90th percentile"
     assert found["rr_lost_ratio"] == pytest.approx(1 / 13)
     assert set(found) == set(RequestResponse.metrics)
 
 
 def test_without_an_answer_there_is_no_latency() -> None:
-    found = figures([AskedFlow(2, 0, 2, 0, None)], 1.0)
+    found = figures([AskedFlow(2, 0, 2, 0, None)], None, 1.0)
     assert found["rr_latency_p50_ns"] is None
     assert found["rr_latency_min_ns"] is None
     assert found["rr_lost_ratio"] == 1

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tunnelmark.workloads.rate_search import RateSearchParams, least_packets
 from tunnelmark.workloads.search import Found, Goal, Measure, Seen, binary_search, mlr_search
 
 Search = Callable[[Goal, Measure], Found]
@@ -64,7 +66,7 @@ def test_a_link_that_carries_all_has_no_upper_bound(search: Search) -> None:
 def test_a_link_that_carries_nothing_has_no_lower_bound(search: Search) -> None:
     found = search(goal(), link(2))
     assert found.lower is None
-    assert found.forwarded is None
+    assert found.forwarded == 0
     assert found.upper == pytest.approx(10)
 
 
@@ -112,3 +114,54 @@ def test_rates_below_the_default_of_mlrsearch_are_searched() -> None:
     # Its own minimum is 9001 per second; a 2 Mbit/s line carries 164 packets of 1500 byte.
     found = mlr_search(goal(lowest=1.64, highest=180), link(164))
     assert found.lower == pytest.approx(164, rel=0.015)
+
+
+def sender(most: float, capacity: float) -> Measure:
+    """A sender that cannot send more than so many packets per second, over such a link."""
+    beyond = link(capacity)
+
+    def measure(packet_rate: float, seconds: float) -> Seen:
+        seen = beyond(min(packet_rate, most), seconds)
+        return replace(seen, packet_rate=packet_rate, sender_limited=packet_rate > most)
+
+    return measure
+
+
+@SEARCHES
+def test_what_the_sender_cannot_send_is_a_bound_like_another(search: Search) -> None:
+    found = search(goal(), sender(500.0, capacity=5000.0))
+    assert found.complete
+    assert found.forwarded == pytest.approx(500, rel=0.02)
+    assert found.sender_limit == pytest.approx(500, rel=0.02)
+    assert found.exceeded is None, "the path was never shown to lose"
+
+
+@SEARCHES
+def test_a_path_that_is_slower_than_the_sender_has_its_own_bound(search: Search) -> None:
+    found = search(goal(), sender(500.0, capacity=300.0))
+    assert found.sender_limit is None
+    assert found.exceeded == pytest.approx(300, rel=0.02)
+
+
+def test_a_trial_has_enough_packets_to_judge_its_goal() -> None:
+    packets = least_packets(0.005)
+    allowed = math.floor(packets * 0.005)
+
+    def passes(loss: float) -> float:
+        return sum(
+            math.comb(packets, k) * loss**k * (1 - loss) ** (packets - k)
+            for k in range(allowed + 1)
+        )
+
+    assert passes(0.01) < 0.05
+    assert passes(0.0025) > 0.95
+    assert least_packets(0.0) == 1
+
+
+def test_the_profile_of_rfc_2544_gives_its_times_and_lets_others_be_set() -> None:
+    params = RateSearchParams.model_validate({"payload_bytes": 100, "profile": "rfc2544"})
+    assert (params.trial, params.drain, params.settle) == (60 * 10**9, 2 * 10**9, 5 * 10**9)
+    own = RateSearchParams.model_validate(
+        {"payload_bytes": 100, "profile": "rfc2544", "trial": "120 s"}
+    )
+    assert (own.trial, own.settle) == (120 * 10**9, 5 * 10**9)

@@ -1,6 +1,7 @@
 """Bulk TCP: what iperf3 reports, what is made of it, and what a study may ask for."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,14 @@ from pydantic import ValidationError
 
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads.iperf3 import Report, parse_report
-from tunnelmark.workloads.tcp_bulk import TcpBulk, TcpBulkParams, Told, figures, plan_flows
+from tunnelmark.workloads.tcp_bulk import (
+    TcpBulk,
+    TcpBulkParams,
+    Told,
+    _series,
+    figures,
+    plan_flows,
+)
 
 
 def stream(start: float, octets: int, **more: Any) -> dict[str, Any]:
@@ -97,6 +105,33 @@ def test_figures_of_one_flow() -> None:
     assert found["tcp_rtt_p50_ns"] == 3e6
     assert found["tcp_rtt_max_ns"] == 4e6
     assert found["tcp_cwnd_p50_bytes"] == (14480 + 28960) / 2
+
+
+def test_the_ratios_of_rfc_6349() -> None:
+    found = figures([replace(told("forward"), idle_rtt_ns=1e6)])
+    # 5000 byte and three segments of 1448 again; 3 ms on average against 1 ms.
+    assert found["tcp_efficiency_ratio"] == 5000 / (5000 + 3 * 1448)
+    assert found["tcp_buffer_delay_ratio"] == pytest.approx(2.0)
+    assert figures([told("forward")])["tcp_buffer_delay_ratio"] is None
+
+
+def test_a_start_up_that_is_left_out_is_in_no_figure() -> None:
+    found = figures([told("forward").after(1.0)])
+    assert found["tcp_goodput_bit_s"] == pytest.approx(3010 * 8 / 1.01)
+    assert found["tcp_rtt_p50_ns"] == found["tcp_rtt_max_ns"] == 4e6
+    assert found["tcp_retransmits_per_s"] == pytest.approx(2 / 1.01)
+    assert found["tcp_goodput_slowest_bit_s"] == 24000
+    nothing = figures([told("forward").after(9.0)])
+    assert nothing["tcp_goodput_bit_s"] is None
+    assert told("forward").after(0.0) == told("forward")
+
+
+def test_every_series_of_a_flow_is_as_long_as_its_times() -> None:
+    empty = stream(3, 0) | {"seconds": 0.0}
+    one = told("forward", intervals=[{"streams": [stream(0, 10)]}, {"streams": [empty]}])
+    (series,) = _series([one])
+    assert series["goodput_bit_s"] == [80, None]
+    assert len({len(values) for values in series.values() if isinstance(values, list)}) == 1
 
 
 def test_flows_at_once_add_up() -> None:

@@ -29,6 +29,7 @@ METRICS: Final = (
             source,
             "lower",
             "log",
+            one_clock=name.startswith("owd"),
         )
         for state, words, when in (
             ("idle", "idle", "before the load"),

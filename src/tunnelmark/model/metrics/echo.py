@@ -9,8 +9,9 @@ METRICS: Final = (
         "goodput_bit_s",
         "Goodput",
         "bit/s",
-        "application payload that reached the reflector after the first packet, per second from "
-        "the first arrival to the last",
+        "application payload that reached the reflector per second of the time in which it was "
+        "offered, and of as much of the wait behind that as packets still came in, above the "
+        "smallest delay; 0 when all is lost",
         "RFC 2647 section 3.17",
         "higher",
         "log",
@@ -20,8 +21,9 @@ METRICS: Final = (
         "goodput_echo_bit_s",
         "Goodput, echoed",
         "bit/s",
-        "application payload that came back after the first answer, per second from the first "
-        "return to the last",
+        "application payload that came back per second of the time in which it was offered, and "
+        "of as much of the wait behind that as answers still came in, above the smallest delay; 0 "
+        "when all is lost",
         "RFC 2647 section 3.17",
         "higher",
         "log",
@@ -30,14 +32,15 @@ METRICS: Final = (
         "sent_load_bit_s",
         "Sent load",
         "bit/s",
-        "application payload handed to the socket per second of sending time",
+        "application payload handed to the socket per second of the time in which it was offered",
         "RFC 2285 section 3.5.2",
     ),
     Metric(
         "loss_forward_ratio",
         "Loss, forward",
         "ratio",
-        "share of the packets sent that never reached the reflector",
+        "share of the packets sent that did not reach the reflector within the waiting time; 1: "
+        "the path is broken",
         "RFC 7680",
         "lower",
         headline=True,
@@ -46,16 +49,26 @@ METRICS: Final = (
         "loss_reverse_ratio",
         "Loss, reverse",
         "ratio",
-        "share of the packets the reflector answered that never came back",
+        "share of the packets the reflector answered whose answers did not come back within the "
+        "waiting time after the packet was sent; missing where none was answered",
         "RFC 7680",
         "lower",
         headline=True,
     ),
     Metric(
+        "unanswered_ratio",
+        "No RTT",
+        "ratio",
+        "share of the packets sent that are in no RTT figure: lost either way, late, or with an "
+        "unknown residence time",
+        "RFC 2681 section 2.6",
+        "lower",
+    ),
+    Metric(
         "rtt_min_ns",
         "RTT, minimum",
         "ns",
-        "smallest round-trip delay, less the turn-round of the reflector",
+        "smallest round-trip delay, less the residence time at the reflector",
         "RFC 2681",
         "lower",
         "log",
@@ -64,7 +77,7 @@ METRICS: Final = (
         "rtt_p50_ns",
         "RTT, median",
         "ns",
-        "median round-trip delay, less the turn-round of the reflector",
+        "median round-trip delay, less the residence time at the reflector",
         "RFC 2681",
         "lower",
         "log",
@@ -74,7 +87,8 @@ METRICS: Final = (
         "rtt_p99_ns",
         "RTT, 99th percentile",
         "ns",
-        "99th percentile of the round-trip delay, less the turn-round of the reflector",
+        "99th percentile of the round-trip delay, less the residence time at the reflector; "
+        "missing below 300 answers",
         "RFC 2681",
         "lower",
         "log",
@@ -88,6 +102,7 @@ METRICS: Final = (
         "RFC 7679",
         "lower",
         "log",
+        one_clock=True,
     ),
     Metric(
         "owd_reverse_p50_ns",
@@ -97,12 +112,14 @@ METRICS: Final = (
         "RFC 7679",
         "lower",
         "log",
+        one_clock=True,
     ),
     Metric(
         "ipdv_p50_ns",
         "IPDV, median of the absolute value",
         "ns",
-        "median absolute difference of the RTT of consecutive packets",
+        "median absolute difference of the forward one-way delays of consecutive packets that both "
+        "arrived",
         "RFC 3393",
         "lower",
     ),
@@ -110,7 +127,8 @@ METRICS: Final = (
         "pdv_p99_ns",
         "PDV, 99th percentile",
         "ns",
-        "99th percentile of the RTT above the smallest RTT of the trial",
+        "99th percentile of the forward one-way delay above the smallest of its flow; missing "
+        "below 300 packets",
         "RFC 5481 section 4.2",
         "lower",
     ),
@@ -128,7 +146,8 @@ METRICS: Final = (
         "late_ratio",
         "Late arrivals",
         "ratio",
-        "answers that came after the study's limit, per packet sent",
+        "answers that came after the study's limit for late ones, yet within the waiting time, per "
+        "packet sent",
         "RFC 2681 section 2.6",
     ),
     Metric(

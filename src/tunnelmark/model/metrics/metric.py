@@ -1,7 +1,23 @@
 """What a metric is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+_WORTH_OF_A_RATIO: Final = 0.01
+_WORTH_OF_A_TIME: Final = 0.0025
+"""0.1 ms of a round trip of 40 ms: most of it is the line's, which no tunnel can change."""
+_WORTH: Final[Mapping[str, float]] = {
+    "ratio": 0.001,
+    "ns": 100_000.0,
+    "byte": 1.0,
+    "s/GiB": 0.1,
+    "s/10^6": 0.1,
+    "1": 0.1,
+    "1/s": 1.0,
+    "s": 1.0,
+}
+"""By unit, for metrics that are compared as differences."""
 
 
 @dataclass(frozen=True)
@@ -20,3 +36,21 @@ class Metric:
     """Scale on which differences are formed: rates and times are compared as ratios."""
     headline: bool = False
     """Drawn and told first in reports; a family without one shows its first figures."""
+    worth: float | None = None
+    """Smallest difference worth telling, where it is not the usual one of the unit."""
+    one_clock: bool = False
+    """Made of one-way delays: unknown where client and server have clocks of their own."""
+    exact: bool = False
+    """Counted packet by packet on the wire: the same packet always has the same figure."""
+
+    @property
+    def worth_telling(self) -> float:
+        """Smallest difference that a report tells: ratio minus 1 on a log scale, else in the unit.
+
+        Below it a difference may be certain and still matters to nobody.
+        """
+        if self.worth is not None:
+            return self.worth
+        if self.scale == "log":
+            return _WORTH_OF_A_TIME if self.unit == "ns" else _WORTH_OF_A_RATIO
+        return _WORTH.get(self.unit, 0.0)

@@ -77,4 +77,21 @@ METRICS: Final = (
         "median over the seconds of the congestion windows of all streams of a sender together",
         "RFC 5681, tcp(7), TCP_INFO",
     ),
+    Metric(
+        "tcp_efficiency_ratio",
+        "TCP efficiency",
+        "ratio",
+        "share of the bytes the senders sent that were not sent again",
+        "RFC 6349 section 4.2",
+        "higher",
+    ),
+    Metric(
+        "tcp_buffer_delay_ratio",
+        "TCP buffer delay",
+        "ratio",
+        "mean smoothed RTT during the transfer above the smallest RTT of the idle path before it, "
+        "as a multiple of that; of several flows the largest",
+        "RFC 6349 section 4.3",
+        "lower",
+    ),
 )

@@ -30,8 +30,8 @@ METRICS: Final = (
         for column, title in (
             ("min", "shortest"),
             ("p50", "median"),
-            ("p90", "90th percentile"),
-            ("p99", "99th percentile"),
+            ("p90", "90th percentile; missing below 30 answers"),
+            ("p99", "99th percentile; missing below 300 answers"),
             ("max", "longest"),
         )
     ),

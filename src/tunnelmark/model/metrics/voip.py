@@ -11,10 +11,11 @@ METRICS: Final = (
         "voip_mos_min",
         "MOS, worst call",
         "1",
-        f"mean opinion score of the E-model, 1 to 4.5, {_WORST}",
+        f"mean opinion score of the E-model, 1 to 4.5 (1: dead), {_WORST}",
         "ITU-T G.107 annex B",
         "higher",
         headline=True,
+        one_clock=True,
     ),
     Metric(
         "voip_mos_p50",
@@ -24,6 +25,7 @@ METRICS: Final = (
         "ITU-T G.107 annex B",
         "higher",
         headline=True,
+        one_clock=True,
     ),
     Metric(
         "voip_rating_min",
@@ -32,6 +34,7 @@ METRICS: Final = (
         f"transmission rating of the E-model, 93.2 at best, {_WORST}",
         "ITU-T G.107 clause 7.1",
         "higher",
+        one_clock=True,
     ),
     Metric(
         "voip_rating_p50",
@@ -40,6 +43,7 @@ METRICS: Final = (
         "transmission rating of the E-model, median of both directions of all calls",
         "ITU-T G.107 clause 7.1",
         "higher",
+        one_clock=True,
     ),
     Metric(
         "voip_discard_forward_ratio",
@@ -81,6 +85,7 @@ METRICS: Final = (
         "ITU-T G.114",
         "lower",
         headline=True,
+        one_clock=True,
     ),
     Metric(
         "voip_calls",
@@ -90,6 +95,7 @@ METRICS: Final = (
         "ITU-T G.107",
         "higher",
         headline=True,
+        one_clock=True,
     ),
     Metric(
         "voip_calls_over",
@@ -98,5 +104,6 @@ METRICS: Final = (
         "fewest calls that were seen not to reach it; missing if even the most allowed do",
         "ITU-T G.107",
         "higher",
+        one_clock=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Figures of emulated CPUs never stand beside native ones without that mark."""
+"""Figures of a machine never stand beside those of namespaces without a mark."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,29 +6,27 @@ from pathlib import Path
 import pytest
 
 from made_results import block_record, manifest, trial_result
-from tunnelmark.analysis.emulated import is_marked
+from tunnelmark.analysis.strata import stratum_of
+from tunnelmark.model.block import ProofVerdict, Stratum
 from tunnelmark.report.html import to_html
 from tunnelmark.report.sections import fragmentation_points
 from tunnelmark.report.summary import Summary, summarise
 from tunnelmark.store import Result, Writer, open_result
 from tunnelmark.study.plan import pair_id
 
-NATIVE = "network namespaces of this machine, native CPU"
-EMULATED = "network namespaces of a machine with Linux 6.1, 2 cores, emulated CPU"
 
-
-def made(folder: Path, second: str) -> Result:
+def made(folder: Path, second: Stratum) -> Result:
     """Two tunnels, each in its own block, the baseline in both: 1 ms there, 5 ms here."""
     writer = Writer.create(folder / "result", manifest())
     for block, tunnel, rtt in (("b1", "fast", 1e6), ("b2", "slow", 5e6)):
-        for number in (1, 2, 3):
-            for name, times in ((tunnel, 2.0), ("none", 1.0)):
+        for number in (1, 2, 3, 4):
+            for name, times in ((tunnel, 2.0 if tunnel == "slow" else 1.5), ("none", 1.0)):
                 figures: dict[str, float | None] = {"rtt_p50_ns": rtt * times + number}
                 result = trial_result(name, 1000, number, figures, block=block)
                 writer.append(result, pair_id=pair_id(result.trial.point))
     first = replace(block_record(), tunnel="fast", baseline_proofs=block_record().proofs)
     writer.write_block(first)
-    writer.write_block(replace(first, block_id="b2", tunnel="slow", placed_on=second))
+    writer.write_block(replace(first, block_id="b2", tunnel="slow", stratum=second))
     writer.close()
     return open_result(folder / "result")
 
@@ -38,37 +36,40 @@ def rtt_ms(summary: Summary) -> dict[str, float]:
 
 
 def test_on_native_cpus_the_baselines_are_one(tmp_path: Path) -> None:
-    summary = summarise(made(tmp_path, NATIVE))
+    summary = summarise(made(tmp_path, Stratum.NAMESPACES))
     assert set(rtt_ms(summary)) == {"none", "fast", "slow"}
     assert not any("emulated" in sentence for sentence in summary.findings)
 
 
-def test_an_emulated_block_is_marked_and_its_baseline_is_its_own(tmp_path: Path) -> None:
-    result = made(tmp_path, EMULATED)
+@pytest.mark.parametrize("stratum", [Stratum.EMULATED, Stratum.VIRTUALIZED])
+def test_a_block_in_a_machine_is_marked_and_its_baseline_is_its_own(
+    tmp_path: Path, stratum: Stratum
+) -> None:
+    result = made(tmp_path, stratum)
     summary = summarise(result)
-    expected = {"none": 1.0, "none, emulated": 5.0, "fast": 2.0, "slow, emulated": 10.0}
+    expected = {"none": 1.0, f"none, {stratum}": 5.0, "fast": 1.5, f"slow, {stratum}": 10.0}
     assert rtt_ms(summary) == expected
     (section,) = summary.sections
     assert set(section.fragmentation) == set(expected)
-    assert any(sentence.startswith('"emulated" means') for sentence in summary.findings)
+    assert any(sentence.startswith(f'"{stratum}" means') for sentence in summary.findings)
     # The difference stays that to the baseline of the same block.
-    (slow,) = [p for p in summary.points if p.tunnel == "slow, emulated"]
+    (slow,) = [p for p in summary.points if p.tunnel == f"slow, {stratum}"]
     assert slow.differences["rtt_p50_ns"].value == pytest.approx(1.0, abs=1e-3)
     page = to_html(summary, result)
-    assert "slow, emulated" in page
-    assert is_marked("slow, emulated")
+    assert f"slow, {stratum}" in page
+    assert stratum_of(f"slow, {stratum}") is stratum
 
 
-def test_an_emulated_tunnel_is_no_rival_of_a_native_one(tmp_path: Path) -> None:
-    (native,) = summarise(made(tmp_path / "native", NATIVE)).decisions
-    (mixed,) = summarise(made(tmp_path / "mixed", EMULATED)).decisions
+def test_a_tunnel_in_a_machine_is_no_rival_of_a_native_one(tmp_path: Path) -> None:
+    (native,) = summarise(made(tmp_path / "native", Stratum.NAMESPACES)).decisions
+    (mixed,) = summarise(made(tmp_path / "mixed", Stratum.VIRTUALIZED)).decisions
     assert any("fast" in said for said in native.leaders)
     assert mixed.leaders == ()
 
 
 def test_a_proof_that_failed_is_no_finding() -> None:
     (proof,) = block_record().proofs
-    failed = replace(block_record(), proofs=(replace(proof, ok=False),))
+    failed = replace(block_record(), proofs=(replace(proof, verdict=ProofVerdict.SAW_WRONG),))
     for block, expected in ((block_record(), {"openvpn": 1420}), (failed, {})):
         assert fragmentation_points([block], block.link, block.device) == expected
 

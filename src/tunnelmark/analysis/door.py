@@ -1,0 +1,194 @@
+"""The one door of statistics: contrasts go in, decisions come out, by one policy.
+
+Whatever says that something differs asks here: the first page, the key findings, ``compare``,
+``analyse``. Hypotheses, which a study states before its run, have ``judge`` with the same tests.
+
+- A contrast is tested two-sided by the test its interval belongs to, each p times the number of
+  moments at which the run could have ended (Bonferroni).
+- All contrasts that one output may tell are one family. Where nothing differs, no more than
+  1 - confidence of all outputs tell anything; where something does, no more than that share of
+  what is told is false (Benjamini and Hochberg 1995, for figures that go together Benjamini and
+  Yekutieli 2001).
+- Intervals have the level of the decision, so they never contradict it (false coverage rate,
+  Benjamini and Yekutieli 2005).
+- What is told must matter: the difference is at least the metric's ``worth_telling``. An interval
+  wholly within it says that there is no difference worth telling (Schuirmann 1987).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from scipy import stats
+
+from tunnelmark.analysis.estimates import Estimate, PointEstimates, Unit
+from tunnelmark.analysis.testing import FEWEST, OneSided, Quantity, Spread, combined
+from tunnelmark.model.metrics import METRICS
+
+Outcome = Literal["differs", "alike", "open"]
+
+_MOST_EXPONENT: Final = 700.0
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One difference that an output may tell."""
+
+    metric: str
+    spread: Spread
+    quantity: Quantity
+    """``ratio``: ratio minus 1, or its logarithm if ``logarithmic``."""
+    logarithmic: bool
+    method: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What may be said of a contrast."""
+
+    contrast: Contrast
+    outcome: Outcome
+    value: float
+    """Ratio minus 1, or a difference in the metric's stored unit: see ``contrast.quantity``."""
+    low: float | None
+    """At the level of the decision; None, like ``high``: fewer than four repeats."""
+    high: float | None
+    confidence: float
+    """Of this interval."""
+    p: float
+    """Corrected for the moments of the run and for the family."""
+    to_settle: int | None
+    """Of an open one: with so many repeats four of five runs would decide it, if the figures stay
+    as they are; None where no bearable number would."""
+
+    @property
+    def metric(self) -> str:
+        """Return what it is about."""
+        return self.contrast.metric
+
+
+def decide(
+    contrasts: Sequence[Contrast], *, confidence: float, moments: int = 1
+) -> tuple[Decision, ...]:
+    """Decide all contrasts of one output together."""
+    tests = [
+        OneSided(
+            "", c.spread, 0.0, 1, c.quantity, c.method, logarithmic=c.logarithmic, looks=moments
+        )
+        for c in contrasts
+    ]
+    # What cannot be tested by design, with too few repeats, is not part of the family.
+    asked = [i for i, c in enumerate(contrasts) if c.spread.decides]
+    p = {i: _p(tests[i]) for i in asked}
+    error = 1 - confidence
+    told, adjusted = _told(p, error)
+    level = error * max(1, told) / max(1, len(asked))
+    return tuple(
+        _decision(c, test, level, adjusted.get(i, 1.0))
+        for i, (c, test) in enumerate(zip(contrasts, tests, strict=True))
+    )
+
+
+def _p(test: OneSided) -> float:
+    if test.spread.error == 0 and test.spread.value == 0:
+        return 1.0
+    return min(1.0, 2 * min(test.p_confirm, test.p_reject))
+
+
+def _told(p: Mapping[int, float], error: float) -> tuple[int, dict[int, float]]:
+    """Return how many are told, and the corrected p of each."""
+    if not p:
+        return 0, {}
+    adjusted = stats.false_discovery_control(list(p.values()), method="bh")
+    found = {i: float(one) for i, one in zip(p, adjusted, strict=True)}
+    return sum(one <= error for one in found.values()), found
+
+
+def _decision(contrast: Contrast, test: OneSided, level: float, p: float) -> Decision:
+    worth = METRICS[contrast.metric].worth_telling
+    value = _back(contrast.spread.value, contrast)
+    bounds = test.bounds(level / 2)
+    low, high = (None, None) if bounds is None else (_back(end, contrast) for end in bounds)
+    outcome: Outcome = "open"
+    if low is not None and high is not None:
+        if abs(value) >= worth and (low > 0 or high < 0):
+            outcome = "differs"
+        elif -worth < low and high < worth:
+            outcome = "alike"
+    settle = _settled(test, value, worth, level) if outcome == "open" else None
+    if outcome == "open" and settle is None and contrast.spread.repeats < FEWEST:
+        settle = FEWEST
+    return Decision(contrast, outcome, value, low, high, 1 - level, p, settle)
+
+
+def _settled(test: OneSided, value: float, worth: float, level: float) -> int | None:
+    """Return how many repeats would tell a difference, or that there is none worth telling."""
+    if abs(value) >= worth:
+        return test.repeats_to_settle(level / 2)
+    near = math.copysign(worth, value)
+    limit = math.log1p(near) if test.logarithmic else near
+    return replace(test, limit=limit).repeats_to_settle(level / 2)
+
+
+def _back(value: float, contrast: Contrast) -> float:
+    return math.expm1(min(value, _MOST_EXPONENT)) if contrast.logarithmic else value
+
+
+def corrected(p: Sequence[float], *, moments: int = 1) -> list[float]:
+    """Return p of one family as ``decide`` corrects it, for tests that are no contrasts."""
+    own = {i: min(1.0, moments * one) for i, one in enumerate(p)}
+    return list(_told(own, 1.0)[1].values())
+
+
+def to_baseline(points: Sequence[PointEstimates], metric: str) -> Contrast | None:
+    """Return the difference to no tunnel on average over some points of a tunnel.
+
+    Points of a bring-up share it, so they are no independent figures: the means over the points
+    of each bring-up are, or of each repeat where there was one bring-up. None without a figure on
+    one scale.
+    """
+    found = [d for p in points if not p.broken and (d := p.differences.get(metric)) is not None]
+    relative = METRICS[metric].scale == "log"
+    # A point where some repeats carried nothing has no logarithm: it is averaged with no other.
+    whole = [d for d in found if d.method != "t of a ratio of means"]
+    own = averaged(whole or found[:1])
+    if own is None:
+        return None
+    method = "t, paired, mean of points" if len(whole) > 1 else "t, paired"
+    quantity: Quantity = "ratio" if relative else "difference"
+    return Contrast(metric, own, quantity, relative and bool(whole), method)
+
+
+def between(first: Contrast, second: Contrast) -> Contrast:
+    """Return how two tunnels differ, each by its difference to its own baseline (Welch)."""
+    own = combined([first.spread, second.spread], [1, -1])
+    return Contrast(
+        first.metric, own, first.quantity, first.logarithmic, "Welch, each to its baseline"
+    )
+
+
+def averaged(estimates: Sequence[Estimate]) -> Spread | None:
+    """Return the mean of some estimates whose units, bring-ups or repeats, are common to them."""
+    spreads = [one.spread for one in estimates if one.spread is not None]
+    if not spreads or len(spreads) < len(estimates):
+        return None
+    if len(spreads) == 1:
+        return spreads[0]
+    means = [math.fsum(one.units.values()) / len(one.units) for one in estimates if one.units]
+    off: dict[Unit, list[float]] = {}
+    for one, mean in zip(estimates, means, strict=True):
+        for unit, value in one.units.items():
+            off.setdefault(unit, []).append(value - mean)
+    effects = [math.fsum(own) / len(own) for own in off.values()]
+    count = len(effects)
+    value = math.fsum(means) / len(means)
+    repeats = min(one.repeats for one in spreads)
+    ups = min(one.bring_ups for one in spreads)
+    if all(one.error == 0 for one in spreads):
+        freedom = min(one.freedom for one in spreads)
+        return Spread(value, 0.0, freedom, repeats, ups)
+    if count < 2:  # noqa: PLR2004 - scatter needs two
+        return Spread(value, None, 0, repeats, ups)
+    variance = math.fsum(one**2 for one in effects) / (count - 1)
+    return Spread(value, math.sqrt(variance / count), count - 1, repeats, ups)

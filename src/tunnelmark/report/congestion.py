@@ -1,0 +1,24 @@
+"""Which congestion control stands behind the figures of TCP, in words; pure."""
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import polars as pl
+
+
+def congestion_notes(trials: pl.DataFrame) -> list[str]:
+    """Return a sentence for each way in which TCP ran; ``trials`` are those of a result."""
+    loads: dict[tuple[str, bool], set[str]] = defaultdict(set)
+    rows = trials.filter(pl.col("path") == "total").select("workload", "details")
+    for workload, text in rows.unique().iter_rows():
+        found: Any = json.loads(text).get("congestion_control")
+        if not isinstance(found, dict):
+            continue
+        names = {str(found[role]) for role in ("client", "server") if role in found}
+        loads[" and ".join(sorted(names)), bool(found.get("chosen"))].add(workload)
+    return [
+        f"TCP of {', '.join(sorted(of))} used the congestion control {name}, "
+        + ("as the study says." if chosen else "the kernel's own (none is named).")
+        for (name, chosen), of in sorted(loads.items())
+    ]

@@ -1,0 +1,92 @@
+"""Everything a report may say of differences, decided together: whoever says it asks here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from tunnelmark.analysis.door import Contrast, Decision, between, decide, to_baseline
+from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.analysis.strata import stratum_of
+from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.families import Family
+from tunnelmark.report.sections import Part, Section
+
+OFFERED = "goodput_bit_s"
+_ALSO_TOLD = ("loss_forward_ratio", "loss_reverse_ratio", "voip_mos_min")
+
+
+@dataclass(frozen=True)
+class Told:
+    """One difference, of a tunnel to no tunnel or to another tunnel."""
+
+    section: str
+    """Key of the section."""
+    part: str
+    """Kind of the workload."""
+    tunnel: str
+    rival: str | None
+    """None: no tunnel."""
+    points: tuple[PointEstimates, ...]
+    """Of the tunnel, over which the difference is the mean."""
+    decision: Decision
+
+    @property
+    def better(self) -> bool:
+        """Whether the tunnel has the better figure, as far as its estimate says."""
+        metric = METRICS[self.decision.metric]
+        return (self.decision.value > 0) == (metric.better == "higher")
+
+
+def told_of(sections: Sequence[Section], *, confidence: float, moments: int) -> tuple[Told, ...]:
+    """Decide all that the report of these sections may tell, as one family."""
+    asked = [one for s in sections for part in s.parts for one in _asked(s, part)]
+    found = decide([c for *_, c in asked], confidence=confidence, moments=moments)
+    return tuple(
+        Told(section, kind, tunnel, rival, points, decision)
+        for (section, kind, tunnel, rival, points, _), decision in zip(asked, found, strict=True)
+    )
+
+
+def leading_metric(family: Family) -> str | None:
+    """Return the metric by which tunnels are set against each other."""
+    # A stream at a fixed gap gets through or not; how much a tunnel carries others tell.
+    telling = [m for m in family.compared if m != OFFERED] or list(family.compared)
+    directed = [m for m in telling if METRICS[m].better != "neither"]
+    return directed[0] if directed else None
+
+
+_Asked = tuple[str, str, str, str | None, tuple[PointEstimates, ...], Contrast]
+
+
+def _asked(section: Section, part: Part) -> Iterable[_Asked]:
+    family = part.family
+    metrics = (*family.compared, *(m for m in family.metrics if m in _ALSO_TOLD))
+    by_tunnel: dict[str, list[PointEstimates]] = {}
+    for point in family.points:
+        if not point.is_baseline and not point.broken:
+            by_tunnel.setdefault(point.tunnel, []).append(point)
+    for tunnel, points in by_tunnel.items():
+        for metric in metrics:
+            if (own := to_baseline(points, metric)) is not None:
+                yield section.key, family.kind, tunnel, None, _with(points, metric), own
+    yield from _pairs(section, family, by_tunnel)
+
+
+def _pairs(
+    section: Section, family: Family, by_tunnel: Mapping[str, Sequence[PointEstimates]]
+) -> Iterable[_Asked]:
+    leading = leading_metric(family)
+    for first, second in combinations(by_tunnel, 2) if leading is not None else ():
+        # A tunnel on an emulated CPU is no rival of one on a native CPU.
+        if leading is None or stratum_of(first) is not stratum_of(second):
+            continue
+        one, other = (_with(by_tunnel[name], leading) for name in (first, second))
+        common = {p.workload for p in one} & {p.workload for p in other}
+        shared = [tuple(p for p in points if p.workload in common) for points in (one, other)]
+        own, its = (to_baseline(points, leading) for points in shared)
+        if own is not None and its is not None and own.logarithmic == its.logarithmic:
+            yield section.key, family.kind, first, second, shared[0], between(own, its)
+
+
+def _with(points: Iterable[PointEstimates], metric: str) -> tuple[PointEstimates, ...]:
+    return tuple(p for p in points if metric in p.differences)

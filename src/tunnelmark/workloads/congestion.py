@@ -1,0 +1,55 @@
+"""What workloads over TCP share: which congestion control their connections use."""
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from tunnelmark.model.host import Host
+from tunnelmark.model.params import Params
+from tunnelmark.workloads.base import Workload
+
+AVAILABLE: Final = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+_ALLOWED: Final = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
+"""What namespaces may choose from; root of the first one may add to it, and a run does."""
+
+
+class TcpParams(Params):
+    """Parameters of every workload over TCP."""
+
+    congestion: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$")] | None = Field(
+        None,
+        description="congestion control of both ends, such as cubic or reno; none: the kernel's "
+        "own choice, which the report names",
+    )
+
+
+class TcpWorkload(Workload):
+    """A workload whose payload goes over TCP, at least with some parameters."""
+
+    params: TcpParams
+
+    @property
+    def over_tcp(self) -> bool:
+        """Whether it does with these."""
+        return True
+
+    def unavailable(self, host: Host) -> str | None:
+        """Beside the programs, namespaces must be able to use the congestion control."""
+        if (reason := super().unavailable(host)) or (wanted := self.params.congestion) is None:
+            return reason
+        known = host.run(["cat", AVAILABLE], check=False).text().split()
+        if wanted not in known:
+            return (
+                f"congestion is {wanted!r}, the kernel has {', '.join(known) or 'none'} "
+                f"(modprobe tcp_{wanted})"
+            )
+        allowed = host.run(["cat", _ALLOWED], check=False).text().split()
+        if not allowed or wanted in allowed:
+            return None
+        if host.run(["test", "-w", _ALLOWED], check=False).returncode == 0:
+            return None
+        return (
+            f"congestion is {wanted!r}, the kernel lets namespaces use {', '.join(allowed)} "
+            f"(as root: sysctl -w net.ipv4.tcp_allowed_congestion_control="
+            f"'{' '.join([*allowed, wanted])}')"
+        )

@@ -1,0 +1,31 @@
+"""Quantiles of what came: a tail is told only where enough lies beyond it."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+BEYOND: Final = 3
+"""Values that must lie above a percentile of the tail, or it is as good as the maximum."""
+
+
+def quantile(values: npt.NDArray[np.int64], percent: float) -> float | None:
+    """Return a percentile with linear interpolation; None without values."""
+    return float(np.percentile(values, percent)) if len(values) else None
+
+
+def tail(values: npt.NDArray[np.int64], percent: float) -> float | None:
+    """Return a percentile above the median; None where too few values were seen for it."""
+    return quantile(values, percent) if len(values) >= needed(percent) else None
+
+
+def needed(percent: float) -> int:
+    """Return how many values a percentile of the tail needs: 300 for the 99th."""
+    return round(BEYOND * 100 / (100 - percent))
+
+
+def withheld_tail(metric: str, packets: int) -> str | None:
+    """Return why a trial of so many packets never gives this metric, or None."""
+    if metric.endswith("_p99_ns") and packets < (least := needed(99)):
+        return f"packets is {packets}, a 99th percentile needs at least {least}: send more"
+    return None

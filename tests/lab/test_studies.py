@@ -1,0 +1,105 @@
+"""Every built-in study runs: all of its blocks come up, prove themselves and measure one trial."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import polars as pl
+import pytest
+import tomli_w
+
+from skips import CONDITIONS
+from tunnelmark.model.errors import StudyError
+from tunnelmark.study.scale import FULL, names, scaled
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("studies"),
+]
+
+STUDIES = sorted(
+    file.name.removesuffix(".toml")
+    for file in resources.files("tunnelmark.study").joinpath("builtin").iterdir()
+)
+# What a busy computer makes of a trial; it says nothing about the study.
+OF_TIMING = {
+    *("sender_lateness", "link_lateness_forward", "link_lateness_reverse"),
+    *("steal", "starvation", "sender_cpu", "reflector_cpu", "receiver_overrun"),
+}
+LOOSE = {
+    "sender_lateness": "10 s",
+    "link_lateness": "10 s",
+    "steal": "90 %",
+    "starvation": "1000 %",
+    "measuring_cpu": "400 %",
+}
+
+
+def touched(name: str) -> str:
+    """Return the study at its smallest scale, with one value of each parameter of a workload."""
+    text = resources.files("tunnelmark.study").joinpath(f"builtin/{name}.toml").read_text("utf-8")
+    document = tomllib.loads(text)
+    scale = next(iter(names(document)))
+    assert scale == "smoke" or names(document) == (FULL,)
+    small = dict(scaled(document, scale, _fault).document)
+    small["precision"] |= {"min_repeats": 1, "max_repeats": 1, "max_invalid": 1, "bring_ups": 1}
+    small["validity"] = small.get("validity", {}) | LOOSE
+    for workload in small["workload"]:
+        workload |= {key: _first(value) for key, value in workload.items()}
+    kept = {key for table in small["workload"] for key in (table["kind"], table.get("label"))}
+    metrics = small["precision"].get("metrics", {})
+    small["precision"]["metrics"] = {k: v for k, v in metrics.items() if k in kept}
+    # What is claimed of many values cannot be claimed of one.
+    small.pop("hypothesis", None)
+    return tomli_w.dumps(small)
+
+
+def _fault(place: object, words: str) -> StudyError:
+    raise AssertionError(place, words)
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) else value
+
+
+def _case(name: str) -> Any:
+    """A device is calibrated to the time that ciphers take: such a study runs alone."""
+    devices = tomllib.loads(touched(name)).get("device", [])
+    calibrates = any(device["kind"] != "host" for device in devices)
+    return pytest.param(name, marks=pytest.mark.timing if calibrates else ())
+
+
+@pytest.mark.parametrize("name", [_case(name) for name in STUDIES])
+def test_every_block_measures(study: Callable[[str], Any], name: str) -> None:
+    one = study(touched(name))
+    one.start()
+    status = one.finish(limit_s=840)
+    # 6: a point was given up after invalid trials; which ones may be is looked at below.
+    assert status in {0, 6}, one.errors
+    no_dco = CONDITIONS["no kernel of ours has ovpn_dco_v2"]()
+    (started,) = one.of("run_started")
+    assert {label for label, _reason in started["skipped"]} == (
+        {"openvpn-kernel"} if name == "all-tunnels" and no_dco else set()
+    )
+    blocks = [json.loads(path.read_text()) for path in one.directory.glob("blocks/*.json")]
+    assert len(blocks) == started["blocks"]
+    for block in blocks:
+        assert block["error"] is None, block["error"]
+        proofs = [*block["proofs"], *block["baseline_proofs"]]
+        assert [proof["message"] for proof in proofs if proof["verdict"] != "proved"] == []
+    trials = pl.concat(
+        [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")],
+        how="diagonal_relaxed",
+    )
+    failed = {
+        (check["name"], check["message"])
+        for checks in trials["checks"]
+        for check in json.loads(checks)
+        if not check["ok"] and check["name"] not in OF_TIMING
+    }
+    assert failed == set()
+    assert (one.directory / "report/report.html").stat().st_size > 0

@@ -1,0 +1,86 @@
+"""Where tests bring real tunnels up: in namespaces of this computer if they can run there, else in
+the machine.
+
+The decision is the product's own (``lab/placement.py``). What it comes to is asked while tests are
+collected, too: those that need the machine are kept on one worker, which boots it once.
+"""
+
+import itertools
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tunnelmark.engine.link import AnyLinkSpec
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.place import MachinePlace, Place
+from tunnelmark.lab.placement import Placement
+from tunnelmark.model.host import Host
+from tunnelmark.model.topology import Topology
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.registry import tunnel_kinds
+
+Params = Mapping[str, object]
+_EVERYWHERE: Final = {"gre0", "gretap0", "erspan0", "ip6gre0", "ip6tnl0"}
+_IN_A_MACHINE: Final = (pytest.mark.machine, pytest.mark.slow)
+
+
+class Places:
+    """Makes labs, each gone with its test; the machine that some of them need stays."""
+
+    def __init__(self, ledger: Ledger, engine: str, logs: Path) -> None:
+        self.placement = Placement(ledger, engine=engine)
+        self._ledger = ledger
+        self._engine = engine
+        self._logs = logs
+        self._numbers = itertools.count()
+
+    def machine(self) -> MachinePlace:
+        """Return the machine as the place of a lab."""
+        machine = self.placement.machine_host().machine
+        return MachinePlace(machine, self._ledger.run_id, logs=self._logs)
+
+    def fits(self, tunnel: Tunnel) -> Place:
+        """Return the place where a run would measure the tunnel; skip if there is none."""
+        label = str(next(self._numbers))
+        if reason := self.placement.choose(label, tunnel.unavailable):
+            pytest.skip(reason)
+        return self.placement.place(label, self._logs)
+
+    def lab(
+        self, stack: ExitStack, place: Place, link: AnyLinkSpec | None = None, **more: Any
+    ) -> Lab:
+        """Make a lab that is gone when the stack is closed."""
+        lab = Lab(self._ledger, Topology(), link, engine=self._engine, place=place, **more)
+        return stack.enter_context(lab)
+
+
+def interfaces(host: Host) -> set[str]:
+    """Return what a host has, without what a kernel that has GRE shows in every namespace."""
+    lines = host.run(["ip", "-o", "link", "show"]).text().splitlines()
+    return {line.split(":")[1].split("@")[0].strip() for line in lines} - _EVERYWHERE
+
+
+def driven(kind: str, params: Params, driver: type[Tunnel] | None = None) -> Tunnel:
+    """Make a driver from what a study would say."""
+    chosen = driver or tunnel_kinds()[kind]
+    return chosen(chosen.params_type.model_validate(params))
+
+
+def placed(case: Any, kind: str, params: Params) -> Any:
+    """Return a case of ``parametrize``, marked where its tunnel cannot run on this computer."""
+    here: Any = _Here()
+    marks = _IN_A_MACHINE if driven(kind, params).unavailable(here) else ()
+    return pytest.param(case, marks=marks)
+
+
+class _Here:
+    """This computer as ``Tunnel.unavailable`` sees it, before there is a ledger."""
+
+    name = "here"
+    has = LocalHost.has
+    has_kernel = LocalHost.has_kernel

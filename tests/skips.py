@@ -1,0 +1,115 @@
+"""What was skipped is what tests/skips.toml says, no more and no less; else the session fails."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tunnelmark.hosts.features import has_kernel
+
+_LIST: Final = Path(__file__).with_name("skips.toml")
+
+
+@cache
+def nobody_reads_this() -> bool:
+    """Say whether another user can run this Python and this checkout."""
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
+    words = [*user, sys.executable, "-c", "import tunnelmark.hosts.local"]
+    return subprocess.run(words, capture_output=True, check=False, cwd="/").returncode == 0
+
+
+def _user_namespaces() -> bool:
+    words = ["unshare", "--user", "--map-root-user", "--net", "true"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
+    "not root": lambda: os.geteuid() != 0,
+    "no kernel of ours has ovpn_dco_v2": lambda: not has_kernel("ovpn_dco_v2"),
+    "the kernel has ESP": lambda: has_kernel("esp"),
+    "nobody cannot read Python or this checkout": lambda: not nobody_reads_this(),
+    "no user namespaces": lambda: not _user_namespaces(),
+}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One entry of the list."""
+
+    tests: str
+    where: str
+    reason: str
+    marker: str | None = None
+
+    def covers(self, test: str, markers: frozenset[str]) -> bool:
+        return (self.marker is None or self.marker in markers) and bool(
+            re.fullmatch(self.tests, test)
+        )
+
+
+def expected() -> list[Expected]:
+    """Read the list; an unknown key or condition is an error."""
+    document = tomllib.loads(_LIST.read_text(encoding="utf-8"))
+    entries = [Expected(**entry) for entry in document["skip"]]
+    for entry in entries:
+        assert entry.where in CONDITIONS, entry.where
+    return entries
+
+
+class Skips:
+    """Collects how tests ended; only where all reports come together."""
+
+    def __init__(self, entries: list[Expected]) -> None:
+        self._entries = entries
+        self._ran: dict[str, frozenset[str]] = {}
+        self._skipped: dict[str, tuple[frozenset[str], str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        test, markers = report.nodeid.partition("@")[0], frozenset(report.keywords)
+        if report.skipped:
+            words = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+            self._skipped[test] = (markers, str(words))
+        elif report.when == "call":
+            self._ran[test] = markers
+
+    def faults(self) -> list[str]:
+        """Return what is not as the list says."""
+        holds = {entry.where: CONDITIONS[entry.where]() for entry in self._entries}
+        due = [entry for entry in self._entries if holds[entry.where]]
+        unexpected = [
+            f"{test} was skipped, and tests/skips.toml does not say so: {words}"
+            for test, (markers, words) in self._skipped.items()
+            if not any(entry.covers(test, markers) for entry in due)
+        ]
+        return unexpected + [
+            f"{test} ran, and tests/skips.toml says that it cannot: {entry.reason}"
+            for test, markers in self._ran.items()
+            for entry in due
+            if entry.covers(test, markers)
+        ]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.faults() and session.exitstatus in {pytest.ExitCode.OK, 0}:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        again = len(terminalreporter.stats.get("rerun", []))
+        terminalreporter.write_line(f"{len(self._skipped)} skipped, {again} run once more")
+        for fault in self.faults():
+            terminalreporter.write_line(f"error: {fault}", red=True)
+
+
+def register(config: pytest.Config) -> None:
+    """Watch the session, where all of its reports come together."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skips(expected()), "tunnelmark-skips")

@@ -1,0 +1,100 @@
+"""No tunnel, and a known time of the kernel for each packet that the client sends."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from tunnelmark.model.host import Host, Need
+from tunnelmark.model.quantity import DurationNs
+from tunnelmark.model.topology import MACS
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.tunnels.addressing import alone, inner_addresses
+from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.daemon import Daemon, last_complaint, wait_for
+from tunnelmark.tunnels.support import daemon_name, first_packet
+
+_UDP = 17
+_BURN = Path(__file__).parents[1] / "burn.py"
+
+
+class KnownKernelParams(TunnelParams):
+    """What it costs."""
+
+    packet_cost: Annotated[DurationNs, Field(le=150_000)] = Field(
+        0, description="time that the kernel burns for each packet of the client's"
+    )
+
+
+class KnownKernel(Tunnel):
+    """Addresses of their own on the bare link; packets from the client's cost what was chosen.
+
+    It differs from the baseline in nothing but that cost.
+    """
+
+    kind: ClassVar[str] = "known_kernel"
+    title: ClassVar[str] = "known kernel cost"
+    params_type: ClassVar[type[TunnelParams]] = KnownKernelParams
+    params: KnownKernelParams
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the parameters of the study."""
+        super().__init__(params)
+        self._burning: list[Daemon] = []
+
+    def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
+        """Need ip(8)."""
+        return Need(programs={"ip": "iproute2", "ping": "iputils-ping"})
+
+    def up(self, site: Site) -> TunnelUp:
+        """Add the addresses and attach the program."""
+        here, there = inner_addresses(site, 0, self.params)
+        for end, own, peer, at in (
+            (site.client, here, there, "server"),
+            (site.server, there, here, "client"),
+        ):
+            words = ["address", "add", own, "peer", alone(peer), "dev", end.interface]
+            end.host.run(["ip", *words])
+            words = ["replace", peer, "lladdr", MACS[at], "dev", end.interface, "nud", "permanent"]
+            end.host.run(["ip", "neighbour", *words])
+        process = site.client.host.spawn(
+            [
+                *(sys.executable, str(_BURN), site.client.interface, here),
+                str(self.params.packet_cost),
+            ],
+            name=daemon_name("burn"),
+        )
+        daemon = Daemon("burn client", site.client, site.client.interface, process, last_complaint)
+        self._burning.append(daemon)
+        wait_for([daemon], "attach its program", lambda log: "ready" in log, limit_s=20.0)
+        mtu = site.client.mtu_bytes
+        path = TrafficPath(
+            "0", here, there, site.client.interface, site.server.interface, mtu, link_address=here
+        )
+        if words_of := first_packet(site.client.host, path, limit_s=10.0):
+            raise AssertionError(words_of)
+        return TunnelUp(
+            paths=(path,),
+            negotiated=(
+                Negotiated(None, daemon.log().strip(), "TCX", mtu, data_path=DataPath.KERNEL),
+            ),
+            wire=WireRule(
+                encrypted=False, describe="UDP, readable", ip_protocols=(_UDP,), ip_version=4
+            ),
+            # Its CPU is none of the tunnel's: it sleeps.
+            processes=(("client", process),),
+        )
+
+    def problem(self) -> str | None:
+        """Return that the program is gone."""
+        ended = any(daemon.process.poll() is not None for daemon in self._burning)
+        return "the program is gone" if ended else None
+
+    def down(self) -> None:
+        """Take the program off."""
+        while self._burning:
+            self._burning.pop().process.stop()
+
+    def encapsulation(self, agreed: Negotiated) -> None:
+        """Return that datagrams go as they are."""

@@ -1,0 +1,247 @@
+"""Known answers: studies of tunnels of chosen figures, and what the program says of them."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+from rich.console import Console
+from scipy import stats
+
+import tunnelmark.tunnels
+from tunnelmark.analysis.cells import cells_of
+from tunnelmark.analysis.contrasts import contrast
+from tunnelmark.analysis.cpu_cost import cpu_cost
+from tunnelmark.analysis.estimates import PointEstimates, point_estimates
+from tunnelmark.analysis.strata import set_apart
+from tunnelmark.report.summary import summarise
+from tunnelmark.report.terminal import print_report
+from tunnelmark.run.execute import execute
+from tunnelmark.store import Result, open_result
+from tunnelmark.study import parse_study
+
+HERE: Final = Path(__file__).parent
+PACKET_S: Final = 100e-6
+BYTE_PS: Final = 50_000
+PAYLOAD_BYTES: Final = 500
+USER_S: Final = PACKET_S + (PAYLOAD_BYTES + 28) * BYTE_PS * 1e-12
+"""Of a packet in the known tunnel: the chosen part of it, with IP and UDP inside."""
+KERNEL_S: Final = 60e-6
+DELAY_NS: Final = 5e6
+LOSS_FORWARD: Final = 0.05
+LOSS_REVERSE: Final = 0.02
+
+HEAD: Final = """
+format = 1
+name = "truth"
+title = "Known answers"
+seed = {seed}
+
+[precision]
+metric = "cpu_lab_ratio"
+relative_half_width = "1 %"
+min_repeats = {repeats}
+max_repeats = {repeats}
+max_invalid = 10
+bring_ups = {repeats}
+
+[[link]]
+kind = "serial"
+rate = "100 Mbit/s"
+delay = "1 ms"
+"""
+COST: Final = (
+    HEAD
+    + f"""
+[[tunnel]]
+kind = "known"
+label = "known"
+
+[[tunnel]]
+kind = "known"
+label = "known-cost"
+packet_cost = "{PACKET_S * 1e6:g} us"
+byte_cost_ps = {BYTE_PS}
+
+[[tunnel]]
+kind = "known_kernel"
+label = "kernel-cost"
+packet_cost = "{KERNEL_S * 1e6:g} us"
+
+[[workload]]
+kind = "udp_load"
+packet_rate = 1500
+payload_bytes = {PAYLOAD_BYTES}
+duration = "2 s"
+drain = "100 ms"
+"""
+)
+PATH: Final = (
+    HEAD
+    + f"""
+[[tunnel]]
+kind = "known"
+label = "known"
+
+[[tunnel]]
+kind = "known"
+label = "known-path"
+delay = "{DELAY_NS / 1e6:g} ms"
+loss_forward = "{LOSS_FORWARD:.0%}"
+loss_reverse = "{LOSS_REVERSE:.0%}"
+seed = {{seed}}
+
+[[workload]]
+kind = "udp_load"
+direction = "echo"
+packet_rate = 500
+payload_bytes = {PAYLOAD_BYTES}
+duration = "2 s"
+drain = "100 ms"
+"""
+)
+
+
+class NoAnswerError(Exception):
+    """Too few trials were valid: a busy computer."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the program says of one figure, and what it is."""
+
+    what: str
+    unit: str
+    truth: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval has the truth in it."""
+        return self.low <= self.truth <= self.high
+
+    @property
+    def error(self) -> float:
+        """How far off the figure is, as a share of the truth."""
+        return self.value / self.truth - 1
+
+
+def add_drivers() -> None:
+    """Let the registry find the drivers of this folder; nothing of a release knows of them."""
+    folder = str(HERE / "drivers")
+    if folder not in tunnelmark.tunnels.__path__:
+        tunnelmark.tunnels.__path__.append(folder)
+
+
+def measure(text: str, *, seed: int, repeats: int, results: Path, engine: str) -> Result:
+    """Run a study as the command does, and make its report."""
+    add_drivers()
+    study = parse_study(text.format(seed=seed, repeats=repeats), "truth.toml")
+    ended = execute(study, results_dir=results, listener=_quiet, keep_samples=False, engine=engine)
+    result = open_result(Path(ended.directory))
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        print_report(summarise(result), Console(file=nowhere))
+    return result
+
+
+def costs(result: Result) -> list[Answer]:
+    """Return the answers of a study of ``COST``."""
+    (kernel,) = _points(result, "kernel-cost")
+    found = cpu_cost(kernel, "cpu_cost_s_per_mpkt")
+    assert found is None or not found.of_programs
+    estimate = None if found is None else found.estimate
+    if estimate is None or estimate.low is None or estimate.high is None:
+        raise NoAnswerError("no interval of the cost in the kernel")
+    user = ("CPU of a packet in user space", "us", USER_S * 1e6)
+    return [
+        _between(result, "cpu_cost_s_per_mpkt", *user),
+        _between(
+            result, "cpu_machine_cost_s_per_mpkt", f"{user[0]}, by the whole machine", *user[1:]
+        ),
+        Answer(
+            "CPU of a packet in the kernel",
+            "us",
+            KERNEL_S * 1e6,
+            estimate.value,
+            estimate.low,
+            estimate.high,
+        ),
+    ]
+
+
+def paths(result: Result) -> list[Answer]:
+    """Return the answers of a study of ``PATH``."""
+    (lossy,) = _points(result, "known-path")
+    found = []
+    for metric, truth in (
+        ("loss_forward_ratio", LOSS_FORWARD),
+        ("loss_reverse_ratio", LOSS_REVERSE),
+    ):
+        own = lossy.estimates.get(metric)
+        if own is None or own.low is None or own.high is None:
+            raise NoAnswerError(f"no interval of {metric}")
+        found.append(
+            Answer(metric, "%", *(100 * value for value in (truth, own.value, own.low, own.high)))
+        )
+    for metric, truth in (
+        ("owd_forward_p50_ns", DELAY_NS),
+        ("owd_reverse_p50_ns", DELAY_NS),
+        ("rtt_p50_ns", 2 * DELAY_NS),
+    ):
+        one = _between(result, metric, metric, "ms", truth, other="known-path")
+        found.append(
+            Answer(metric, "ms", *(v / 1e6 for v in (one.truth, one.value, one.low, one.high)))
+        )
+    return found
+
+
+@contextlib.contextmanager
+def busy_core() -> Iterator[None]:
+    """Keep a core busy with a program that is none of the lab's."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _between(  # noqa: PLR0917 - a row of a table
+    result: Result, metric: str, what: str, unit: str, truth: float, other: str = "known-cost"
+) -> Answer:
+    """Return how a tunnel differs from the one that is alike but for what was chosen."""
+    cells = {cell.names["tunnel"]: cell for cell in cells_of(_trials(result), metric)}
+    if any(name not in cells or not cells[name].figures for name in (other, "known")):
+        raise NoAnswerError(f"no valid trial gave {metric}")
+    spread = contrast(cells[other], cells["known"], metric, absolute=True).spread
+    if spread.error is None:
+        raise NoAnswerError(f"no interval of {metric}")
+    confidence = result.manifest.confidence
+    half = float(stats.t.ppf((1 + confidence) / 2, spread.freedom)) * spread.error
+    return Answer(what, unit, truth, spread.value, spread.value - half, spread.value + half)
+
+
+def _points(result: Result, tunnel: str) -> list[PointEstimates]:
+    found = point_estimates(_trials(result), confidence=result.manifest.confidence)
+    points = [point for point in found if point.tunnel == tunnel]
+    if not points:
+        raise NoAnswerError(f"{tunnel} has no trial")
+    return points
+
+
+def _trials(result: Result) -> pl.DataFrame:
+    return set_apart(result.trials(), result.blocks.values())
+
+
+def _quiet(_event: object) -> None:
+    """Say nothing."""
+
+
+Evaluate = Callable[[Result], list[Answer]]
+STUDIES: Final[Sequence[tuple[str, Evaluate]]] = ((COST, costs), (PATH, paths))

@@ -1,0 +1,132 @@
+"""The one door: few of those told are false, the real ones are told, intervals never contradict."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunnelmark.analysis.door import Contrast, Decision, averaged, between, decide
+from tunnelmark.analysis.estimates import Estimate
+from tunnelmark.analysis.testing import Spread, spread
+
+RATE = "goodput_bit_s"
+
+
+def ratio(logs: list[float], metric: str = RATE) -> Contrast:
+    return Contrast(metric, spread(logs), "ratio", logarithmic=True, method="t, paired")
+
+
+def drawn(dice: random.Random, shift: float, scatter: float = 0.01, repeats: int = 6) -> Contrast:
+    return ratio([dice.gauss(shift, scatter) for _ in range(repeats)])
+
+
+def test_few_of_those_told_are_false_and_the_real_ones_are_told() -> None:
+    dice = random.Random(20261121)  # noqa: S311 - figures, no secret
+    false_shares, real = [], 0
+    for _ in range(150):
+        # Thirty differences that are chance, six of seven standard errors.
+        found = decide([drawn(dice, 0.0 if n < 30 else 0.03) for n in range(36)], confidence=0.95)
+        told = [one.p <= 0.05 for one in found]
+        false_shares.append(sum(told[:30]) / max(1, sum(told)))
+        real += sum(one.outcome == "differs" for one in found[30:])
+    assert sum(false_shares) / 150 < 0.055
+    assert real / 900 > 0.7
+
+
+@pytest.mark.parametrize("moments", [1, 4])
+def test_where_nothing_differs_one_in_twenty_tells_anything(moments: int) -> None:
+    dice = random.Random(7)  # noqa: S311 - likewise
+    wrong = 0
+    for _ in range(300):
+        # Scatter far above what is worth telling, so that only the test holds it back.
+        found = decide([drawn(dice, 0.0, 0.2) for _ in range(12)], confidence=0.95, moments=moments)
+        wrong += any(one.outcome == "differs" for one in found)
+    assert wrong / 300 <= 0.08 / moments
+
+
+@given(st.lists(st.lists(st.floats(-1, 1), min_size=4, max_size=6), min_size=1, max_size=8))
+def test_interval_and_decision_have_one_level(figures: list[list[float]]) -> None:
+    for one in decide([ratio(logs) for logs in figures], confidence=0.95):
+        if one.low is None or one.high is None or abs(one.value) < 0.01:
+            continue
+        assert (one.outcome == "differs") == (one.low > 0 or one.high < 0)
+        if abs(one.p - 0.05) > 1e-9:
+            assert (one.p <= 0.05) == (one.low > 0 or one.high < 0)
+
+
+def test_what_is_certain_and_too_small_to_matter_is_not_told() -> None:
+    (tiny,) = decide([ratio([0.001, 0.0011, 0.0009, 0.001, 0.00105])], confidence=0.95)
+    assert tiny.p < 0.01
+    assert tiny.outcome == "alike"
+
+
+def test_three_repeats_are_no_part_of_the_family() -> None:
+    few = ratio([0.1, 0.1001, 0.0999])
+    sure = ratio([0.1, 0.11, 0.09, 0.1])
+    alone = decide([sure], confidence=0.95)[0]
+    both = decide([sure, *[few] * 50], confidence=0.95)
+    assert (both[0].p, both[0].low) == (alone.p, alone.low)
+    assert {(one.outcome, one.low, one.to_settle) for one in both[1:]} == {("open", None, 4)}
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(4, "open"), (8, "differs")])
+def test_figures_that_happen_to_be_alike_are_no_certainty(count: int, outcome: str) -> None:
+    """Two equal repeats had p = 0; by the sign test n of them have 2 / 2 ** n."""
+    (found,) = decide([ratio([0.1] * count)], confidence=0.95)
+    assert found.outcome == outcome
+    assert found.p == pytest.approx(2 * 0.5**count)
+    (none,) = decide([ratio([0.0] * 8)], confidence=0.95)
+    assert (none.p, none.outcome) == (1.0, "alike")
+
+
+def test_two_bring_ups_are_two_figures_however_many_repeats() -> None:
+    logs = [0.10, 0.101, 0.099, 0.1, 0.11, 0.111, 0.109, 0.11]
+    own = Contrast(
+        RATE, spread(logs, [1] * 4 + [2] * 4), "ratio", logarithmic=True, method="t, paired"
+    )
+    (found,) = decide([own], confidence=0.95)
+    assert own.spread.freedom == 1
+    assert _half(found) > _half(decide([ratio(logs)], confidence=0.95)[0]) * 5
+
+
+def test_the_mean_over_points_has_as_many_figures_as_bring_ups() -> None:
+    """What a bring-up shifts falls on all of its points: six points are not six proofs."""
+    dice = random.Random(3)  # noqa: S311 - likewise
+    shifts = [dice.gauss(0, 0.05) for _ in range(3)]
+    points = []
+    for _ in range(6):
+        units = {("b", up, 0): 0.1 + shift for up, shift in enumerate(shifts)}
+        own = spread(list(units.values()), list(units))
+        points.append(
+            Estimate(RATE, 3, 0.1, None, None, 0.95, "t on logarithms", spread=own, units=units)
+        )
+    found = averaged(points)
+    assert found is not None
+    alone = points[0].spread
+    assert alone is not None
+    assert (found.freedom, found.error) == (alone.freedom, pytest.approx(alone.error))
+
+
+def test_two_tunnels_differ_by_what_each_does_to_its_own_baseline() -> None:
+    one, other = ratio([0.1, 0.11, 0.09, 0.1]), ratio([0.1, 0.12, 0.08, 0.1])
+    found = between(one, other)
+    assert found.spread.value == pytest.approx(0.0)
+    assert found.spread.error == pytest.approx(
+        math.hypot(one.spread.error or 0.0, other.spread.error or 0.0)
+    )
+
+
+def test_a_length_on_the_wire_is_certain_after_one() -> None:
+    length = Contrast(
+        "overhead_bytes", Spread(60.0, 0.0, math.inf, 1), "difference", logarithmic=False, method=""
+    )
+    (found,) = decide([length], confidence=0.95)
+    assert (found.outcome, found.low, found.p) == ("differs", 60.0, 0.0)
+
+
+def _half(found: Decision) -> float:
+    assert found.low is not None
+    assert found.high is not None
+    return (found.high - found.low) / 2

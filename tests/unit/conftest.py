@@ -1,6 +1,0 @@
-"""Lets unit tests share ``tests/made_results.py``."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

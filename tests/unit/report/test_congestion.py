@@ -1,0 +1,33 @@
+"""A report says which congestion control stands behind the figures of TCP."""
+
+import json
+
+import polars as pl
+
+from tunnelmark.report.congestion import congestion_notes
+
+
+def row(workload: str, name: str | None, *, chosen: bool = False) -> dict[str, object]:
+    told = {} if name is None else {"client": name, "server": name, "chosen": chosen}
+    details = {"congestion_control": told} if told else {}
+    return {"path": "total", "workload": workload, "details": json.dumps(details)}
+
+
+def test_what_the_study_says_and_what_is_the_kernels_own_are_told_apart() -> None:
+    trials = pl.DataFrame(
+        [
+            row("web", "bbr"),
+            row("files", "bbr"),
+            row("bulk", "cubic", chosen=True),
+            row("bulk", "cubic", chosen=True),
+            row("echo", None),
+        ]
+    )
+    assert congestion_notes(trials) == [
+        "TCP of files, web used the congestion control bbr, the kernel's own (none is named).",
+        "TCP of bulk used the congestion control cubic, as the study says.",
+    ]
+
+
+def test_without_tcp_there_is_no_note() -> None:
+    assert congestion_notes(pl.DataFrame([row("echo", None)])) == []

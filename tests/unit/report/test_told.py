@@ -1,0 +1,112 @@
+"""What a report tells: decided once, said the same everywhere."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from made_results import trial_result, write
+from tunnelmark.report.document import to_json
+from tunnelmark.report.html import to_html
+from tunnelmark.report.summary import Summary, summarise
+from tunnelmark.report.tables import to_markdown
+from tunnelmark.report.terminal import print_report
+from tunnelmark.store import open_result
+
+NOISE = (0.0001, -0.0002, 0.00015, -0.00005, 0.0002, -0.0001)
+
+
+def made(folder: Path, rtt: dict[str, float], *, repeats: int = 6, bring_ups: int = 1) -> Summary:
+    """Return the report of tunnels with so many times the delay of no tunnel, each in a block."""
+    results = []
+    for number, (tunnel, times) in enumerate(rtt.items()):
+        for size in (64, 1000):
+            for repeat in range(1, repeats + 1):
+                for name, factor in ((tunnel, times), ("none", 1.0)):
+                    noise = NOISE[(repeat + size + number * 2 + (name == "none")) % len(NOISE)]
+                    figures: dict[str, float | None] = {
+                        "rtt_p50_ns": 1e6 * factor * (1 + noise),
+                        "loss_forward_ratio": 0.0,
+                    }
+                    if times > 50:
+                        figures = {"goodput_bit_s": 0.0, "loss_forward_ratio": 1.0}
+                    one = trial_result(name, size, repeat, figures, block=f"b{number}")
+                    up = (repeat - 1) * bring_ups // repeats + 1
+                    results.append(replace(one, trial=replace(one.trial, bring_up=up)))
+    return summarise(open_result(write(folder, results, precision_metric="rtt_p50_ns")))
+
+
+def test_first_page_findings_and_document_say_the_same(tmp_path: Path) -> None:
+    summary = made(tmp_path, {"fast": 1.05, "slow": 1.5, "plain": 1.0})
+    decided = {
+        (one["tunnel"], one["against"], one["metric"]): one
+        for one in json.loads(to_json(summary))["decisions"]
+    }
+    assert decided["slow", "none", "rtt_p50_ns"]["outcome"] == "differs"
+    assert decided["plain", "none", "rtt_p50_ns"]["outcome"] == "alike"
+    (decision,) = summary.decisions
+    choices = {choice.tunnel: choice.delay for choice in decision.choices}
+    assert choices["plain"] == "no difference worth telling"
+    for tunnel in ("fast", "slow"):
+        (said,) = [f for f in summary.findings if f"RTT, median of {tunnel} differs" in f]
+        assert choices[tunnel] in said
+    assert any(
+        "RTT, median of plain shows no difference worth telling" in f for f in summary.findings
+    )
+    # The first page's leaders are sentences of the findings.
+    for leader in decision.leaders:
+        assert any(leader in finding for finding in summary.findings)
+    assert any("plain has the best of all RTT, median: " in f for f in summary.findings)
+
+
+def test_every_format_has_the_sentences(tmp_path: Path) -> None:
+    summary = made(tmp_path, {"slow": 1.5})
+    out = io.StringIO()
+    print_report(summary, Console(file=out, width=80, no_color=True))
+    text = " ".join(out.getvalue().split())
+    page = to_html(summary, open_result(tmp_path / "result"))
+    markdown = to_markdown(summary).replace("\\", "")
+    for finding in summary.findings:
+        assert finding in text
+        assert finding in page
+        assert finding in markdown
+    # In a terminal the answers are what is seen last.
+    assert text.index("Key findings") > text.index("valid trials")
+
+
+def test_what_carries_nothing_is_broken_everywhere(tmp_path: Path) -> None:
+    summary = made(tmp_path, {"dead": 99.0, "fine": 1.2})
+    assert any(
+        "dead over 8 Mbit/s, UDP echo: broken at 2 of 2 points" in f for f in summary.findings
+    )
+    (decision,) = summary.decisions
+    assert {c.tunnel: c.breaks for c in decision.choices}["dead"].startswith("broken: 64")
+    out = io.StringIO()
+    print_report(summary, Console(file=out, width=80, no_color=True))
+    assert "broken" in out.getvalue().split("Key findings")[0]
+    assert "broken" in to_markdown(summary)
+
+
+@pytest.mark.parametrize(("repeats", "told"), [(3, False), (4, True)])
+def test_fewer_than_four_repeats_tell_nothing(tmp_path: Path, repeats: int, *, told: bool) -> None:
+    summary = made(tmp_path, {"slow": 1.5}, repeats=repeats)
+    assert any("differs from no tunnel" in f for f in summary.findings) == told
+    assert any("fewer than 4 repeats" in f for f in summary.findings) != told
+
+
+def test_the_report_says_of_which_level_its_intervals_are(tmp_path: Path) -> None:
+    one = made(tmp_path / "one", {"slow": 1.5})
+    assert any("was brought up once" in f for f in one.findings)
+    several = made(tmp_path / "several", {"slow": 1.5}, bring_ups=3)
+    assert any(re.search(r"\d+% lies between bring-ups", f) for f in several.findings)
+
+
+def test_what_cannot_be_told_says_what_would_settle_it(tmp_path: Path) -> None:
+    summary = made(tmp_path, {"near": 1.00245})
+    (said,) = [f for f in summary.findings if "no clear difference" in f]
+    assert "near against no tunnel" in said
+    assert "would settle it" in said or "likely to settle it" in said

@@ -1,0 +1,107 @@
+"""What a run stops for: the difference that the study asks about, or the figures themselves."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from tunnelmark.model.trial import Trial
+from tunnelmark.run.progress import BlockProgress
+from tunnelmark.study import parse_study
+from tunnelmark.study.plan import blocks
+
+_TEXT = """
+format = 1
+name = "made"
+title = "Made"
+seed = 3
+[precision]
+metric = "rtt_p50_ns"
+relative_half_width = "5 %"
+min_repeats = 4
+max_repeats = 12
+bring_ups = 4
+{more}
+[[tunnel]]
+kind = "wireguard"
+[[link]]
+kind = "serial"
+rate = "8 Mbit/s"
+[[workload]]
+kind = "udp_echo"
+gap = "5 ms"
+packets = 10
+payload_bytes = [100, 1000]
+"""
+
+
+def _repeats(figure: Callable[[Trial], float | None], more: str = "") -> Counter[str]:
+    study = parse_study(_TEXT.format(more=more), "made.toml")
+    (block,) = blocks(study)
+    progress = BlockProgress(study, block)
+    count: Counter[str] = Counter()
+    while trials := progress.next_trials():
+        for trial in trials:
+            progress.record(trial, valid=True, value=figure(trial))
+            count[f"{trial.point.tunnel.label} {trial.point.workload.label}"] += 1
+    return count
+
+
+def _drifting(trial: Trial) -> float:
+    return math.exp(0.5 * trial.repeat) * (1.0 if trial.point.tunnel.kind == "none" else 1.1)
+
+
+def test_a_drift_of_both_sides_does_not_keep_a_run_going() -> None:
+    assert set(_repeats(_drifting).values()) == {4}
+
+
+def test_who_asks_for_figures_gets_figures() -> None:
+    assert set(_repeats(_drifting, 'of = "figure"').values()) == {12}
+
+
+def test_a_difference_that_scatters_is_repeated_and_its_neighbour_not() -> None:
+    dice = random.Random(1)  # noqa: S311 - figures, no secret
+
+    def figure(trial: Trial) -> float:
+        noisy = trial.point.tunnel.kind != "none" and "1000" in trial.point.workload.label
+        return dice.lognormvariate(0, 1) if noisy else 1.0
+
+    found = _repeats(figure)
+    assert {name: found[name] for name in found if "1000" in name} == {
+        "none udp_echo 1000": 12,
+        "wireguard udp_echo 1000": 12,
+    }
+    assert sum(found.values()) == 2 * 12 + 2 * 4
+
+
+def test_a_tunnel_that_loses_everything_is_not_repeated_for_ever() -> None:
+    found = _repeats(lambda trial: 1.0 if trial.point.tunnel.kind == "none" else None)
+    assert set(found.values()) == {4}
+
+
+def test_a_loss_beside_none_is_known_to_what_is_worth_telling() -> None:
+    losses = 'metrics = {{ udp_echo = "loss_forward_ratio" }}'.format()
+    assert set(_repeats(lambda _: 0.0, losses).values()) == {4}
+    dice = random.Random(1)  # noqa: S311 - figures, no secret
+    bursts = _repeats(lambda t: 0.0 if t.point.tunnel.kind == "none" else dice.random(), losses)
+    assert set(bursts.values()) == {12}
+
+
+def test_a_run_with_a_time_to_spend_opens_repeats_bit_by_bit() -> None:
+    study = parse_study(_TEXT.format(more=""), "made.toml")
+    (block,) = blocks(study)
+    progress = BlockProgress(study, block)
+    progress.open_until(4)
+    dice = random.Random(1)  # noqa: S311 - figures, no secret
+    assert progress.widest() == math.inf
+    while trials := progress.next_trials():
+        for trial in trials:
+            noisy = "1000" in trial.point.workload.label
+            value = dice.lognormvariate(0, 1) if noisy else 1.0
+            progress.record(trial, valid=True, value=value)
+    assert {len(values) for values in progress.values.values()} == {4}
+    assert 1 < progress.widest() < math.inf
+    progress.open_until(6)
+    assert {(t.repeat, t.point.workload.label) for t in progress.next_trials()} == {
+        (5, "udp_echo 1000")
+    }
