@@ -33,11 +33,14 @@ pub(crate) enum Note {
 }
 
 /// Sends all flows to their end; returns what became of the thread's `SCHED_FIFO`.
+///
+/// `start` is asked for the start of the schedule when everything is ready, so that the first packet
+/// waits for nothing; without one nothing is sent.
 pub(crate) fn sending(
     plan: &SendPlan,
     sockets: &mut [Socket],
     mut notes: Producer<Note>,
-    start: Nanos,
+    start: impl FnOnce() -> Option<Nanos>,
     stop: &Stop,
 ) -> Result<Realtime, IoError> {
     process::pin(plan.send_cpu)?;
@@ -45,15 +48,21 @@ pub(crate) fn sending(
     let mut priority = Priority::take(plan.realtime_priority);
     let mut flows: Vec<Outgoing<'_>> = (0_u16..)
         .zip(plan.flows.iter().zip(sockets))
-        .map(|(number, (flow, socket))| Outgoing::new(number, flow, socket, plan, start))
+        .map(|(number, (flow, socket))| Outgoing::new(number, flow, socket, plan))
         .collect();
+    let mut alarm = Alarm::default();
+    let Some(start) = start() else {
+        return Ok(priority.fate());
+    };
+    for flow in &mut flows {
+        flow.pacer.shift(start);
+    }
     // The flow with the earliest packet is on top.
     let mut queue: BinaryHeap<Reverse<(Nanos, usize)>> = flows
         .iter()
         .enumerate()
         .filter_map(|(index, flow)| Some(Reverse((flow.pacer.next_due()?, index))))
         .collect();
-    let mut alarm = Alarm::default();
     while let Some(Reverse((due, index))) = queue.peek().copied() {
         if stop.asked() {
             break;
@@ -93,20 +102,14 @@ struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    fn new(
-        number: u16,
-        flow: &'a FlowPlan,
-        socket: &'a mut Socket,
-        plan: &SendPlan,
-        start: Nanos,
-    ) -> Self {
+    fn new(number: u16, flow: &'a FlowPlan, socket: &'a mut Socket, plan: &SendPlan) -> Self {
         Self {
             number,
             plan: flow,
             socket,
             segment: plan.segment,
             pacer: Pacer::new(
-                start + flow.start_offset,
+                flow.start_offset,
                 flow.schedule.clone(),
                 flow.size.clone(),
                 flow.end,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::Arc;
 
 use rtrb::{Consumer, RingBuffer};
@@ -147,37 +148,35 @@ pub fn run(
     tell(SendEvent::Ready(&locals));
     process::steady();
     let overruns = Overruns::begin();
-    let start = clock::now() + LEAD;
-    let mut records = Records::create(
-        plan.records.as_deref(),
-        Kind::Send,
-        SendRecord::BYTES,
-        start,
-    )?;
     let (notes, taken) = RingBuffer::new(RING);
     let shared = Arc::new(Shared {
         sending_done: AtomicBool::new(false),
         sent_until: AtomicI64::new(0),
     });
-    let mut outcome = std::thread::scope(|scope| {
+    let (ready, prepared) = channel();
+    let (go, starting) = channel();
+    let outcome = std::thread::scope(|scope| {
         let sender = {
             let (shared, stop) = (Arc::clone(&shared), stop.clone());
             scope.spawn(move || {
+                let start = || {
+                    // Either fails only where the receiving thread gave up.
+                    ready.send(()).ok()?;
+                    starting.recv().ok()
+                };
                 let result = sending(plan, &mut sockets, notes, start, &stop);
                 shared.sent_until.store(clock::now().0, Ordering::Relaxed);
                 shared.sending_done.store(true, Ordering::Release);
                 result
             })
         };
-        let received = receiving_loop(
-            plan,
-            receiving,
-            taken,
-            start,
-            &shared,
-            &mut records,
-            &mut tell,
-        );
+        let received = receiving_loop(plan, receiving, taken, &shared, &mut tell, || {
+            // Ends with an error where the sending thread could not prepare itself; it tells which.
+            let _ = prepared.recv();
+            let start = clock::now() + LEAD;
+            let _ = go.send(start);
+            start
+        });
         let sent = sender.join();
         match (received, sent) {
             (Err(error), _) | (_, Ok(Err(error))) => Err(error),
@@ -190,8 +189,8 @@ pub fn run(
                 Ok(outcome)
             }
         }
-    })?;
-    records.finish()?;
+    });
+    let mut outcome = outcome?;
     let most = overruns.so_far();
     for (_, dropped) in &mut outcome.flows {
         *dropped = (*dropped).min(most);
@@ -214,10 +213,9 @@ fn receiving_loop(
     plan: &SendPlan,
     mut sockets: Vec<Socket>,
     notes: Consumer<Note>,
-    start: Nanos,
     shared: &Shared,
-    records: &mut Records,
     tell: &mut impl FnMut(SendEvent<'_>),
+    start: impl FnOnce() -> Nanos,
 ) -> Result<SendOutcome, IoError> {
     process::pin(plan.receive_cpu)?;
     let mut priority = Priority::take(plan.realtime_priority);
@@ -232,6 +230,13 @@ fn receiving_loop(
     };
     let largest = plan.flows.iter().map(FlowPlan::largest_bytes).max();
     let mut batch = Batch::new(largest.unwrap_or(0));
+    let start = start();
+    let mut records = Records::create(
+        plan.records.as_deref(),
+        Kind::Send,
+        SendRecord::BYTES,
+        start,
+    )?;
     let mut next_progress = start + PROGRESS;
     // Two limits: an answer just past the limit is still told apart from a loss.
     let keep = Nanos(plan.late.0.saturating_mul(2).max(plan.drain.0));
@@ -266,6 +271,7 @@ fn receiving_loop(
     for flow in &mut incoming.flows {
         flow.finish(|record| records.push(&record.to_bytes()));
     }
+    records.finish()?;
     Ok(SendOutcome {
         start,
         end,

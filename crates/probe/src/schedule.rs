@@ -119,6 +119,11 @@ impl Pacer {
         pacer
     }
 
+    /// Moves the whole schedule by `by`: for a start that is known only when all is ready.
+    pub fn shift(&mut self, by: Nanos) {
+        self.start = self.due(by.0);
+    }
+
     /// When the next packet is due; None when there is none.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {

@@ -227,3 +227,27 @@ fn bursts_of_nothing_are_never_closer_than_the_gap() {
         assert!(least.unwrap() >= ms(1).0, "{least:?}");
     }
 }
+
+#[test]
+fn a_schedule_that_is_moved_is_the_one_that_starts_later() {
+    let pacer = |start| {
+        Pacer::new(
+            start,
+            Schedule::Poisson {
+                mean_gap: Nanos(1_000_000),
+            },
+            Size::Fixed(100),
+            Stop::Packets(50),
+            Missed::Send,
+            7,
+        )
+    };
+    let mut later = pacer(Nanos(3_000));
+    let mut moved = pacer(Nanos(1_000));
+    moved.shift(Nanos(2_000));
+    while let Some(due) = later.next_due() {
+        assert_eq!(moved.next_due(), Some(due));
+        assert_eq!(moved.poll(due), later.poll(due));
+    }
+    assert_eq!(moved.next_due(), None);
+}
