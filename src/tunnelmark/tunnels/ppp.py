@@ -37,6 +37,8 @@ KERNEL: Final[dict[Mppe | Compression, tuple[str, ...]]] = {
 MPPE_PAD_BYTES: Final = 4
 """What pppd takes off the interface's MTU for MPPE."""
 
+_TRIES: Final = 40
+"""How often a packet of the negotiation is sent again: beyond the wait for a whole call."""
 _GONE_LIMIT_S: Final = 10.0
 _GONE_POLL_S: Final = 0.05
 _LOG_BYTES: Final = 4 << 20
@@ -144,8 +146,11 @@ def option_lines(setup: PppSetup, account: PppAccount) -> list[str]:
         *_MPPE[setup.mppe],
         *_compression(setup),
         *([f"ipv6 {ours},{theirs}"] if setup.ipv6 else ["noipv6"]),
-        # A lost packet of the negotiation is sent again after a second, not after three.
-        *("lcp-restart 1", "chap-restart 1", "ipcp-restart 1", "ipv6cp-restart 1"),
+        # A lost packet of the negotiation is sent again after a second, not after three, and no
+        # sooner given up for that: ten times would be ten seconds, too few for an emulated CPU.
+        *(f"{protocol}-restart 1" for protocol in ("lcp", "chap", "ipcp", "ipv6cp")),
+        *(f"{protocol}-max-configure {_TRIES}" for protocol in ("lcp", "ipcp", "ipv6cp")),
+        f"chap-max-challenge {_TRIES}",
         # Header compression would make sizes depend on the packets before.
         *("novj", "novjccomp", "nopredictor1"),
         *("nodefaultroute", "noproxyarp", "nopersist"),

@@ -95,6 +95,8 @@ class Link:
     arrive: bool = True
     noise: Callable[[int], Outgoing] = lambda _now: []
     port: int = 7790
+    rest_ns: int = 4_000
+    """How much later the next packet of the same datagram follows."""
 
     def send(self, sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
         probes = []
@@ -110,7 +112,7 @@ class Link:
                 data = self.wrap(payload)
                 for frame in fragments(data, number * 2 + forward, forward):
                     self.frames.append((at, frame))
-                    at += 4_000
+                    at += self.rest_ns
                 at += 300_000
         self.frames += self.noise(CLOCK_NS + self.now_ns)
         self.frames.sort(key=lambda item: item[0])
@@ -322,6 +324,23 @@ def test_a_stranger_on_the_link_is_noticed_but_a_neighbour_s_keepalive_is_not() 
     assert found.foreign_packets > 0
     beside = replace(RULE, udp_ports=(53,))
     assert proof(Link(encrypting(24), noise=stranger), idle=(beside,)).ok
+
+
+STREAM = replace(RULE, tcp_ports=(443,))
+
+
+def test_the_rest_of_a_datagram_in_a_stream_may_come_with_the_next_one() -> None:
+    found = proof(Link(encrypting(24), rest_ns=6 * MS), STREAM, payload_sizes=(100, 1000, 2000))
+    assert found.ok, found.message
+    assert WireSample(1000, (1080,)) in found.samples
+    assert 2000 not in {sample.payload_bytes for sample in found.samples}
+
+
+def test_a_stream_without_the_rest_of_a_datagram_proves_nothing() -> None:
+    whole = encrypting(24)
+    found = proof(Link(lambda payload: whole(payload[:1000])), STREAM, payload_sizes=(100, 2000))
+    assert found.verdict is ProofVerdict.COULD_NOT_SEE
+    assert "not all packets of a payload of 2000 bytes were seen" in found.message
 
 
 def test_data_that_goes_another_way_while_the_tunnel_chats_is_noticed() -> None:
