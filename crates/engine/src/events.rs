@@ -35,7 +35,7 @@ pub fn delays(delays: &Delays) -> Value {
     delays.summary().map_or(Value::Null, |s| {
         json!({
             "count": s.count, "min": s.min, "p50": s.p50, "p90": s.p90, "p99": s.p99,
-            "p999": s.p999, "max": s.max, "mean": s.mean, "below_zero": s.below_zero,
+            "tail": s.tail, "p999": s.p999, "max": s.max, "mean": s.mean, "below_zero": s.below_zero,
         })
     })
 }

@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use tm_wire::Nanos;
 
+/// Among fewer values one outlier is more than a twentieth of all.
+const TAIL_LEAST: u64 = 20;
 const LARGEST_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of durations. Negative ones (clocks of two hosts) are kept as 0 and counted.
@@ -25,6 +27,9 @@ pub struct Summary {
     pub p90: u64,
     /// 99th percentile.
     pub p99: u64,
+    /// What 1 % of the values reach, and two of them at least where there are enough: of fewer than
+    /// a hundred values the 99th percentile is the largest one, and one is not one in a hundred.
+    pub tail: u64,
     /// 99.9th percentile.
     pub p999: u64,
     /// Largest.
@@ -88,11 +93,23 @@ impl Delays {
             p50: histogram.value_at_quantile(0.5),
             p90: histogram.value_at_quantile(0.9),
             p99: histogram.value_at_quantile(0.99),
+            tail: self.tail(),
             p999: histogram.value_at_quantile(0.999),
             max: histogram.max(),
             mean: histogram.mean(),
             below_zero: self.below_zero,
         })
+    }
+
+    fn tail(&self) -> u64 {
+        let count = self.histogram.len();
+        let but_one = if (TAIL_LEAST..100).contains(&count) {
+            // Half a value off, so that no rounding moves it to the next.
+            (count as f64 - 1.5) / count as f64
+        } else {
+            0.99
+        };
+        self.histogram.value_at_quantile(but_one)
     }
 }
 
@@ -139,6 +156,28 @@ mod tests {
         delays.add(Nanos(0));
         let summary = delays.summary().unwrap();
         assert_eq!((summary.count, summary.min, summary.below_zero), (2, 0, 1));
+    }
+
+    #[test]
+    fn one_of_a_few_is_no_tail_and_two_are() {
+        let tail = |few: &[i64], usual: u64| {
+            let mut delays = Delays::default();
+            for &value in few {
+                delays.add(Nanos(value));
+            }
+            for _ in 0..usual {
+                delays.add(Nanos(1));
+            }
+            delays.summary().unwrap().tail
+        };
+        assert_eq!(tail(&[1000], 69), 1);
+        assert_eq!(tail(&[1000, 1000], 68), 1000);
+        assert_eq!(tail(&[1000], 18), 1000);
+        assert_eq!(tail(&[1000], 19), 1);
+        assert_eq!(tail(&[1000], 99), 1);
+        assert_eq!(tail(&[1000, 1000], 98), 1000);
+        assert_eq!(tail(&[1000; 10], 990), 1);
+        assert_eq!(tail(&[1000; 11], 989), 1000);
     }
 
     #[test]

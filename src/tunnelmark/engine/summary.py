@@ -24,6 +24,8 @@ class Histogram:
     p90: int
     p99: int
     p999: int
+    tail: int
+    """What 1 % of the values reach, and at least two of 20 or more: for checks, not for figures."""
     max: int
     mean: float
     below_zero: int = 0
@@ -261,7 +263,10 @@ class Reader:
         read = self._object(key, value)
         return Histogram(
             count=read.whole("count"),
-            **{name: read.signed(name) for name in ("min", "p50", "p90", "p99", "p999", "max")},
+            **{
+                name: read.signed(name)
+                for name in ("min", "p50", "p90", "p99", "p999", "tail", "max")
+            },
             mean=read.number("mean"),
             below_zero=read.whole("below_zero"),
         )

@@ -25,6 +25,7 @@ HISTOGRAM = {
     "p90": 3,
     "p99": 4,
     "p999": 5,
+    "tail": 8,
     "max": 6,
     "mean": 2.5,
     "below_zero": 7,
@@ -71,7 +72,7 @@ def test_a_summary_of_a_sender() -> None:
     summary = parse_send_summary(SENT)
     (flow,) = summary.flows
     assert {name: getattr(flow, name) for name in COUNTERS} == {n: FLOW[n] for n in COUNTERS}
-    assert flow.rtt_ns == Histogram(9, 1, 2, 3, 4, 5, 6, 2.5, 7)
+    assert flow.rtt_ns == Histogram(9, 1, 2, 3, 4, 5, 8, 6, 2.5, 7)
     assert flow.owd_reverse_ns is None
     assert (flow.first_sent_ns, flow.last_sent_ns) == (1, None)
     assert {field.name for field in dataclasses.fields(SendFlow)} == set(FLOW)

@@ -48,7 +48,7 @@ def direction(**changes: Any) -> dict[str, Any]:
         "oversized": 0,
         "checksum_missing": 0,
         "lateness_ns": {"p99": 90_000_000},
-        "lateness_recent_ns": {"p99": 100_000},
+        "lateness_recent_ns": {"tail": 100_000},
         **changes,
     }
 
@@ -121,7 +121,7 @@ def test_waiting_for_the_limit_of_a_device_is_no_starvation() -> None:
         ({"send_errors": 1}, "link_missed_forward"),
         ({"oversized": 1}, "link_missed_forward"),
         ({"checksum_missing": 1}, "link_missed_forward"),
-        ({"lateness_recent_ns": {"p99": 2_000_001}}, "link_lateness_forward"),
+        ({"lateness_recent_ns": {"tail": 2_000_001}}, "link_lateness_forward"),
     ],
 )
 def test_a_link_that_did_not_do_what_it_was_told_is_seen(

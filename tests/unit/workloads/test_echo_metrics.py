@@ -61,7 +61,7 @@ def told(one: Flow, **changes: int) -> SendFlow:
         rtt_ns=None,
         owd_forward_ns=None,
         owd_reverse_ns=None,
-        lateness_ns=Histogram(1, 0, 0, 0, 500_000, 0, 0, 0.0),
+        lateness_ns=Histogram(1, 0, 0, 0, 0, 0, 500_000, 0, 0.0),
     )
 
 

@@ -17,6 +17,7 @@ LATENCY = {
     "p90": 30,
     "p99": 40,
     "p999": 45,
+    "tail": 50,
     "max": 50,
     "mean": 21.5,
     "below_zero": 0,
@@ -57,8 +58,8 @@ def test_a_damaged_summary_is_refused(changes: dict[str, Any], message: str) -> 
 
 def test_figures_of_several_paths() -> None:
     one = AskedFlow(10, 9, 1, 0, Histogram(**LATENCY))
-    other = AskedFlow(3, 3, 0, 0, Histogram(3, 5, 60, 70, 80, 85, 90, 61.0))
-    both = Histogram(12, 5, 25, 72, 88, 89, 90, 31.4)
+    other = AskedFlow(3, 3, 0, 0, Histogram(3, 5, 60, 70, 80, 85, 90, 90, 61.0))
+    both = Histogram(12, 5, 25, 72, 88, 89, 90, 90, 31.4)
     found = figures([one, other], both, 3.0)
     assert found["rr_transactions_per_s"] == 4
     assert found["rr_latency_min_ns"] == 5
