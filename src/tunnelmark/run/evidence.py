@@ -129,7 +129,8 @@ def link_checks(
                 f"link_lateness_{direction}",
                 ok=late <= limits.link_lateness,
                 message=f"link {direction}: 1 % of the frames (two at least) were handed on "
-                f"{late / 1e6:.3f} ms late or more; the limit is {limits.link_lateness / 1e6:.3f} ms",
+                f"{late / 1e6:.3f} ms late or more; "
+                f"the limit is {limits.link_lateness / 1e6:.3f} ms",
                 value=float(late),
                 limit=float(limits.link_lateness),
                 unit="ns",
