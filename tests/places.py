@@ -6,8 +6,9 @@ collected, too: those that need the machine are kept on one worker, which boots 
 """
 
 import itertools
+import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ class Places:
 
     def machine(self) -> MachinePlace:
         """Return the machine as the place of a lab."""
+        self._only_here()
         machine = self.placement.machine_host().machine
         return MachinePlace(machine, self._ledger.run_id, logs=self._logs)
 
@@ -49,7 +51,22 @@ class Places:
         label = str(next(self._numbers))
         if reason := self.placement.choose(label, tunnel.unavailable):
             pytest.skip(reason)
-        return self.placement.place(label, self._logs)
+        place = self.placement.place(label, self._logs)
+        if isinstance(place, MachinePlace):
+            self._only_here()
+        return place
+
+    def _only_here(self) -> None:
+        """Fail if another worker has a machine too: each takes a good part of a core for itself."""
+        # Workers have folders of their own beside each other.
+        workers = os.environ.get("PYTEST_XDIST_WORKER", "")
+        if not workers:
+            return
+        owner = self._logs.parent.parent / "machine-of"
+        with suppress(FileExistsError), owner.open("x") as file:
+            file.write(workers)
+        first = owner.read_text("ascii")
+        assert first == workers, f"the machine is worker {first}'s: this test lacks its group"
 
     def lab(
         self, stack: ExitStack, place: Place, link: AnyLinkSpec | None = None, **more: Any

@@ -240,7 +240,7 @@ class _Run:
         valid = result.validity.valid
         workload = trial.point.workload
         metric = self._study.precision.metric_of(workload.kind)
-        self._progress[trial.block_id].record(trial, valid=valid, value=figures.get(metric))
+        self._progress[trial.block_id].record(trial, valid=valid, figures=figures)
         self._counts["valid" if valid else "invalid"] += 1
         self._left.trial_done(trial, result.duration_s)
         if self._budget is not None:
@@ -320,10 +320,7 @@ class _Run:
             if trial is None:
                 continue  # of a tunnel that cannot run here any more
             progress = self._progress[trial.block_id]
-            metric = self._study.precision.metric_of(trial.point.workload.kind)
-            progress.record(
-                trial, valid=row["valid"], value=row[metric], interrupted=_interrupted(row)
-            )
+            progress.record(trial, valid=row["valid"], figures=row, interrupted=_interrupted(row))
             self._counts["valid" if row["valid"] else "invalid"] += 1
 
 

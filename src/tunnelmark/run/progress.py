@@ -2,9 +2,10 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import BASELINE, Block, Point, Trial
 from tunnelmark.run.stop import (
     Asked,
@@ -13,8 +14,11 @@ from tunnelmark.run.stop import (
     figure_width,
     looks,
 )
+from tunnelmark.study.aims import Aim, aims
 from tunnelmark.study.plan import first_round, pairs, repeat
 from tunnelmark.study.study import Study
+
+Figures = Mapping[str, float | None]
 
 
 @dataclass
@@ -23,8 +27,8 @@ class BlockProgress:
 
     study: Study
     block: Block
-    values: dict[str, dict[int, float | None]] = field(default_factory=lambda: defaultdict(dict))
-    """Point and repeat to the deciding metric of its valid trial."""
+    values: dict[str, dict[int, Figures]] = field(default_factory=lambda: defaultdict(dict))
+    """Point and repeat to what decides of its valid trial, by metric."""
     done: set[str] = field(default_factory=set)
     """Trials that have a valid attempt."""
     attempts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -38,6 +42,8 @@ class BlockProgress:
     most: int = field(init=False)
     """Repeats that a point has at most; a run with a time to spend opens them bit by bit."""
     _pair: Mapping[str, Sequence[Point]] = field(init=False)
+    _aims: Mapping[str, Sequence[Aim]] = field(init=False)
+    """By point."""
     _widths: dict[tuple[str, int], float | None] = field(default_factory=dict)
     """Of pairs, by the repeats that were looked at: what was seen at a look stays as it was."""
     _known: dict[str, Trial] | None = None
@@ -46,16 +52,26 @@ class BlockProgress:
     def __post_init__(self) -> None:
         """Find the partner of each point."""
         self.most = self.study.precision.max_repeats
-        self._pair = {point.point_id: pair for pair in pairs(self.block.points) for point in pair}
+        found = tuple(pairs(self.block.points))
+        self._pair = {point.point_id: pair for pair in found for point in pair}
+        asked = [aims(self.study, pair) for pair in found]
+        self._aims = {
+            point.point_id: own for pair, own in zip(found, asked, strict=True) for point in pair
+        }
 
     def record(
-        self, trial: Trial, *, valid: bool, value: float | None, interrupted: bool = False
+        self, trial: Trial, *, valid: bool, figures: Figures, interrupted: bool = False
     ) -> None:
-        """Enter one attempt; one that was interrupted says nothing against its point."""
+        """Enter one attempt, with its figures by metric.
+
+        One that was interrupted says nothing against its point.
+        """
         self.attempts[trial.trial_id] += 1
         if valid:
             self.done.add(trial.trial_id)
-            self.values[trial.point.point_id][trial.repeat] = value
+            point = trial.point.point_id
+            kept = {aim.metric: figures.get(aim.metric) for aim in self._aims[point]}
+            self.values[point][trial.repeat] = kept
             if self._known is not None:
                 self._known.pop(trial.trial_id, None)
                 self._known = self._known or None
@@ -163,23 +179,38 @@ class BlockProgress:
         return self._widths[key]
 
     def _judged(self, partners: Sequence[Point], look: int) -> float | None:
+        return _largest(
+            self._aimed(partners, look, aim) for aim in self._aims[partners[0].point_id]
+        )
+
+    def _aimed(self, partners: Sequence[Point], look: int, aim: Aim) -> float | None:
         precision = self.study.precision
+        paired = aim.of == "difference" and len(partners) > 1
         asked = Asked(
-            precision.metric_of(partners[0].workload.kind),
-            precision.relative_half_width,
+            aim.metric,
+            aim.half_width,
             confidence_of_a_look(precision.confidence, len(self._looks())),
+            relative=aim.relative,
+            # A share of nothing asks for nothing that could be reached: a loss of 0 beside 0.
+            least=METRICS[aim.metric].worth_telling if paired and aim.relative else 0.0,
         )
         repeats = range(1, look + 1)
         ups = [precision.bring_up_of(number) for number in repeats]
-        by_side = [[self.values[p.point_id][number] for number in repeats] for p in partners]
-        if precision.of == "difference" and len(partners) > 1:
+        by_side = [
+            [self.values[p.point_id][number][aim.metric] for number in repeats] for p in partners
+        ]
+        if paired:
             own, base = sorted(zip(partners, by_side, strict=True), key=_is_baseline)
             return difference_width(own[1], base[1], ups, asked)
-        widths = [figure_width(values, ups, asked) for values in by_side]
-        return None if None in widths else max(width for width in widths if width is not None)
+        return _largest(figure_width(values, ups, asked) for values in by_side)
 
     def _open(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
         return tuple(trial for trial in trials if self.is_open(trial))
+
+
+def _largest(widths: Iterable[float | None]) -> float | None:
+    found = list(widths)
+    return None if None in found else max(width for width in found if width is not None)
 
 
 def _is_baseline(side: tuple[Point, object]) -> bool:

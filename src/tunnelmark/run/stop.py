@@ -19,9 +19,13 @@ class Asked:
     """How well something is to be known."""
 
     metric: str
-    relative: float
-    """Half of the interval over the estimate; of a difference, over the ratio or the level."""
+    half_width: float
+    """Of the interval: a share of the figure (of a difference: of the ratio or the level), or in
+    the metric's stored unit."""
     confidence: float
+    relative: bool = True
+    least: float = 0.0
+    """Never finer than this, in the metric's stored unit."""
 
 
 def confidence_of_a_look(confidence: float, number_of_looks: int) -> float:
@@ -41,10 +45,9 @@ def difference_width(
 ) -> float | None:
     """Return half of the interval of the paired difference over what is asked; 1 is good enough.
 
-    All sequences are by repeat. Where the metric is compared as a ratio, ``relative`` is of that
-    ratio; else of the mean figure, but never finer than the smallest difference worth telling: a
-    loss of 0 beside 0 has no other measure. None: too few pairs for an interval. Where no repeat
-    gave a pair, since one side lost all every time, further ones would not either: 0.
+    All sequences are by repeat. Where the metric is compared as a ratio, a share is of that ratio;
+    else of the mean figure. None: too few pairs for an interval. Where no repeat gave a pair, since
+    one side lost all every time, further ones would not either: 0.
     """
     metric = METRICS[asked.metric]
     ratio = metric.scale == "log"
@@ -57,10 +60,8 @@ def difference_width(
         return 0.0 if own else None
     differences = [math.log(a) - math.log(b) if ratio else a - b for a, b, _ in rows]
     half = _half(differences, [up for _, _, up in rows], asked.confidence)
-    if half is None or ratio:
-        return None if half is None else _grown(half) / asked.relative
     level = math.fsum(a + b for a, b, _ in rows) / (2 * len(rows))
-    return _over(half, max(asked.relative * abs(level), metric.worth_telling))
+    return None if half is None else _share(half, level, asked, ratio=ratio)
 
 
 def figure_width(
@@ -81,9 +82,17 @@ def figure_width(
     if not rows:
         return 0.0 if values else None
     half = _half([value for value, _ in rows], [up for _, up in rows], asked.confidence)
-    if half is None or ratio:
-        return None if half is None else _grown(half) / asked.relative
-    return _over(half, asked.relative * abs(math.fsum(value for value, _ in rows) / len(rows)))
+    mean = math.fsum(value for value, _ in rows) / len(rows)
+    level = math.exp(mean) if ratio else mean
+    return None if half is None else _share(half, level, asked, ratio=ratio)
+
+
+def _share(half: float, level: float, asked: Asked, *, ratio: bool) -> float:
+    """Return half of an interval, of a logarithm where ``ratio``, over what is asked of it."""
+    if not ratio:
+        wanted = asked.half_width * abs(level) if asked.relative else asked.half_width
+        return _over(half, max(wanted, asked.least))
+    return _over(_grown(half), asked.half_width if asked.relative else asked.half_width / level)
 
 
 def _half(values: Sequence[float], bring_ups: Sequence[int], confidence: float) -> float | None:

@@ -85,15 +85,8 @@ class Points:
 
     def _chosen(self, *selections: Selection) -> Iterator[Point]:
         for point in self._points:
-            if all(self._means(selection, point) for selection in selections):
+            if all(means(selection, point) for selection in selections):
                 yield point
-
-    def _means(self, selection: Selection, point: Point) -> bool:
-        for axis, labels in selection.labels.items():
-            if getattr(point, axis).label not in labels:
-                return False
-        columns = point.workload.columns
-        return all(param_fits(columns.get(key), want) for key, want in selection.params.items())
 
     def _labels(self, axis: str, value: object, fail: Fail) -> tuple[str, ...]:
         """Return the labels that are meant: by label, else by kind, else by ``*``."""
@@ -168,6 +161,15 @@ class Points:
                 if any(column in spec.columns for spec in self._study.workloads):
                     found.setdefault(name, _Parameter(column, _parser(params, name)))
         return found
+
+
+def means(selection: Selection, point: Point) -> bool:
+    """Say whether a selection means a point."""
+    for axis, labels in selection.labels.items():
+        if getattr(point, axis).label not in labels:
+            return False
+    columns = point.workload.columns
+    return all(param_fits(columns.get(key), want) for key, want in selection.params.items())
 
 
 def _parser(params: type[Params], name: str) -> Callable[[object], object]:

@@ -10,14 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from MLRsearch import (
-    AbstractMeasurer,
-    Config,
-    MeasurementResult,
-    MultipleLossRatioSearch,
-    SearchGoal,
-)
-
 from tunnelmark.model.errors import LabError
 
 
@@ -167,15 +159,19 @@ def _next(goal: Goal, lower: float | None, upper: float, trials: list[Seen]) -> 
 
 def mlr_search(goal: Goal, measure: Measure) -> Found:
     """Search by MLRsearch (draft-ietf-bmwg-mlrsearch), whose trials start a quarter as long."""
+    # It looks at its callers' sources while it is imported: a third of a second that only a search
+    # should pay.
+    import MLRsearch as mlr  # noqa: N813, PLC0415 - see above
+
     trials: list[Seen] = []
 
-    class Measurer(AbstractMeasurer):  # type: ignore[misc]  # the package has no types
+    class Measurer(mlr.AbstractMeasurer):  # type: ignore[misc]  # the package has no types
         def measure(self, intended_duration: float, intended_load: float) -> Any:
             if len(trials) >= goal.most_trials:
                 raise _SpentError
             seen = measure(intended_load, intended_duration)
             trials.append(seen)
-            return MeasurementResult(
+            return mlr.MeasurementResult(
                 intended_duration=intended_duration,
                 intended_load=intended_load,
                 offered_count=seen.sent,
@@ -183,13 +179,13 @@ def mlr_search(goal: Goal, measure: Measure) -> Found:
                 loss_count=max(1, seen.sent - 1) if seen.sender_limited else seen.lost,
             )
 
-    config = Config()
+    config = mlr.Config()
     # Its default, 9001 per second, is more than a 2 Mbit/s line carries of any size.
     config.min_load = goal.lowest
     config.max_load = goal.highest
     config.warmup_duration = 0.0
     config.search_duration_max = 1e9  # the number of trials is the limit, not the clock
-    wanted = SearchGoal(
+    wanted = mlr.SearchGoal(
         loss_ratio=goal.loss_ratio,
         # Of one trial none may fail; of several fewer than half.
         exceed_ratio=0.0 if goal.confirm == 1 else 0.499,
@@ -200,7 +196,7 @@ def mlr_search(goal: Goal, measure: Measure) -> Found:
         fail_fast=False,
     )
     config.goals = [wanted]
-    search = MultipleLossRatioSearch(config)
+    search = mlr.MultipleLossRatioSearch(config)
     try:
         result = search.search(Measurer(), debug=lambda _text: None)[wanted]
     except _SpentError:

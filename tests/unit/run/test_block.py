@@ -17,6 +17,7 @@ from tunnelmark.model.errors import (
     ResultError,
     TunnelError,
 )
+from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import TrialResult
 from tunnelmark.model.validity import Validity
 from tunnelmark.run import block as under_test
@@ -124,7 +125,7 @@ class _Bench:
             return TrialResult(trial, attempt, time.gmtime(), 0.1, (), Validity(()))  # type: ignore[arg-type]
 
         def finished(result: TrialResult) -> None:
-            self.progress.record(result.trial, valid=True, value=1.0)
+            self.progress.record(result.trial, valid=True, figures=dict.fromkeys(METRICS, 1.0))
 
         patch.setattr(under_test, "Lab", Lab)
         patch.setattr(under_test, "make", lambda _kinds, _spec: fake)

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Trial
 from tunnelmark.run.budget import Budget
 from tunnelmark.run.progress import BlockProgress
@@ -73,7 +74,7 @@ class _Machine:
         tunnel = trial.point.tunnel.label
         self.now += 0.35 + 0.4
         value = dice.lognormvariate(0, _SCATTER[tunnel]) if tunnel in _SCATTER else 1.0
-        progress.record(trial, valid=True, value=value)
+        progress.record(trial, valid=True, figures=dict.fromkeys(METRICS, value))
         self.repeats[tunnel] += 1
         self.budget.trial_done()
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunnelmark.model.metrics import METRICS
 from tunnelmark.run.progress import BlockProgress
 from tunnelmark.run.time_left import TimeLeft, expected_s
 from tunnelmark.study import parse_study
@@ -48,7 +49,7 @@ def _run(progress: BlockProgress, figure: "random.Random | float") -> int:
     while trials := progress.next_trials():
         for trial in trials:
             value = figure if isinstance(figure, float) else figure.lognormvariate(0, 1)
-            progress.record(trial, valid=True, value=value)
+            progress.record(trial, valid=True, figures=dict.fromkeys(METRICS, value))
             count += 1
     return count
 
@@ -66,7 +67,7 @@ def test_an_invalid_attempt_is_repeated_and_too_many_give_the_point_up() -> None
     first = progress.next_trials()[0]
     for _ in range(3):
         assert first.trial_id in {trial.trial_id for trial in progress.next_trials()}
-        progress.record(first, valid=False, value=None)
+        progress.record(first, valid=False, figures=dict.fromkeys(METRICS, None))
     assert first.point.point_id in progress.given_up
     assert first.trial_id not in {trial.trial_id for trial in progress.next_trials()}
     _run(progress, 1e6)
@@ -78,7 +79,7 @@ def test_where_there_is_never_a_figure_more_repeats_are_not_run() -> None:
     count = 0
     while trials := progress.next_trials():
         for trial in trials:
-            progress.record(trial, valid=True, value=None)
+            progress.record(trial, valid=True, figures=dict.fromkeys(METRICS, None))
             count += 1
     assert count == 4 * 3
 
@@ -95,7 +96,7 @@ def test_a_replay_of_what_is_on_disk_leaves_only_the_rest() -> None:
     done = whole.known_trials()[:5]
     resumed = _progress()
     for trial in done:
-        resumed.record(trial, valid=True, value=1e6)
+        resumed.record(trial, valid=True, figures=dict.fromkeys(METRICS, 1e6))
     rest = {trial.trial_id for trial in resumed.known_trials()}
     assert rest == {t.trial_id for t in whole.known_trials()} - {t.trial_id for t in done}
 
@@ -108,14 +109,16 @@ def test_the_least_repeats_are_spread_over_bring_ups_and_more_go_on_in_the_same_
         assert len({trial.bring_up for trial in trials}) == 1
         seen += [(trial.bring_up, trial.repeat) for trial in trials]
         for trial in trials:
-            progress.record(trial, valid=True, value=dice.lognormvariate(0, 1))
+            progress.record(
+                trial, valid=True, figures=dict.fromkeys(METRICS, dice.lognormvariate(0, 1))
+            )
     assert list(dict.fromkeys(seen)) == [(1, 1), (1, 2), (2, 3), (3, 4), (3, 5), (4, 6)]
 
 
 def test_an_invalid_trial_is_repeated_before_its_bring_up_ends() -> None:
     progress = _progress()
     for trial in progress.next_trials():
-        progress.record(trial, valid=trial.repeat == 1, value=1e6)
+        progress.record(trial, valid=trial.repeat == 1, figures=dict.fromkeys(METRICS, 1e6))
     assert {(trial.bring_up, trial.repeat) for trial in progress.next_trials()} == {(1, 2)}
 
 
@@ -140,7 +143,7 @@ def test_partners_are_repeated_together_until_both_are_precise() -> None:
         for trial in trials:
             noisy = trial.point.tunnel.kind == "none" and "1000" in trial.point.workload.label
             value = dice.lognormvariate(0, 1) if noisy else 1e6
-            progress.record(trial, valid=True, value=value)
+            progress.record(trial, valid=True, figures=dict.fromkeys(METRICS, value))
             name = trial.point.workload.label
             counts[name] = counts.get(name, 0) + 1
     assert counts == {"udp_echo 100": 2 * 3, "udp_echo 1000": 2 * 6}
@@ -150,7 +153,7 @@ def test_a_point_that_is_given_up_does_not_hold_up_its_partner() -> None:
     progress = _progress()
     lost = progress.next_trials()[0]
     for _ in range(3):
-        progress.record(lost, valid=False, value=None)
+        progress.record(lost, valid=False, figures=dict.fromkeys(METRICS, None))
     dice = random.Random(3)  # noqa: S311 - figures, no secret
     _run(progress, dice)
     partner = next(
@@ -166,7 +169,7 @@ def test_an_interrupted_attempt_is_counted_but_not_held_against_its_point() -> N
     progress = _progress()
     first = progress.next_trials()[0]
     for _ in range(10):
-        progress.record(first, valid=False, value=None, interrupted=True)
+        progress.record(first, valid=False, figures={}, interrupted=True)
     assert progress.attempts[first.trial_id] == 10
     assert first.point.point_id not in progress.given_up
     assert first.trial_id in {trial.trial_id for trial in progress.next_trials()}

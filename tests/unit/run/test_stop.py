@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -119,8 +120,9 @@ def test_the_interval_is_that_of_the_bring_ups_where_there_are_several() -> None
 
 def test_a_loss_beside_none_is_known_when_less_is_not_worth_telling() -> None:
     worth = METRICS["loss_forward_ratio"].worth_telling
+    asked = replace(_LOSS, least=worth)
     for own, good in (([0.0, worth / 30, 0.0, worth / 30], True), ([0.0, 0.3, 0.0, 0.0], False)):
-        width = difference_width(own, [0.0] * 4, [1] * 4, _LOSS)
+        width = difference_width(own, [0.0] * 4, [1] * 4, asked)
         assert width is not None
         assert (width <= 1) is good
 
