@@ -80,6 +80,11 @@ class _Call(Call):
 
     kind: ClassVar[str] = "l2tp_ipsec"
 
+    def last_words(self) -> str:
+        """Return why this end does not serve: pppd ends without a word of its own if xl2tpd does."""
+        own, carrier = super().last_words(), last_words(self.process.log_tail(LOG_LINES))
+        return own if carrier in own else f"{own}; xl2tpd: {carrier}"
+
 
 class L2tpIpsecTunnel(PppTunnel):
     """One server and ``count`` clients; each client has an address of its own on the link.
