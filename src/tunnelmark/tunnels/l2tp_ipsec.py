@@ -81,7 +81,7 @@ class _Call(Call):
     kind: ClassVar[str] = "l2tp_ipsec"
 
     def last_words(self) -> str:
-        """Return why this end does not serve: pppd ends without a word of its own if xl2tpd does."""
+        """Return why this end does not serve: pppd says little where xl2tpd ended it."""
         own, carrier = super().last_words(), last_words(self.process.log_tail(LOG_LINES))
         return own if carrier in own else f"{own}; xl2tpd: {carrier}"
 
