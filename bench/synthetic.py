@@ -140,7 +140,6 @@ def simulate(design: Design, truth: Truth, seed: int, *, environment: str = "6.1
                     continue
                 figures, counts = drawn.trial(trial, len(rows) / most)
                 valid = not truth.invalid or bool(dice.random() >= truth.invalid)
-                metric = study.precision.metric_of(trial.point.workload.kind)
                 rows.append(
                     {
                         **_place(trial.point),
@@ -157,7 +156,7 @@ def simulate(design: Design, truth: Truth, seed: int, *, environment: str = "6.1
                         **figures,
                     }
                 )
-                progress.record(trial, valid=valid, value=figures.get(metric))
+                progress.record(trial, valid=valid, figures=figures)
     records = {block.block_id: _record(block) for block in plan}
     return Made(_manifest(design, seed, environment), records, _frame(rows))
 

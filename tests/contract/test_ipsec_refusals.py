@@ -135,3 +135,25 @@ def test_a_charon_that_is_killed_while_it_negotiates_is_told(
         tunnel.down()
     assert "charon of the server on server ended with status -9" in str(caught.value)
     nothing_stays(lab)
+
+
+class Reached(IpsecTunnel):
+    """Lets a test at a daemon as another administrator of the host would be."""
+
+    def at_client(self, *arguments: str) -> None:
+        assert self._ends[0].charon._swanctl(*arguments).returncode == 0
+
+
+def test_what_is_no_longer_agreed_is_seen(lab: Lab) -> None:
+    tunnel = Reached(IpsecTunnel.params_type.model_validate({"implementation": "libipsec"}))
+    try:
+        tunnel.up(lab.site)
+        tunnel.check_agreed()
+        # New keys are no other agreement.
+        tunnel.at_client("--rekey", "--child", "esp0")
+        tunnel.check_agreed()
+        tunnel.at_client("--terminate", "--child", "esp0", "--force")
+        with pytest.raises(TunnelError, match="associations esp0, must have 1"):
+            tunnel.check_agreed()
+    finally:
+        tunnel.down()

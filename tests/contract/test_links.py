@@ -15,7 +15,10 @@ from tunnelmark.model.params import Params
 pytestmark = pytest.mark.timing
 
 _PRESETS = [
-    (kind, name) for kind, link in sorted(link_kinds().items()) for name in sorted(link.presets)
+    (kind, name)
+    for kind, link in sorted(link_kinds().items())
+    for name in sorted(link.presets)
+    if kind != "direct"
 ]
 
 
@@ -47,6 +50,7 @@ def test_a_preset_gives_a_specification_that_is_json(kind: str, name: str) -> No
     link = _preset(kind, name)
     assert 576 <= link.mtu_bytes <= 9000
     spec = link.spec(7)
+    assert spec is not None
     document = spec.to_json(a="a", b="b", parent_pid=1, realtime_priority=None)
     assert json.loads(json.dumps(document)) == document
     assert document["seed"] == 7
@@ -56,6 +60,12 @@ def test_a_preset_gives_a_specification_that_is_json(kind: str, name: str) -> No
 def test_the_specification_follows_from_parameters_and_seed_alone(kind: str, name: str) -> None:
     assert _preset(kind, name).spec(1) == _preset(kind, name).spec(1)
     assert _preset(kind, name).spec(1) != _preset(kind, name).spec(2)
+
+
+def test_a_direct_connection_emulates_nothing() -> None:
+    link = _preset("direct", "direct")
+    assert link.spec(7) is None
+    assert link.mtu_bytes == 1500
 
 
 def _serial(**params: object) -> LinkSpec:

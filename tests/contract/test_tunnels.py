@@ -210,6 +210,7 @@ def test_up_carries_traffic_and_down_leaves_nothing(
         assert len(up.negotiated) == count
         assert all(ping(lab, up, number) for number in range(count))
         assert tunnel.problem() is None
+        tunnel.check_agreed()
         for path, agreed in zip(up.paths, up.negotiated, strict=True):
             assert path.mtu_bytes == agreed.mtu_bytes
             assert agreed.version

@@ -41,6 +41,8 @@ class Cell:
     """Of the baseline beside it, where there is one."""
     baseline_id: str | None
     packets: Packets | None
+    shown: str = ""
+    """The tunnel's name in reports, with its stratum and what was chosen."""
     stratum: Stratum = Stratum.NAMESPACES
     """Where the figures come from; those of others stand beside none of these."""
 
@@ -176,6 +178,7 @@ def _cell(
         baseline=baseline,
         baseline_id=ids.pop() if len(ids) == 1 else None,
         packets=counted,
+        shown=first["tunnel"],
         stratum=stratum_of(first["tunnel"]),
     )
 

@@ -9,7 +9,7 @@ import polars as pl
 from tunnelmark.analysis.cells import Cell, cells_of, name_of
 from tunnelmark.analysis.contrasts import contrast
 from tunnelmark.analysis.door import Contrast, Decision, Outcome, decide
-from tunnelmark.analysis.strata import MARKS, set_apart
+from tunnelmark.analysis.strata import set_apart
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.metrics import METRICS
 
@@ -180,7 +180,7 @@ def _contrast(first: Cell, second: Cell, metric: str, *, to_baseline: bool) -> C
 
 def _change(first: Cell, second: Cell, decision: Decision) -> Change:
     return Change(
-        tunnel=first.names["tunnel"] + MARKS.get(first.stratum, ""),
+        tunnel=first.shown,
         link=first.names["link"],
         device=first.names["device"],
         workload=first.names["workload"],

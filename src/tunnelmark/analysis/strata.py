@@ -1,4 +1,7 @@
-"""Figures of different strata are told apart by the tunnel's name, and never pooled."""
+"""Figures of different strata are told apart by the tunnel's name, and never pooled.
+
+So are those of what a driver chose: whoever reads "wireguard" takes it for the kernel's.
+"""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -16,21 +19,35 @@ most is measured, have none."""
 
 
 def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFrame:
-    """Return the trials, those of machines as tunnels of their own: ``none, emulated``.
+    """Return the trials, each under the name that ``shown_name`` gives its tunnel.
 
-    The baseline of several blocks is one point, so without this it would be averaged over CPUs
-    that have nothing in common.
+    The baseline of several blocks is one point, so without the strata it would be averaged over
+    CPUs that have nothing in common.
     """
-    marks = {block.block_id: MARKS[block.stratum] for block in blocks if block.stratum in MARKS}
-    if not marks or trials.is_empty():
+    strata: dict[str, str] = {}
+    chosen: dict[str, str] = {}
+    for block in blocks:
+        strata[block.block_id] = MARKS.get(block.stratum, "")
+        chosen[block.block_id] = _choice(block)
+    if not any((*strata.values(), *chosen.values())) or trials.is_empty():
         return trials
-    mark = pl.col("block_id").replace_strict(marks, default="", return_dtype=pl.String)
+
+    def of_block(marks: Mapping[str, str]) -> pl.Expr:
+        return pl.col("block_id").replace_strict(marks, default="", return_dtype=pl.String)
+
+    own = pl.when(pl.col("is_baseline")).then(pl.lit("")).otherwise(of_block(chosen))
+    mark = own + of_block(strata)
     return trials.with_columns(pl.col(name) + mark for name in ("tunnel", "point_id"))
 
 
 def shown_name(tunnel: str, block: BlockRecord) -> str:
-    """Return what a tunnel of a block, or the baseline there, is called in a report."""
-    return tunnel + MARKS.get(block.stratum, "")
+    """Return what a tunnel of a block, or the baseline there, is called in a report.
+
+    E.g. ``none, emulated``, or ``wireguard, wireguard-go`` where the study leaves that open.
+    """
+    return (
+        tunnel + (_choice(block) if tunnel == block.tunnel else "") + MARKS.get(block.stratum, "")
+    )
 
 
 def stratum_of(tunnel: str) -> Stratum:
@@ -40,5 +57,12 @@ def stratum_of(tunnel: str) -> Stratum:
 
 
 def bare_name(tunnel: str) -> str:
-    """Return the name without the mark of its stratum."""
-    return tunnel.removesuffix(MARKS.get(stratum_of(tunnel), ""))
+    """Return the name as the study has it: no label can have a comma."""
+    return tunnel.partition(",")[0]
+
+
+def _choice(block: BlockRecord) -> str:
+    # A tunnel that is called as what was chosen says it already.
+    if block.chosen is None or block.chosen in block.tunnel:
+        return ""
+    return f", {block.chosen}"

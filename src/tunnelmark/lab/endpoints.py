@@ -101,7 +101,14 @@ class EndpointMachinesPlace:
         """Each has the first namespaces of its machine, where nothing is withheld."""
         return False
 
-    def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
+    def make(
+        self,
+        *,
+        mtu_bytes: int,
+        through_link: bool,
+        router: bool = False,
+        offloads: bool = False,  # noqa: ARG002 - their cards have none that the other's would take
+    ) -> Joined:
         """Boot both machines at a time and join them; ``LabError`` if a router is asked for."""
         if router:
             raise LabError(

@@ -88,8 +88,11 @@ class Lab:
         logs: Path | None = None,
         place: Place | None = None,
         emulate: bool = True,
+        offloads: bool = False,
     ) -> None:
         """Bring it up; without a ``link``, or not ``emulate``, the two hosts are joined directly.
+
+        Then ``offloads`` may stay on: what the kernel cuts and joins is nobody's frames.
 
         A tunnel that is the link itself (``Tunnel.is_link``) makes it from ``site.shared``; what it
         made is handed in by ``adopt``.
@@ -109,7 +112,12 @@ class Lab:
         self._reports: deque[tuple[int, LinkCounters]] = deque(maxlen=_MOST_REPORTS)
         emulate = emulate and link is not None
         behind = topology.router != "none"
-        joined = self.place.make(mtu_bytes=topology.mtu_bytes, through_link=emulate, router=behind)
+        joined = self.place.make(
+            mtu_bytes=topology.mtu_bytes,
+            through_link=emulate,
+            router=behind,
+            offloads=offloads and not emulate,
+        )
         self.client_host, self.server_host = joined.client, joined.server
         self.link_host = joined.link
         self.run_id = ledger.run_id
@@ -174,6 +182,11 @@ class Lab:
     def emulator(self) -> Process | None:
         """The link emulator, None where the hosts are joined directly."""
         return self._emulator if self._adopted is None else self._adopted.process
+
+    @property
+    def direct(self) -> bool:
+        """Whether nothing stands between the two hosts."""
+        return self._emulator is None and self._adopted is None
 
     def adopt(self, medium: Medium | None) -> None:
         """Take what a tunnel brought as the link; whoever started it ends it."""

@@ -161,7 +161,9 @@ class Place(Protocol):
     def allow_congestion(self, name: str) -> bool:
         """Let the endpoints use a congestion control that was refused; return whether they may."""
 
-    def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
+    def make(
+        self, *, mtu_bytes: int, through_link: bool, router: bool = False, offloads: bool = False
+    ) -> Joined:
         """Make the hosts and join them; what was made is removed if it cannot be finished."""
 
 
@@ -197,7 +199,9 @@ class LocalPlace:
         """Put it into this computer's list until the run ends."""
         return tcp_allowed.allow(name, lambda name: self._ledger.enter("tcp_allowed", name))
 
-    def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
+    def make(
+        self, *, mtu_bytes: int, through_link: bool, router: bool = False, offloads: bool = False
+    ) -> Joined:
         """Make three namespaces, or four; if it fails, the ledger removes them."""
         limits = self._make_limits()
         self.limits = limits
@@ -212,7 +216,7 @@ class LocalPlace:
             raise
         joined = Joined(made["client"], made["server"], made["link"], made.get("router"))
         namespaces = {name: host.namespace for name, host in made.items()}
-        _join_by_veth(joined, namespaces, mtu_bytes, through_link=through_link)
+        _join_by_veth(joined, namespaces, mtu_bytes, through_link=through_link, offloads=offloads)
         return joined
 
 
@@ -239,7 +243,9 @@ class MachinePlace:
         """Leave the machine's kernel as it was built."""
         return False
 
-    def make(self, *, mtu_bytes: int, through_link: bool, router: bool = False) -> Joined:
+    def make(
+        self, *, mtu_bytes: int, through_link: bool, router: bool = False, offloads: bool = False
+    ) -> Joined:
         """Make three namespaces inside, or four."""
         made: dict[str, VmNetnsHost] = {}
 
@@ -251,7 +257,9 @@ class MachinePlace:
             together(*(partial(make, name) for name in _names(router=router)))
             joined = Joined(made["client"], made["server"], made["link"], made.get("router"))
             namespaces = {name: host.namespace for name, host in made.items()}
-            _join_by_veth(joined, namespaces, mtu_bytes, through_link=through_link)
+            _join_by_veth(
+                joined, namespaces, mtu_bytes, through_link=through_link, offloads=offloads
+            )
         except BaseException:
             for host in made.values():
                 host.remove()
@@ -280,7 +288,12 @@ def _names(*, router: bool) -> tuple[str, ...]:
 
 
 def _join_by_veth(
-    joined: Joined, namespaces: Mapping[str, str], mtu_bytes: int, *, through_link: bool
+    joined: Joined,
+    namespaces: Mapping[str, str],
+    mtu_bytes: int,
+    *,
+    through_link: bool,
+    offloads: bool,
 ) -> None:
     """Make pairs directly inside their namespaces: nothing appears outside."""
     # What is at the far end of the client's link, and at its other side what the server is at.
@@ -299,5 +312,7 @@ def _join_by_veth(
                 *("name", interface, "mtu", mtu, "netns", namespace),
             ]
         )
+        if offloads:
+            continue
         ends = carry_only if other is joined.link else quieten
         together(partial(quieten, own, "eth0"), partial(ends, other, interface))

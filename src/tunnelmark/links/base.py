@@ -27,5 +27,8 @@ class Link(ABC):
         """MTU of the interfaces at both ends."""
 
     @abstractmethod
-    def spec(self, seed: int) -> AnyLinkSpec:
-        """Return what the engine's link emulator is to do; the seed feeds its named streams."""
+    def spec(self, seed: int) -> AnyLinkSpec | None:
+        """Return what the engine's link emulator is to do; the seed feeds its named streams.
+
+        None: nothing, the hosts are joined directly.
+        """

@@ -106,6 +106,14 @@ class Attempt:
     baseline_negotiated: tuple[Negotiated, ...] = ()
     proofs: tuple[WireProof, ...] = ()
     baseline_proofs: tuple[WireProof, ...] = ()
+    end_proofs: tuple[WireProof, ...] = ()
+    """Of the tunnel when its trials were done."""
+
+    @property
+    def disproved(self) -> str | None:
+        """Return what the last proofs saw that must not be; its trials then count for nothing."""
+        wrong = (p.message for p in self.end_proofs if p.verdict is ProofVerdict.SAW_WRONG)
+        return next(wrong, None)
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,8 @@ class BlockRecord:
     attempts: tuple[Attempt, ...] = ()
     """In order of time, those of earlier sessions of the run included."""
     stratum: Stratum = Stratum.NAMESPACES
+    chosen: str | None = None
+    """The implementation that the driver chose where the study left it open (``auto``)."""
 
     @property
     def wall_s(self) -> float:

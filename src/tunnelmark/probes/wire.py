@@ -85,10 +85,12 @@ def prove(
     idle: Sequence[WireRule] = (),
     repeats: int = 3,
     keep: Callable[[str, bytes], None] = lambda _name, _pcap: None,
+    search: bool = True,
 ) -> WireProof:
     """Send probes through a path and judge what a capture on the link shows of them.
 
-    ``payload_sizes`` (bytes) are those of the study; sizes for the fragmentation point are added.
+    ``payload_sizes`` (bytes) are those of the study; sizes for the fragmentation point are added
+    with ``search``, else nothing is said of it.
     ``seed`` makes the marker. ``idle`` are the rules of tunnels that are up beside this path: a
     keepalive of theirs is not foreign. ``keep`` is called with (name, pcap file) for each capture.
 
@@ -99,7 +101,8 @@ def prove(
     marker = make_marker(seed)
     judge = Judge(_with_port(rule, prober.port), marker, (*idle, *watch.housekeeping))
     # A tunnel and the baseline beside it have paths of the same name: their files must not.
-    name = f"proof-{'baseline' if idle else 'tunnel'}-{path.name}"
+    what = "baseline" if idle else "tunnel" if search else "end"
+    name = f"proof-{what}-{path.name}"
     ours = _client_addresses(watch, path)
     bench = _Bench(name, prober, watch, ours, marker, repeats, keep, rule)
     version = ipaddress.ip_address(path.client_address).version
@@ -114,13 +117,13 @@ def prove(
     ciphertext = Ciphertext()
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
         open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
-        search = next_sizes(
+        searched = next_sizes(
             lengths,
             inner_mtu_bytes=path.mtu_bytes,
             headers_bytes=headers_bytes,
-            limit=_SEARCH_SIZES,
+            limit=_SEARCH_SIZES if search else 0,
         )
-        sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *search)))
+        sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *searched)))
         # Nothing was seen, again and again: a busy machine may spoil a batch, hardly all.
         if not sizes or (number >= _FUTILE_BATCHES and not lengths):
             break
@@ -166,7 +169,8 @@ def prove(
         else ProofVerdict.COULD_NOT_SEE
         if unseen
         else ProofVerdict.PROVED,
-        message="; ".join([*unseen, *wrong]) or _summary(judge, tally, known.point),
+        message="; ".join([*unseen, *wrong])
+        or _summary(judge, tally, known.point, searched=search),
         packets=judge.packets,
         foreign_packets=judge.foreign,
         marker_seen=judge.readable > 0,
@@ -422,7 +426,7 @@ def _impossible(samples: Sequence[WireSample], rule: WireRule) -> list[str]:
     return []
 
 
-def _summary(judge: Judge, tally: _Tally, point: int | None) -> str:
+def _summary(judge: Judge, tally: _Tally, point: int | None, *, searched: bool) -> str:
     read = (
         "the plaintext marker stands in none"
         if judge.rule.encrypted
@@ -433,6 +437,8 @@ def _summary(judge: Judge, tally: _Tally, point: int | None) -> str:
         if judge.rule.compresses
         else f"one packet up to {point} bytes of payload"
         if point is not None
+        else "the fragmentation point is not looked for"
+        if not searched
         else f"no fragmentation point from {SMALLEST_BYTES} to {LARGEST_BYTES} bytes of payload"
     )
     return (

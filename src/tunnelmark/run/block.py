@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.placement import Placement
+from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.block import (
     Attempt,
@@ -25,7 +27,6 @@ from tunnelmark.model.block import (
 )
 from tunnelmark.model.errors import (
     LabError,
-    RefusedError,
     ResultError,
     TunnelError,
     TunnelmarkError,
@@ -35,16 +36,15 @@ from tunnelmark.model.registry import make
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
 from tunnelmark.model.tunnel import DataPath, Negotiated, TunnelUp
-from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
-from tunnelmark.probes.wire import prove
+from tunnelmark.model.validity import Check
 from tunnelmark.run import evidence
 from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.floor import Floor, measure_floor
 from tunnelmark.run.interrupt import Interrupted, Interrupts
-from tunnelmark.run.layers import layers_seen
+from tunnelmark.run.layers import layers_seen, model_check
 from tunnelmark.run.limits import limits_at
-from tunnelmark.run.listen import listening
 from tunnelmark.run.progress import BlockProgress
+from tunnelmark.run.proving import hold, proofs_after, proofs_before
 from tunnelmark.run.trial import receive_time, run_trial
 from tunnelmark.run.warm import warm_up
 from tunnelmark.study.plan import baseline as baseline_of
@@ -56,15 +56,9 @@ from tunnelmark.workloads.background import Load
 from tunnelmark.workloads.base import Progress, Workload
 from tunnelmark.workloads.registry import workload_kinds
 
-# The air itself keeps a frame for some ms, in a machine that is emulated for tens of them.
-_AIR_SPACING_NS = 60_000_000
-# Programs on an emulated CPU keep a packet for some ms more.
-_EMULATED_SPACING_NS = 12_000_000
 MOST_ATTEMPTS = 3
 """A bring-up that fails for what may be transient is tried so often."""
 _INTERRUPTED = "the run was interrupted"
-PROOF_PAYLOADS_BYTES = (64, 512, 1400)
-"""Sizes of the proof by wire where the workloads of the study choose none of their own."""
 
 
 @dataclass
@@ -92,6 +86,7 @@ class BlockRunner:
     _stratum: Stratum | None = None
     _devices: Mapping[str, str] = field(default_factory=dict)
     """How the limits of the endpoints' CPUs were calibrated, by role."""
+    _chosen: str | None = None
     _layers: tuple[Layered, ...] = ()
     _floor: Floor | None = None
     """What the lab itself adds to a round trip, as the first bring-up found it."""
@@ -113,7 +108,9 @@ class BlockRunner:
                 break
             if self.interrupts.requested():
                 break
-            if attempt.reason is None or not self.progress.next_trials():
+            if attempt.reason is None:
+                continue
+            if attempt.disproved is None and not self.progress.next_trials():
                 continue
             failures[bring_up] += 1
             if not attempt.transient:
@@ -153,22 +150,9 @@ class BlockRunner:
         link = make(link_kinds(), self.block.link)
         tunnel = make(tunnel_kinds(), self.block.tunnel)
         baseline = make(tunnel_kinds(), baseline_of(self.block))
-        logs = self.directory / "logs" / self.block.block_id
         self._enter(now, "lab")
         with self._timed(now, "lab_up"), self.interrupts.abrupt():
-            lab = Lab(
-                self.ledger,
-                Topology(
-                    link.mtu_bytes,
-                    self.study.topology.router,
-                    self.study.topology.reassembly,
-                ),
-                link.spec(self._seed(now, "link")),
-                engine=self.engine,
-                logs=logs,
-                place=self.place(logs),
-                emulate=not tunnel.is_link,
-            )
+            lab = self._lab(now, link, tunnel)
             now.closing += [lab.down, baseline.down, tunnel.down]
             self._placed_on = lab.place.placed_on
             self._stratum = lab.place.stratum
@@ -189,12 +173,15 @@ class BlockRunner:
             with self._timed(now, "proof"):
                 for proof in self._prove(now, lab, up, ()):
                     now.proofs += (proof,)
-                    _hold(self.block, proof)
+                    hold(self.block, proof)
                 for proof in () if alone else self._prove(now, lab, base, (up,)):
                     now.baseline_proofs += (proof,)
-                    _hold(self.block, proof)
+                    hold(self.block, proof)
             now.baseline_proofs = now.baseline_proofs or now.proofs
-            self._layers = layers_seen(tunnel, up.negotiated[0], now.proofs[0], link.mtu_bytes)
+            agreed = up.negotiated[0]
+            self._chosen = agreed.implementation if tunnel.chooses else None
+            self._layers = layers_seen(tunnel, agreed, now.proofs[0], link.mtu_bytes)
+            now.standing = (model_check(tunnel, agreed, self._layers, link.mtu_bytes),)
             self._enter(now, "warm")
             with self._timed(now, "warm"):
                 for one in (up,) if alone else (up, base):
@@ -208,6 +195,28 @@ class BlockRunner:
         self.recorded(self._record(None, now))
         with self._timed(now, "trials"):
             self._trials(now, lab, tunnel, up, base)
+        if not self.interrupts.requested():
+            self._enter(now, "proof")
+            with self._timed(now, "proof"), self.interrupts.abrupt():
+                for proof in self._prove_again(now, lab, up):
+                    now.end_proofs += (proof,)
+                    if proof.verdict is ProofVerdict.SAW_WRONG:
+                        hold(self.block, proof)
+
+    def _lab(self, now: "_Now", link: Link, tunnel: Tunnel) -> Lab:
+        logs = self.directory / "logs" / self.block.block_id
+        spec = link.spec(self._seed(now, "link"))
+        topology = self.study.topology
+        return Lab(
+            self.ledger,
+            Topology(link.mtu_bytes, topology.router, topology.reassembly),
+            spec,
+            engine=self.engine,
+            logs=logs,
+            place=self.place(logs),
+            emulate=not tunnel.is_link,
+            offloads=spec is None,
+        )
 
     def _trials(self, now: "_Now", lab: Lab, tunnel: Tunnel, up: TunnelUp, base: TunnelUp) -> None:
         workloads: dict[str, Workload] = {}
@@ -236,7 +245,9 @@ class BlockRunner:
                     floor=self._floor,
                     probes=self.study.probes,
                     tunnel_problem=tunnel.problem,
+                    check_agreed=tunnel.check_agreed,
                     proofs=now.proofs if own else now.baseline_proofs,
+                    standing=now.standing if own else (),
                     samples_dir=self.directory / "samples" if self.keep_samples else None,
                     progress=lambda p, trial=trial: self.trial_progress(trial, p),  # type: ignore[misc]
                     cancelled=self.interrupts.requested,
@@ -252,33 +263,17 @@ class BlockRunner:
     def _prove(
         self, now: "_Now", lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]
     ) -> Iterator[WireProof]:
-        sizes = {
-            size
-            for point in self.block.points
-            for size in make(workload_kinds(), point.workload).payload_sizes
-        }
-        for path in up.paths:
-            seed = self._seed(now, f"proof/{path.name}")
-            others = [other.wire for other in beside]
-            with listening(lab, up, path) as watch:
-                proof = prove(
-                    path,
-                    up.wire,
-                    prober=EngineProber(
-                        path,
-                        client=lab.client_host,
-                        server=lab.server_host,
-                        engine=lab.place.engine,
-                        seed=seed,
-                        spacing_ns=_spacing_ns(lab, up),
-                    ),
-                    watch=watch,
-                    payload_sizes=sorted(sizes) or PROOF_PAYLOADS_BYTES,
-                    seed=seed,
-                    idle=others,
-                    keep=self._keep_capture,
-                )
-            yield proof
+        return proofs_before(
+            self.block,
+            lab,
+            up,
+            beside=beside,
+            seed=partial(self._seed, now),
+            keep=self._keep_capture,
+        )
+
+    def _prove_again(self, now: "_Now", lab: Lab, up: TunnelUp) -> Iterator[WireProof]:
+        return proofs_after(lab, up, seed=partial(self._seed, now), keep=self._keep_capture)
 
     def _keep_capture(self, name: str, pcap: bytes) -> None:
         if self.keep_samples:
@@ -318,6 +313,7 @@ class BlockRunner:
             baseline=baseline_of(self.block).label,
             layers=self._layers or (self.earlier.layers if self.earlier else ()),
             attempts=attempts,
+            chosen=self._chosen or (self.earlier.chosen if self.earlier else None),
         )
 
     def _enter(self, now: "_Now", phase: Phase) -> None:
@@ -372,6 +368,9 @@ class _Now:
     baseline_negotiated: tuple[Negotiated, ...] = ()
     proofs: tuple[WireProof, ...] = ()
     baseline_proofs: tuple[WireProof, ...] = ()
+    end_proofs: tuple[WireProof, ...] = ()
+    standing: tuple[Check, ...] = ()
+    """What was found when it came up and counts for each trial of the tunnel."""
     failure: tuple[Phase, str, bool] | None = None
     """Phase, reason, and whether it may be transient, of the first failure."""
 
@@ -396,25 +395,12 @@ class _Now:
             self.baseline_negotiated,
             self.proofs,
             self.baseline_proofs,
+            self.end_proofs,
         )
 
 
 def _reached(attempt: Attempt) -> int:
     return bool(attempt.negotiated) + bool(attempt.proofs) + bool(attempt.baseline_proofs)
-
-
-def _hold(block: Block, proof: WireProof) -> None:
-    """Raise unless the proof holds."""
-    if proof.verdict is ProofVerdict.SAW_WRONG:
-        raise RefusedError(f"{block.tunnel.label}: the proof by wire failed: {proof.message}")
-    if proof.verdict is ProofVerdict.COULD_NOT_SEE:
-        raise TunnelError(f"{block.tunnel.label}: the proof by wire saw nothing: {proof.message}")
-
-
-def _spacing_ns(lab: Lab, up: TunnelUp) -> int:
-    if up.tap is not None:
-        return _AIR_SPACING_NS
-    return _EMULATED_SPACING_NS if lab.place.stratum is Stratum.EMULATED else PROBE_SPACING_NS
 
 
 def _refuse_unlimited(block: Block, up: TunnelUp, place: Place) -> None:

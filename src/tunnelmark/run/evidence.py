@@ -1,10 +1,11 @@
 """What the run itself can say of a trial's validity: CPU, link, tunnel. Pure functions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.lab import LinkCounters
+from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.cpu import CpuUsage
@@ -87,9 +88,20 @@ def _starvation(usage: CpuUsage, limits: Limits, busy_s: float) -> list[Check]:
 
 
 def link_checks(
-    before: LinkCounters | None, after: LinkCounters | None, problem: str | None, limits: Limits
+    before: LinkCounters | None,
+    after: LinkCounters | None,
+    problem: str | None,
+    limits: Limits,
+    *,
+    direct: bool = False,
 ) -> list[Check]:
-    """Judge the emulator: alive, frames conserved, nothing missed, on time."""
+    """Judge the emulator: alive, frames conserved, nothing missed, on time.
+
+    ``direct``: there is none.
+    """
+    if direct:
+        message = "both ends are joined directly: nothing counts the frames between them"
+        return [Check("link_direct", ok=True, message=message)]
     if problem is not None or before is None or after is None:
         message = problem or "the link emulator gave no counters"
         return [Check("link_alive", ok=False, message=message)]
@@ -142,6 +154,15 @@ def link_checks(
 def tunnel_check(problem: str | None) -> Check:
     """Judge whether the tunnel was still up at the end."""
     return Check(_TUNNEL_UP, ok=problem is None, message=problem or "the tunnel was up to the end")
+
+
+def agreed_check(check_agreed: Callable[[], None]) -> Check:
+    """Judge whether both ends still say that what runs is what the study asks for."""
+    try:
+        check_agreed()
+    except TunnelError as error:
+        return Check("as_agreed", ok=False, message=str(error))
+    return Check("as_agreed", ok=True, message="what was agreed at the start still holds")
 
 
 def was_up(validity: Validity) -> bool:

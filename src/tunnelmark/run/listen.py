@@ -17,7 +17,8 @@ def listening(lab: Lab, up: TunnelUp, path: TrafficPath) -> Iterator[Watch]:
     """
     tap = up.tap
     if tap is None:
-        yield Watch(lab.link_host, "a", lab.client)
+        watched = (lab.client_host, "eth0") if lab.direct else (lab.link_host, "a")
+        yield Watch(*watched, lab.client)
         return
     lab.client_host.run(["ip", "link", "set", "dev", tap.interface, "up"])
     try:

@@ -61,13 +61,16 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
     floor: Floor | None = None,
     probes: Probes,
     tunnel_problem: Callable[[], str | None],
+    check_agreed: Callable[[], None] = lambda: None,
     proofs: tuple[WireProof, ...],
+    standing: Sequence[Check] = (),
     samples_dir: Path | None,
     progress: Callable[[Progress], None],
     cancelled: Callable[[], bool],
 ) -> TrialResult:
     """Run one trial over ``up`` (the tunnel, or none) while ``tunnel_up`` is there beside it.
 
+    ``standing`` was found when the tunnel came up, ``check_agreed`` is ``Tunnel.check_agreed``.
     ``outside`` are the paths of background that does not go through the tunnel.
 
     Never raises for a failure of the system under test or of the measurement, or for a mistake in a
@@ -144,10 +147,13 @@ def run_trial(  # noqa: PLR0917 - all of it is what a trial is
             lost = losses.stop(outcome.details, before, after)
         with faults.caught("tunnel"):
             faults.checks.append(evidence.tunnel_check(tunnel_problem()))
+            if up is tunnel_up:
+                faults.checks.append(evidence.agreed_check(check_agreed))
         checks = [
             *outcome.checks,
+            *standing,
             *evidence.cpu_checks(usage, limits, measuring_s=outcome.measuring_s),
-            *evidence.link_checks(before, after, lab.problem(), limits),
+            *evidence.link_checks(before, after, lab.problem(), limits, direct=lab.direct),
             *(foreign_check(before, after, [up.wire]) if alone else ()),
             *lost.checks(),
             *found.checks,

@@ -14,6 +14,7 @@ from tunnelmark.model.tunnel import Negotiated
 from tunnelmark.store.formats import Converter
 from tunnelmark.store.layout import first_fault, read_bounded, write_atomically
 
+_PROOFS: Final = ("proofs", "baseline_proofs", "end_proofs")
 _RECORD: Final = TypeAdapter(BlockRecord)
 
 
@@ -47,7 +48,7 @@ def read_block(path: Path, converting: tuple[Converter, ...] = ()) -> BlockRecor
 def _unknown(raw: dict[str, Any]) -> str | None:
     """Return a key that no block has: pydantic passes them over in dataclasses."""
     up = [raw, *(attempts := _parts(raw, "attempts"))]
-    proofs = [proof for one in up for proof in _parts(one, "proofs", "baseline_proofs")]
+    proofs = [proof for one in up for proof in _parts(one, *_PROOFS)]
     levels = (
         (BlockRecord, [raw]),
         (Attempt, attempts),

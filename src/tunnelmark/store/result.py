@@ -2,6 +2,7 @@
 
 import fcntl
 import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
@@ -12,6 +13,7 @@ from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.faults import writing
 from tunnelmark.model.trial import TrialResult
+from tunnelmark.model.validity import Check
 from tunnelmark.store.blocks import read_block, write_block
 from tunnelmark.store.formats import CONVERTERS, FORMAT, Converter, Converters
 from tunnelmark.store.layout import (
@@ -66,7 +68,7 @@ class Result:
         if (twice := trials.filter(trials.select(key).is_duplicated())).height:
             name = twice["trial_id"][0]
             raise ResultError(f"{self.directory}/trials: {name} has the same attempt twice")
-        return trials
+        return _without_disproved(trials, self.blocks)
 
     def samples(self, name: str) -> bytes:
         """Return a bulk record file by the name that a trial gives."""
@@ -152,6 +154,35 @@ def _of_this_format(directory: Path) -> Manifest:
     if converting:
         raise ResultError(f"{directory}: has an older format, which can be read, not continued")
     return manifest
+
+
+def _without_disproved(trials: pl.DataFrame, blocks: Mapping[str, BlockRecord]) -> pl.DataFrame:
+    """Return the trials with those invalid whose tunnel failed the proof when they were done."""
+    for block in blocks.values():
+        for attempt in block.attempts:
+            if attempt.disproved is None:
+                continue
+            message = f"the proof by wire failed when the trials were done: {attempt.disproved}"
+            meant = (
+                (pl.col("block_id") == block.block_id)
+                & (pl.col("bring_up") == attempt.bring_up)
+                & ~pl.col("is_baseline")
+            )
+            check = json.dumps(vars(Check("proof_at_the_end", ok=False, message=message)))
+            trials = trials.with_columns(
+                valid=pl.col("valid") & ~meant,
+                reasons=pl.when(meant)
+                .then(pl.concat_list("reasons", pl.lit([message])))
+                .otherwise("reasons"),
+                checks=pl.when(meant).then(_with(check)).otherwise("checks"),
+            )
+    return trials
+
+
+def _with(check: str) -> pl.Expr:
+    """Return the column ``checks``, lists in JSON, with one more."""
+    before = pl.col("checks").str.strip_suffix("]")
+    return before + pl.when(before == "[").then(pl.lit("")).otherwise(pl.lit(", ")) + f"{check}]"
 
 
 def _read_frame(path: Path, converting: tuple[Converter, ...]) -> pl.DataFrame:

@@ -67,6 +67,11 @@ class Tunnel(ABC):
         """
         self.confined = True
 
+    @property
+    def chooses(self) -> bool:
+        """Whether the study leaves it to the driver which implementation runs."""
+        return getattr(self.params, "implementation", None) == "auto"
+
     @abstractmethod
     def need(self, host: Host) -> Need:
         """Say what each of the two hosts must have; may look at the host to choose."""
@@ -90,6 +95,15 @@ class Tunnel(ABC):
     @abstractmethod
     def problem(self) -> str | None:
         """Return what is wrong with a tunnel that was up (a dead daemon, a lost peer), or None."""
+
+    def check_agreed(self) -> None:
+        """Hold what both ends say now, of a tunnel that is up, to what the parameters ask for.
+
+        Called beside each trial: a cipher may be negotiated anew, a connection fall back to another
+        transport. Raises ``TunnelError`` as ``up`` does. Without anything negotiated that can
+        change while the tunnel is up there is nothing to ask.
+        """
+        return
 
     @abstractmethod
     def down(self) -> None:

@@ -28,6 +28,7 @@ from tunnelmark.tunnels.strongswan import (
     settled_sas,
 )
 from tunnelmark.tunnels.strongswan_config import Settings
+from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.support import (
     Watched,
     first_packet,
@@ -186,6 +187,11 @@ class EspTunnel(Tunnel):
         """Return which daemon died or which interface vanished."""
         return first_problem(self._watched)
 
+    def check_agreed(self) -> None:
+        """Read the associations of both ends again."""
+        client, server = self._ends
+        self._associations(client, server)
+
     def down(self) -> None:
         """Stop the daemons, whose associations go with them; remove what the kernel keeps."""
         self._watched = []
@@ -334,20 +340,11 @@ class EspTunnel(Tunnel):
         return (own.ipv4, other.ipv4) if v4 else (own.ipv6, other.ipv6)
 
     def _negotiated(self, client: End, server: End, mtu_bytes: int) -> tuple[Negotiated, ...]:
-        wanted = Agreement(
-            ike_version=self._ike_version,
-            mode=self._mode,
-            suite=self.params.suite,
-            udp_encapsulation=self._udp_encapsulation(),
-            ipcomp=self._ipcomp,
-        )
-        names = [child_name(number) for number in range(self.params.count)]
-        ends = settled_sas(client.charon, server.charon, names)
+        pairs = self._associations(client, server)
         versions = dict.fromkeys(end.charon.version() for end in (client, server))
         kernel = client.endpoint.host.run(["uname", "-sr"]).text().strip()
         found = []
-        for number in range(self.params.count):
-            ike, sa = check_pair(wanted, child_name(number), *ends)
+        for ike, sa in pairs:
             found.append(
                 Negotiated(
                     cipher=self.params.suite,
@@ -369,6 +366,19 @@ class EspTunnel(Tunnel):
                 )
             )
         return tuple(found)
+
+    def _associations(self, client: End, server: End) -> list[tuple[IkeSa, ChildSa]]:
+        """Return the client's of each tunnel, held to the study and to the server's."""
+        wanted = Agreement(
+            ike_version=self._ike_version,
+            mode=self._mode,
+            suite=self.params.suite,
+            udp_encapsulation=self._udp_encapsulation(),
+            ipcomp=self._ipcomp,
+        )
+        names = [child_name(number) for number in range(self.params.count)]
+        ends = settled_sas(client.charon, server.charon, names)
+        return [check_pair(wanted, name, *ends) for name in names]
 
     def _paths(self, site: Site, mtu_bytes: int) -> tuple[TrafficPath, ...]:
         paths = []

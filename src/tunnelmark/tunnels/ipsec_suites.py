@@ -83,8 +83,12 @@ class Agreement:
 
 
 def find_child(sas: Iterable[IkeSa], child: str, place: str) -> tuple[IkeSa, ChildSa]:
-    """Return the one installed child of a name; ``TunnelError`` if there is none or a second."""
-    found = [(ike, one) for ike in sas for one in ike.children if one.name == child]
+    """Return the one installed child of a name; ``TunnelError`` if there is none or a second.
+
+    One whose keys were replaced is kept for some seconds, for packets that are still under way.
+    """
+    named = [(ike, one) for ike in sas for one in ike.children if one.name == child]
+    found = [(ike, one) for ike, one in named if one.state == "INSTALLED"] or named
     if len(found) != 1:
         raise TunnelError(f"{place} has {len(found)} associations {child}, must have 1")
     return found[0]

@@ -30,6 +30,7 @@ from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import last_words
 from tunnelmark.tunnels.strongswan import PROGRAMS, Charon, Side, last_words_of, settled_sas
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
+from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.support import (
     Watched,
     daemon_name,
@@ -142,6 +143,14 @@ class L2tpIpsecTunnel(PppTunnel):
             ),
         )
 
+    def check_agreed(self) -> None:
+        """Read the associations of both ends and what pppd says again."""
+        charons = [end.charon for end in self._ends if end.charon is not None]
+        if self.params.ipsec:
+            client, server = charons
+            self._associations(client, server)
+        super().check_agreed()
+
     def down(self) -> None:
         """Hang up, end the server, then ESP; the interfaces go with their pppd."""
         super().down()
@@ -229,19 +238,9 @@ class L2tpIpsecTunnel(PppTunnel):
         ours, theirs = charons["client"], charons["server"]
         for number in range(self.params.count):
             ours.initiate(f"l2tp{number}", limit_s=_INITIATE_LIMIT_S, peer=theirs)
-        wanted = Agreement(
-            ike_version=1,
-            mode="transport",
-            suite=self.params.suite,
-            udp_encapsulation=self.params.udp_encapsulation,
-            ipcomp=False,
-        )
-        names = [f"l2tp{number}" for number in range(self.params.count)]
-        ends = settled_sas(ours, theirs, names)
         version = ours.version()
         found = []
-        for number in range(self.params.count):
-            ike, sa = check_pair(wanted, f"l2tp{number}", *ends)
+        for ike, sa in self._associations(ours, theirs):
             found.append(
                 {
                     "ike_daemon": version,
@@ -253,6 +252,18 @@ class L2tpIpsecTunnel(PppTunnel):
                 }
             )
         return tuple(found)
+
+    def _associations(self, client: Charon, server: Charon) -> list[tuple[IkeSa, ChildSa]]:
+        wanted = Agreement(
+            ike_version=1,
+            mode="transport",
+            suite=self.params.suite,
+            udp_encapsulation=self.params.udp_encapsulation,
+            ipcomp=False,
+        )
+        names = [f"l2tp{number}" for number in range(self.params.count)]
+        ends = settled_sas(client, server, names)
+        return [check_pair(wanted, name, *ends) for name in names]
 
     def _document(self, site: Site, side: Side, secret: str) -> Settings:
         connections: dict[str, Settings] = {}

@@ -96,6 +96,8 @@ class OcservTunnel(DaemonTunnel):
         super().__init__(params)
         self._password = ""
         self._pin = ""
+        self._pairs: list[tuple[Daemon, Daemon]] = []
+        """Client and server of each tunnel."""
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need both programs, what asks the server and makes its password file, and TUN."""
@@ -121,6 +123,7 @@ class OcservTunnel(DaemonTunnel):
         wait_for(servers, "start", _is_ready, limit_s=_START_LIMIT_S)
         clients = [self._start_client(site, number) for number in numbers]
         self._wait_for_logins(clients, servers)
+        self._pairs = list(zip(clients, servers, strict=True))
         paths, negotiated = [], []
         for number, client, server in zip(numbers, clients, servers, strict=True):
             here, there = inner_addresses(site, number, params)
@@ -152,6 +155,11 @@ class OcservTunnel(DaemonTunnel):
             ),
             processes=self._processes(),
         )
+
+    def check_agreed(self) -> None:
+        """Ask both ends again: without DTLS openconnect goes on inside TLS."""
+        for number, (client, server) in enumerate(self._pairs):
+            self._agreed(client, server, number)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of one packet; in TLS those of one that finds the stream idle."""

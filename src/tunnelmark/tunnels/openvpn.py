@@ -1,6 +1,6 @@
 """OpenVPN 2.6, point to point: TLS or a static key, UDP or TCP, in user space or offloaded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -254,6 +254,14 @@ class OpenVpnTunnel(Tunnel):
             ]
         )
 
+    def check_agreed(self) -> None:
+        """Read the logs again: keys are renegotiated, and the last word counts."""
+        for end in self._ends:
+            report = end.report()
+            # What it said at its start may be too far back by now.
+            told = {what for what in ("cipher", "auth", "compression") if getattr(report, what)}
+            self._hold(end, report, told)
+
     def down(self) -> None:
         """Stop clients, then servers; their interfaces go with them."""
         while self._ends:
@@ -437,13 +445,7 @@ class OpenVpnTunnel(Tunnel):
     def _agreed(self, client: _End, server: _End) -> Negotiated:
         reports = {"client": client.report(), "server": server.report()}
         for end in (client, server):
-            report = reports[end.side]
-            for what, is_, wanted in self._wanted(report):
-                if is_ != wanted:
-                    raise RefusedError(
-                        f"{end.place} on {end.endpoint.host.name} runs with {what} {is_!r}, "
-                        f"the study asks for {wanted!r}"
-                    )
+            self._hold(end, reports[end.side], None)
             state = interfaces(end.endpoint.host).get(end.interface)
             if state is None or state.mtu_bytes != self.params.mtu_bytes:
                 raise TunnelError(
@@ -480,6 +482,14 @@ class OpenVpnTunnel(Tunnel):
                 **{f"warning_{n}": text for n, text in enumerate(of_client.warnings, 1)},
             },
         )
+
+    def _hold(self, end: _End, report: OpenVpnReport, about: Collection[str] | None) -> None:
+        for what, is_, wanted in self._wanted(report):
+            if (about is None or what in about) and is_ != wanted:
+                raise RefusedError(
+                    f"{end.place} on {end.endpoint.host.name} runs with {what} {is_!r}, "
+                    f"the study asks for {wanted!r}"
+                )
 
     def _wanted(self, report: OpenVpnReport) -> list[tuple[str, object, object]]:
         """Return (what, as negotiated, as asked for) of everything the study sets."""

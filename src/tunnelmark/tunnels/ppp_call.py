@@ -63,10 +63,17 @@ class PppTunnel(Tunnel):
         super().__init__(params)
         self._server: Process | None = None
         self._calls: list[Call] = []
+        self._addresses: dict[tuple[Side, int], tuple[str, str]] = {}
+        """Own and peer's of each end that is up."""
 
     def problem(self) -> str | None:
         """Return which daemon died or which interface vanished."""
         return first_problem(self._watched())
+
+    def check_agreed(self) -> None:
+        """Hold what pppd and the kernel say to the study again: MPPE and compression may end."""
+        for end in self._calls:
+            check(end.ppp, place=end.place, addresses=self._addresses[end.side, end.number])
 
     def down(self) -> None:
         """Hang up, then end the server; the interfaces go with their pppd."""
@@ -124,6 +131,11 @@ class PppTunnel(Tunnel):
         inner = inner_addresses(site, client.number, self.params)
         ends = ((client, agreed, inner), (server, agreed[::-1], inner[::-1]))
         for end, addresses, (own, remote) in ends:
+            self._addresses[end.side, end.number] = addresses
+            # pppd takes MPPE's bytes off once for each time that both agree on it, which late
+            # packets of the negotiation make twice.
+            mtu = ["link", "set", "dev", end.ppp.setup.interface, "mtu"]
+            end.endpoint.host.run(["ip", *mtu, str(end.ppp.setup.mtu_bytes)])
             check(end.ppp, place=end.place, addresses=addresses)
             host, interface = end.endpoint.host, end.ppp.setup.interface
             quieten(host, interface)

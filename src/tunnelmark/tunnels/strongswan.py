@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
@@ -181,10 +182,13 @@ def settled_sas(
         last = time.monotonic() >= deadline
         found = (client.place, client.sas()), (server.place, server.sas())
         installed = [
-            {child.name for ike in sas for child in ike.children if child.state == "INSTALLED"}
+            Counter(
+                child.name for ike in sas for child in ike.children if child.state == "INSTALLED"
+            )
             for _, sas in found
         ]
-        if last or all(set(names) <= one for one in installed):
+        # Two of a name: keys are being changed, the old association goes in a moment.
+        if last or all(one[name] == 1 for one in installed for name in names):
             return found
         time.sleep(_SETTLE_POLL_S)
 

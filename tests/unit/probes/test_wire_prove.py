@@ -326,6 +326,18 @@ def test_a_stranger_on_the_link_is_noticed_but_a_neighbour_s_keepalive_is_not() 
     assert proof(Link(encrypting(24), noise=stranger), idle=(beside,)).ok
 
 
+def test_without_the_search_it_takes_one_batch_and_says_nothing_of_the_point() -> None:
+    kept: dict[str, bytes] = {}
+    sizes = tuple(range(100, 1300, 100))
+    found = proof(Link(encrypting(24)), payload_sizes=sizes, search=False, keep=kept.__setitem__)
+    assert found.ok, found.message
+    assert list(kept) == ["proof-end-0-0.pcap"]
+    assert found.fragmentation_point_bytes is None
+    assert "not looked for" in found.message
+    wrong = proof(Link(clear), payload_sizes=sizes, search=False)
+    assert wrong.verdict is ProofVerdict.SAW_WRONG
+
+
 STREAM = replace(RULE, tcp_ports=(443,))
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from made_results import block_record, manifest, trial_result
-from tunnelmark.analysis.strata import stratum_of
+from tunnelmark.analysis.cells import cells_of
+from tunnelmark.analysis.strata import bare_name, set_apart, shown_name, stratum_of
 from tunnelmark.model.block import ProofVerdict, Stratum
 from tunnelmark.report.html import to_html
 from tunnelmark.report.sections import fragmentation_points
@@ -15,7 +16,7 @@ from tunnelmark.store import Result, Writer, open_result
 from tunnelmark.study.plan import pair_id
 
 
-def made(folder: Path, second: Stratum) -> Result:
+def made(folder: Path, second: Stratum, chosen: str | None = None) -> Result:
     """Two tunnels, each in its own block, the baseline in both: 1 ms there, 5 ms here."""
     writer = Writer.create(folder / "result", manifest())
     for block, tunnel, rtt in (("b1", "fast", 1e6), ("b2", "slow", 5e6)):
@@ -25,7 +26,7 @@ def made(folder: Path, second: Stratum) -> Result:
                 result = trial_result(name, 1000, number, figures, block=block)
                 writer.append(result, pair_id=pair_id(result.trial.point))
     first = replace(block_record(), tunnel="fast", baseline_proofs=block_record().proofs)
-    writer.write_block(first)
+    writer.write_block(replace(first, chosen=chosen))
     writer.write_block(replace(first, block_id="b2", tunnel="slow", stratum=second))
     writer.close()
     return open_result(folder / "result")
@@ -65,6 +66,30 @@ def test_a_tunnel_in_a_machine_is_no_rival_of_a_native_one(tmp_path: Path) -> No
     (mixed,) = summarise(made(tmp_path / "mixed", Stratum.VIRTUALIZED)).decisions
     assert any("fast" in said for said in native.leaders)
     assert mixed.leaders == ()
+
+
+def test_what_a_driver_chose_is_in_the_name_wherever_a_figure_stands(tmp_path: Path) -> None:
+    result = made(tmp_path, Stratum.EMULATED, chosen="wireguard-go")
+    summary = summarise(result)
+    name = "fast, wireguard-go"
+    assert set(rtt_ms(summary)) == {"none", name, "none, emulated", "slow, emulated"}
+    (section,) = summary.sections
+    assert name in section.fragmentation
+    assert name in to_html(summary, result)
+    assert bare_name(name) == "fast"
+    # A hypothesis speaks of the tunnel as the study calls it.
+    cells = cells_of(set_apart(result.trials(), result.blocks.values()), "rtt_p50_ns")
+    assert {cell.names["tunnel"] for cell in cells} == {"none", "fast", "slow"}
+
+
+def test_a_name_that_says_what_was_chosen_stays() -> None:
+    block = replace(
+        block_record(), tunnel="boringtun 4", chosen="boringtun", stratum=Stratum.EMULATED
+    )
+    assert shown_name("boringtun 4", block) == "boringtun 4, emulated"
+    other = replace(block, chosen="wireguard-go")
+    assert shown_name("boringtun 4", other) == "boringtun 4, wireguard-go, emulated"
+    assert shown_name("none", other) == "none, emulated"
 
 
 def test_a_proof_that_failed_is_no_finding() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from made_results import block_record
-from tunnelmark.model.block import BlockRecord, ProofVerdict, Stratum
+from tunnelmark.model.block import BlockRecord, ProofVerdict, Stratum, WireProof
 from tunnelmark.model.errors import (
     LabError,
     LabFailedError,
@@ -19,8 +19,9 @@ from tunnelmark.model.errors import (
 )
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import TrialResult
-from tunnelmark.model.validity import Validity
+from tunnelmark.model.validity import Check, Validity
 from tunnelmark.run import block as under_test
+from tunnelmark.run import proving
 from tunnelmark.run.block import MOST_ATTEMPTS, BlockRunner
 from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.interrupt import Interrupts
@@ -54,6 +55,7 @@ class _Fake:
     """Stands for link, tunnel, baseline and workload at once; ``faults`` says what fails when."""
 
     is_link = False
+    chooses = True
     mtu_bytes = 1500
     payload_sizes = (100,)
     reference = None
@@ -62,6 +64,7 @@ class _Fake:
     def __init__(self, faults: Iterator[Exception | None], at: str) -> None:
         self.faults, self.at = faults, at
         self.downs = 0
+        self.last: list[WireProof] = []
         (self.good,) = block_record().proofs
         self.negotiated = block_record().negotiated
         self.paths = ()
@@ -76,6 +79,8 @@ class _Fake:
     def up(self, _site: object) -> "_Fake":
         self.fault("tunnel")
         return self
+
+    def check_agreed(self) -> None: ...
 
     def problem(self) -> str | None:
         self.fault("problem")
@@ -135,7 +140,9 @@ class _Bench:
         patch.setattr(under_test, "receive_time", lambda *_: "kernel")
         patch.setattr(under_test, "limits_at", lambda *_: None)
         patch.setattr(under_test, "layers_seen", lambda *_: ())
+        patch.setattr(under_test, "model_check", lambda *_: Check("made", ok=True, message=""))
         patch.setattr(BlockRunner, "_prove", proved)
+        patch.setattr(BlockRunner, "_prove_again", lambda *_: iter(fake.last))
         self.progress = BlockProgress(study, block)
         self.runner = BlockRunner(
             study=study,
@@ -234,8 +241,26 @@ def test_a_proof_that_could_not_see_is_repeated_and_one_that_saw_wrong_is_not(
         (ProofVerdict.SAW_WRONG, RefusedError),
     ):
         with pytest.raises(TunnelError) as caught:
-            under_test._hold(block, replace(good, verdict=verdict))
+            proving.hold(block, replace(good, verdict=verdict))
         assert caught.type is kind
+
+
+def test_a_tunnel_that_fails_its_last_proof_ends_its_block(bench: Made) -> None:
+    one = bench("nowhere")
+    one.fake.last = [replace(one.fake.good, verdict=ProofVerdict.SAW_WRONG, message="readable")]
+    record = one.run()
+    assert record.error == "wireguard: the proof by wire failed: readable"
+    assert [(a.phase, a.disproved) for a in record.attempts] == [("proof", "readable")]
+    assert one.labs_down == 1
+
+
+def test_a_last_proof_that_saw_nothing_is_kept_and_ends_nothing(bench: Made) -> None:
+    one = bench("nowhere")
+    one.fake.last = [replace(one.fake.good, verdict=ProofVerdict.COULD_NOT_SEE)]
+    record = one.run()
+    assert record.error is None
+    assert [len(a.end_proofs) for a in record.attempts] == [1, 1]
+    assert [a.disproved for a in record.attempts] == [None, None]
 
 
 def test_a_driver_that_raises_what_it_must_not_ends_its_attempt_with_one_line(

@@ -7,6 +7,7 @@ import pytest
 
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.lab import LinkCounters
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.cpu import CoreTicks, CpuUsage, GroupUsage
@@ -291,3 +292,13 @@ def test_a_sender_that_was_not_seen_while_it_ran_leaves_its_figures_missing() ->
     ]
     assert (check.ok, check.value) == (True, None)
     assert "not known" in check.message
+
+
+def test_what_no_longer_holds_fails_and_says_what() -> None:
+    def fallen_back() -> None:
+        raise RefusedError("ocserv client of tunnel 0 runs with TLS1.3, the study asks for DTLS1.2")
+
+    assert evidence.agreed_check(lambda: None).ok
+    check = evidence.agreed_check(fallen_back)
+    assert not check.ok
+    assert "runs with TLS1.3" in check.message

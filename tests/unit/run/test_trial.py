@@ -89,6 +89,8 @@ class Lab:
         for name in ("counters", "problem", "restart_schedule"):
             setattr(self, name, broken.get(name, _nothing))
 
+    direct = False
+
     def reports(self, _since_ns: int) -> list[Any]:
         return []
 

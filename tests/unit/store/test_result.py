@@ -3,6 +3,8 @@
 import gc
 import json
 import shutil
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_results import block_record, manifest, point, trial_result, write
-from tunnelmark.model.block import ProofVerdict
+from tunnelmark.model.block import Attempt, ProofVerdict
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Measurement, Trial, TrialResult
@@ -41,6 +43,39 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert baseline["reasons"] == ["made <b>so</b>"]
     assert baseline["pair_id"] == tunnel["pair_id"]
     assert result.blocks["b1"] == block_record()
+
+
+def test_trials_whose_tunnel_failed_the_last_proof_count_for_nothing(tmp_path: Path) -> None:
+    results = [
+        trial_result("openvpn", 1000, 1, {"goodput_bit_s": 1e6}),
+        trial_result("openvpn", 1000, 2, {"goodput_bit_s": 1e6}, valid=False),
+        trial_result("none", 1000, 1, {"goodput_bit_s": 2e6}),
+        trial_result("openvpn", 64, 1, {"goodput_bit_s": 1e6}, block="b2"),
+    ]
+    directory = write(tmp_path, results)
+    record = block_record()
+    words = "it is $1 \\1 readable"
+    wrong = replace(record.proofs[0], verdict=ProofVerdict.SAW_WRONG, message=words)
+    last = Attempt(1, "trials", "why", transient=False, seconds={}, end_proofs=(wrong,))
+    with closing(Writer(directory)) as writer:
+        writer.write_block(replace(record, attempts=(last,)))
+    trials = open_result(directory).trials()
+    message = f"the proof by wire failed when the trials were done: {words}"
+    told = {
+        (row["block_id"], row["is_baseline"], row["repeat"]): (
+            row["valid"],
+            row["reasons"],
+            [check["message"] for check in json.loads(row["checks"])],
+        )
+        for row in trials.iter_rows(named=True)
+    }
+    made = "made <b>so</b>"
+    assert told == {
+        ("b1", False, 1): (False, [message], ["fine", message]),
+        ("b1", False, 2): (False, [made, message], [made, message]),
+        ("b1", True, 1): (True, [], ["fine"]),
+        ("b2", False, 1): (True, [], ["fine"]),
+    }
 
 
 FIGURES = st.dictionaries(

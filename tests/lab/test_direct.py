@@ -1,0 +1,67 @@
+"""Both ends joined directly: nothing is emulated, offloads are on, and the result says so."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+
+pytestmark = pytest.mark.lab
+
+_STUDY = """
+format = 1
+name = "made"
+title = "Made"
+seed = 3
+[precision]
+metric = "tcp_goodput_bit_s"
+metrics = { udp_echo = "rtt_p50_ns" }
+min_repeats = 1
+max_repeats = 1
+bring_ups = 1
+[validity]
+sender_lateness = "10 s"
+steal = "90 %"
+starvation = "1000 %"
+measuring_cpu = "400 %"
+[[tunnel]]
+kind = "openvpn"
+[[tunnel]]
+kind = "vxlan"
+[[link]]
+kind = "direct"
+mtu = 9000
+[[workload]]
+kind = "udp_echo"
+gap = "5 ms"
+packets = 100
+payload_bytes = 1000
+[[workload]]
+kind = "tcp_bulk"
+duration = "1 s"
+"""
+
+
+def test_a_direct_connection_is_measured_and_says_what_is_not_known(
+    study: Callable[[str], Any],
+) -> None:
+    one = study(_STUDY)
+    one.run()
+    trials = pl.concat(
+        [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")],
+        how="diagonal_relaxed",
+    )
+    assert trials["valid"].all(), trials["reasons"].to_list()
+    names = [{c["name"]: c for c in json.loads(checks)} for checks in trials["checks"]]
+    assert all("link_direct" in checks for checks in names)
+    assert not any("link_alive" in checks or "link_foreign" in checks for checks in names)
+    assert trials["wire_forward_bit_s"].null_count() == trials.height
+    bare = trials.filter(pl.col("is_baseline") & (pl.col("workload_kind") == "tcp_bulk"))
+    # No emulator of ours carries that on any computer; segments of 64 KiB and no copies do.
+    assert bare["tcp_goodput_bit_s"].drop_nulls().max() > 2e9
+    blocks = [json.loads(path.read_text()) for path in one.directory.glob("blocks/*.json")]
+    assert len(blocks) == 2
+    for block in blocks:
+        proofs = [*block["proofs"], *block["baseline_proofs"], *block["attempts"][0]["end_proofs"]]
+        assert {proof["verdict"] for proof in proofs} == {"proved"}
