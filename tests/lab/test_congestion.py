@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-pytestmark = pytest.mark.lab
+# Beside studies that use TCP the computer's list would be theirs, too.
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("studies")]
 
 _TEXT = """
 format = 1
@@ -98,4 +99,4 @@ def test_what_is_withheld_is_allowed_until_the_run_ends(
         ]
         assert told
         assert told == [(name, [name])] * len(told)
-    assert set(_LIST.read_text(encoding="ascii").split()) == set(before)
+    assert set(_LIST.read_text(encoding="ascii").split()) <= set(before)

@@ -24,8 +24,7 @@ STUDIES = sorted(
     file.name.removesuffix(".toml")
     for file in resources.files("tunnelmark.study").joinpath("builtin").iterdir()
 )
-_IN_MACHINES = {"all-tunnels", "wpa2"}
-"""Studies that take longest, in machines; with the other tests that have one."""
+_LONGEST = "all-tunnels"
 # What a busy computer makes of a trial; it says nothing about the study.
 OF_TIMING = {
     *("sender_lateness", "link_lateness_forward", "link_lateness_reverse"),
@@ -71,8 +70,8 @@ def _case(name: str) -> Any:
     """A device is calibrated to the time that ciphers take: such a study runs alone."""
     devices = tomllib.loads(touched(name)).get("device", [])
     calibrates = any(device["kind"] != "host" for device in devices)
-    # Two chains of about the same length, beside each other.
-    group = pytest.mark.machine if name in _IN_MACHINES else pytest.mark.xdist_group("studies")
+    # One after the other, but the longest beside them.
+    group = pytest.mark.xdist_group(name if name == _LONGEST else "studies")
     return pytest.param(name, marks=(group, *((pytest.mark.timing,) if calibrates else ())))
 
 
