@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from scipy import stats
+from scipy import special
 
 from tunnelmark.model.metrics import METRICS
 
@@ -72,11 +72,11 @@ def baseline_drift(trials: pl.DataFrame, metric: str, *, confidence: float) -> D
     slope = float(centred_time @ centred) / spread
     left = centred - slope * centred_time
     error = math.sqrt(float(left @ left) / freedom / spread)
-    half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
+    half = float(special.stdtrit(freedom, (1 + confidence) / 2)) * error
     span = float(begun.max() - begun.min())
     change, low, high = (
         math.expm1(min(bound, _MOST_EXPONENT)) if relative else bound
         for bound in (slope * span, (slope - half) * span, (slope + half) * span)
     )
-    p = float(2 * stats.t.sf(abs(slope) / error, freedom)) if error else float(slope == 0)
+    p = float(2 * special.stdtr(freedom, -abs(slope) / error)) if error else float(slope == 0)
     return Drift(metric, len(values), span, change, low, high, relative, p)

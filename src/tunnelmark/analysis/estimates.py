@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
-from scipy import stats
+from scipy import special
 
 from tunnelmark.analysis.grouped import Bools, Floats, Grouping, Ints, Summaries
 from tunnelmark.analysis.testing import FEWEST, Spread, one_of
@@ -380,7 +380,7 @@ def _quantiles(freedom: Floats, confidence: float) -> Floats:
 
 @cache
 def _quantile(freedom: float, confidence: float) -> float:
-    return float(stats.t.ppf((1 + confidence) / 2, freedom)) if freedom > 0 else math.nan
+    return float(special.stdtrit(freedom, (1 + confidence) / 2)) if freedom > 0 else math.nan
 
 
 def _no_units(_: int) -> Mapping[Unit, float]:

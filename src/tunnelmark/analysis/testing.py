@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final, Literal
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from tunnelmark.analysis.grouped import Grouping, Summaries
 
@@ -83,6 +83,9 @@ class OneSided:
         if not self._decides:
             return None
         if self.packets is not None:
+            # Half a second that only packets of losses need, not every report.
+            from scipy import stats  # noqa: PLC0415 - see above
+
             found = stats.binomtest(*self.packets).proportion_ci(1 - 2 * tail, method="exact")
             return float(found.low), float(found.high)
         error = self.spread.error
@@ -311,7 +314,7 @@ def leans(part: Part) -> bool:
 def _binomial(hits: int, of: int, limit: float) -> tuple[float, float]:
     """Return p that a share is above the limit, and that it is below."""
     at = min(1.0, max(0.0, limit))
-    return float(stats.binom.sf(hits - 1, of, at)), float(stats.binom.cdf(hits, of, at))
+    return float(special.bdtrc(hits - 1, of, at)), float(special.bdtr(hits, of, at))
 
 
 def _joined(p: Sequence[float], *, largest: bool) -> float:

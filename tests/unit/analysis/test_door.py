@@ -2,12 +2,15 @@
 
 import math
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from tunnelmark.analysis.door import Contrast, Decision, averaged, between, decide
+from tunnelmark.analysis.door import Contrast, Decision, averaged, between, corrected, decide
 from tunnelmark.analysis.estimates import Estimate
 from tunnelmark.analysis.testing import Spread, spread
 
@@ -130,3 +133,14 @@ def _half(found: Decision) -> float:
     assert found.low is not None
     assert found.high is not None
     return (found.high - found.low) / 2
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_the_correction_is_that_of_scipy(p: list[float]) -> None:
+    expected = stats.false_discovery_control(p, method="bh")
+    assert corrected(p) == pytest.approx(list(expected))
+
+
+def test_a_report_does_not_wait_for_scipy_stats() -> None:
+    script = "import sys, tunnelmark.report.document as d; sys.exit('scipy.stats' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
