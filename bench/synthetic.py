@@ -25,7 +25,7 @@ from tunnelmark.run.progress import BlockProgress
 from tunnelmark.store import Manifest, Result, Writer
 from tunnelmark.store.blocks import write_block
 from tunnelmark.store.layout import FORMAT
-from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA
+from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, columns_of
 from tunnelmark.study import Study, parse_study
 from tunnelmark.study.plan import blocks, pair_id
 
@@ -285,15 +285,7 @@ def _place(point: Point) -> dict[str, Any]:
         _places[point.point_id] = {
             "point_id": point.point_id,
             "pair_id": pair_id(point),
-            "tunnel": point.tunnel.label,
-            "tunnel_kind": point.tunnel.kind,
-            "is_baseline": point.tunnel.kind == BASELINE,
-            "link": point.link.label,
-            "link_kind": point.link.kind,
-            "device": point.device.label,
-            "workload": point.workload.label,
-            "workload_kind": point.workload.kind,
-            "params": json.dumps(dict(point.workload.params), sort_keys=True),
+            **columns_of(point),
             "param_payload_bytes": columns["payload_bytes"],
         }
     return _places[point.point_id]

@@ -8,7 +8,7 @@ import polars as pl
 
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.model.trial import BASELINE, TrialResult
+from tunnelmark.model.trial import BASELINE, Point, TrialResult
 
 SCHEMA: Final[dict[str, Any]] = {
     "study": pl.String,
@@ -58,15 +58,7 @@ def to_frame(result: TrialResult, *, study: str, run_id: str, pair_id: str) -> p
         "attempt": result.attempt,
         "started_at": result.started_at,
         "duration_s": result.duration_s,
-        "tunnel": point.tunnel.label,
-        "tunnel_kind": point.tunnel.kind,
-        "is_baseline": point.tunnel.kind == BASELINE,
-        "link": point.link.label,
-        "link_kind": point.link.kind,
-        "device": point.device.label,
-        "workload": point.workload.label,
-        "workload_kind": point.workload.kind,
-        "params": json.dumps(dict(point.workload.params), sort_keys=True),
+        **columns_of(point),
         "valid": result.validity.valid,
         "reasons": list(result.validity.reasons),
         "checks": json.dumps([vars(check) for check in result.validity.checks]),
@@ -87,6 +79,21 @@ def to_frame(result: TrialResult, *, study: str, run_id: str, pair_id: str) -> p
         rows.append({**common, "path": path, **params, **figures})
     schema = {**SCHEMA, **{name: _type(value) for name, value in params.items()}, **METRIC_SCHEMA}
     return pl.DataFrame(rows, schema=schema, strict=True)
+
+
+def columns_of(point: Point) -> dict[str, Any]:
+    """Return what every row says of its point, but for the workload's parameters one by one."""
+    return {
+        "tunnel": point.tunnel.label,
+        "tunnel_kind": point.tunnel.kind,
+        "is_baseline": point.tunnel.kind == BASELINE,
+        "link": point.link.label,
+        "link_kind": point.link.kind,
+        "device": point.device.label,
+        "workload": point.workload.label,
+        "workload_kind": point.workload.kind,
+        "params": json.dumps(dict(point.workload.params), sort_keys=True),
+    }
 
 
 def check_frame(frame: pl.DataFrame, place: str) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+from made_study import made_text
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Trial
 from tunnelmark.run.budget import Budget
@@ -11,37 +12,14 @@ from tunnelmark.run.time_left import TimeLeft, expected_s
 from tunnelmark.study import Study, parse_study
 from tunnelmark.study.plan import blocks
 
-_TEXT = """
-format = 1
-name = "made"
-title = "Made"
-seed = 3
-[precision]
-metric = "rtt_p50_ns"
-relative_half_width = "5 %"
-min_repeats = 4
-max_repeats = 12
-bring_ups = 4
-[[tunnel]]
-kind = "wireguard"
-label = "calm"
-[[tunnel]]
-kind = "wireguard"
-label = "noisy"
-mtu_bytes = 1400
-[[tunnel]]
-kind = "wireguard"
-label = "wild"
-mtu_bytes = 1300
-[[link]]
-kind = "serial"
-rate = "8 Mbit/s"
-[[workload]]
-kind = "udp_echo"
-gap = "5 ms"
-packets = 10
-payload_bytes = [100, 1000]
-"""
+_TEXT = made_text(
+    "min_repeats = 4\nmax_repeats = 12\nbring_ups = 4",
+    tunnels=[
+        'label = "calm"',
+        'label = "noisy"\nmtu_bytes = 1400',
+        'label = "wild"\nmtu_bytes = 1300',
+    ],
+)
 _SCATTER = {"calm": 0.0001, "noisy": 0.1, "wild": 1.0}
 
 

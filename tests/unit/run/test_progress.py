@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made_study import made_text
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.run.progress import BlockProgress
 from tunnelmark.run.time_left import TimeLeft, expected_s
@@ -14,28 +15,7 @@ from tunnelmark.study import parse_study
 from tunnelmark.study.plan import baseline, blocks
 from tunnelmark.study.study import Precision
 
-_TEXT = """
-format = 1
-name = "made"
-title = "Made"
-seed = 3
-[precision]
-metric = "rtt_p50_ns"
-relative_half_width = "5 %"
-min_repeats = 3
-max_repeats = 6
-max_invalid = 2
-[[tunnel]]
-kind = "wireguard"
-[[link]]
-kind = "serial"
-rate = "8 Mbit/s"
-[[workload]]
-kind = "udp_echo"
-gap = "5 ms"
-packets = 10
-payload_bytes = [100, 1000]
-"""
+_TEXT = made_text("min_repeats = 3\nmax_repeats = 6\nmax_invalid = 2")
 
 
 def _progress() -> BlockProgress:

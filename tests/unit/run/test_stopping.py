@@ -5,41 +5,20 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from made_study import made_text
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Trial
 from tunnelmark.run.progress import BlockProgress
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import blocks
 
-_TEXT = """
-format = 1
-name = "made"
-title = "Made"
-seed = 3
-[precision]
-metric = "rtt_p50_ns"
-relative_half_width = "5 %"
-min_repeats = 4
-max_repeats = 12
-bring_ups = 4
-{more}
-[[tunnel]]
-kind = "wireguard"
-[[link]]
-kind = "serial"
-rate = "8 Mbit/s"
-[[workload]]
-kind = "udp_echo"
-gap = "5 ms"
-packets = 10
-payload_bytes = [100, 1000]
-"""
+_PRECISION = "min_repeats = 4\nmax_repeats = 12\nbring_ups = 4\n"
 
 
 def _repeats(
     figure: Callable[[Trial], float | None], more: str = "", claim: str = ""
 ) -> Counter[str]:
-    study = parse_study(_TEXT.format(more=more) + claim, "made.toml")
+    study = parse_study(made_text(_PRECISION + more, more=claim), "made.toml")
     (block,) = blocks(study)
     progress = BlockProgress(study, block)
     count: Counter[str] = Counter()
@@ -91,7 +70,7 @@ def test_a_loss_beside_none_is_known_to_what_is_worth_telling() -> None:
 
 
 def test_a_run_with_a_time_to_spend_opens_repeats_bit_by_bit() -> None:
-    study = parse_study(_TEXT.format(more=""), "made.toml")
+    study = parse_study(made_text(_PRECISION), "made.toml")
     (block,) = blocks(study)
     progress = BlockProgress(study, block)
     progress.open_until(4)

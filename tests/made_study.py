@@ -1,0 +1,30 @@
+"""A small study of one link and two payload sizes, for tests that run none of it."""
+
+from collections.abc import Sequence
+
+_TEXT = """
+format = 1
+name = "made"
+title = "Made"
+seed = 3
+[precision]
+metric = "rtt_p50_ns"
+relative_half_width = "5 %"
+{precision}
+{tunnels}
+[[link]]
+kind = "serial"
+rate = "8 Mbit/s"
+[[workload]]
+kind = "udp_echo"
+gap = "5 ms"
+packets = 10
+payload_bytes = [100, 1000]
+{more}
+"""
+
+
+def made_text(precision: str, *, tunnels: Sequence[str] = ("",), more: str = "") -> str:
+    """Return its file, with further lines of ``[precision]`` and of each WireGuard tunnel."""
+    tables = "\n".join(f'[[tunnel]]\nkind = "wireguard"\n{lines}' for lines in tunnels)
+    return _TEXT.format(precision=precision, tunnels=tables, more=more)
