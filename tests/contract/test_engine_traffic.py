@@ -242,3 +242,23 @@ def test_runs_that_the_kernel_cuts_are_the_packets_that_were_asked_for(
     # What was one packet until it was cut arrived at one time.
     together = len(reflected) - len(set(reflected["received_ns"]))
     assert (together > len(reflected) / 4) is segment
+
+
+@pytest.mark.parametrize("wrong", [{"records": "/nowhere/send.rec"}, {"receive_cpu": 1000}])
+def test_a_sender_that_cannot_begin_ends_and_says_why(engine: str, wrong: dict[str, Any]) -> None:
+    """One thread that cannot prepare itself does not leave the other waiting, or sending."""
+    send = config.send_config(
+        [flow(0, "127.0.0.1:9", packets=1_000_000, gap_ns=MS)],
+        seed=5,
+        drain_ns=MS,
+        late_ns=MS,
+        records=None,
+        realtime_priority=None,
+        parent_pid=None,
+    )
+    text = json.dumps({**send, **wrong})
+    done = subprocess.run(
+        [engine, "send", "-"], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    assert next(iter(wrong)) in done.stderr or "cpu" in done.stderr

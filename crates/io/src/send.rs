@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 
 use rtrb::{Consumer, RingBuffer};
@@ -170,13 +170,8 @@ pub fn run(
                 result
             })
         };
-        let received = receiving_loop(plan, receiving, taken, &shared, &mut tell, || {
-            // Ends with an error where the sending thread could not prepare itself; it tells which.
-            let _ = prepared.recv();
-            let start = clock::now() + LEAD;
-            let _ = go.send(start);
-            start
-        });
+        let gate = Gate { prepared, go };
+        let received = receiving_loop(plan, receiving, taken, &shared, &mut tell, gate);
         let sent = sender.join();
         match (received, sent) {
             (Err(error), _) | (_, Ok(Err(error))) => Err(error),
@@ -203,6 +198,13 @@ struct Shared {
     sent_until: AtomicI64,
 }
 
+/// Where the receiving thread holds the sending one until both are ready. It goes with the receiving
+/// loop: where that fails before the start, the sending thread ends without a packet.
+struct Gate {
+    prepared: Receiver<()>,
+    go: Sender<Nanos>,
+}
+
 struct Incoming {
     flows: Vec<SenderFlow>,
     notes: Consumer<Note>,
@@ -215,8 +217,9 @@ fn receiving_loop(
     notes: Consumer<Note>,
     shared: &Shared,
     tell: &mut impl FnMut(SendEvent<'_>),
-    start: impl FnOnce() -> Nanos,
+    gate: Gate,
 ) -> Result<SendOutcome, IoError> {
+    let Gate { prepared, go } = gate;
     process::pin(plan.receive_cpu)?;
     let mut priority = Priority::take(plan.realtime_priority);
     let mut incoming = Incoming {
@@ -230,13 +233,16 @@ fn receiving_loop(
     };
     let largest = plan.flows.iter().map(FlowPlan::largest_bytes).max();
     let mut batch = Batch::new(largest.unwrap_or(0));
-    let start = start();
+    // Ends with an error where the sending thread could not prepare itself; it tells which.
+    let _ = prepared.recv();
+    let start = clock::now() + LEAD;
     let mut records = Records::create(
         plan.records.as_deref(),
         Kind::Send,
         SendRecord::BYTES,
         start,
     )?;
+    let _ = go.send(start);
     let mut next_progress = start + PROGRESS;
     // Two limits: an answer just past the limit is still told apart from a loss.
     let keep = Nanos(plan.late.0.saturating_mul(2).max(plan.drain.0));
