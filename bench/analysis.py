@@ -21,6 +21,13 @@ from tunnelmark.store import open_result
 summary = summarise(open_result(sys.argv[1]))
 assert len(summary.points) > 5000 and summary.told and summary.findings
 """
+_PLAN: Final = f"""
+from synthetic import large
+from tunnelmark.study import parse_study
+from tunnelmark.study.plan import first_round, jobs
+plan = jobs(parse_study(large({_POINTS}, {_REPEATS}).text, "synthetic.toml"))
+assert sum(len(first_round(job)) for job in plan) == {_POINTS} * {_REPEATS}
+"""
 # A program counts the memory of the one that started it until it is loaded: so a small one does.
 _WATCH: Final = """
 import resource, subprocess, sys, time
@@ -48,6 +55,12 @@ def analysis(repeats: int) -> list[Line]:
             simulate(design, _TRUTH, 1), Path(folder) / "small", evidence_bytes=_EVIDENCE_BYTES
         )
         return [
+            _line(
+                f"Plan of a study of {_POINTS} points with {_REPEATS} repeats, every trial listed",
+                [sys.executable, "-c", _PLAN],
+                seconds=2,
+                repeats=repeats,
+            ),
             _line(
                 f"Analysis of a study of {_POINTS} points with {_REPEATS} repeats",
                 [sys.executable, "-c", _SUMMARISE, str(many)],

@@ -1,455 +1,292 @@
-"""Small runs in which a random process is killed or paused at a random moment; into chaos.md.
+"""Small runs to which something is done at a random moment; their table into chaos.md.
 
-Each run measures two tunnels in a place of its own. What must hold afterwards: nothing of the run
-is left, no trial that was finished is lost, and no tunnel is lost, since what happened to it once
-is transient. A run whose own process was killed is resumed, and must then be complete.
+Each run measures two tunnels in a place of its own, and one of its processes is killed, stopped or
+starved, its disk is filled, or the clock since boot is stepped between its death and its resume.
+Beside some of them another run measures, or ``clean`` is called again and again.
+
+What must hold afterwards: nothing of it is left; no trial that was reported as done is lost or made
+again; no valid trial says what cannot be (the line's rate, delay and loss are known); a resume ends
+complete. No tunnel is lost, since what happened to it once is transient.
 
 Victims are processes of the run alone, by id: its own, its descendants, and what is in its network
-namespaces. Needs root, as the namespaces do.
+namespaces. Needs root, as the namespaces do. ``--seed N --only I`` does run I of seed N again.
 """
 
 import argparse
 import contextlib
 import itertools
-import json
-import os
-import platform
-import queue
 import random
 import secrets
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tunnelmark.hosts.ledger import start_time
+import chaos_page
+import chaos_study
+import polars as pl
+from chaos_faults import Strike, Struck, draw, small_disk, stepped_clock, strike
+from chaos_run import ITSELF, Run, last_line
+
 from tunnelmark.model.errors import TunnelmarkError
-from tunnelmark.store import open_result
+from tunnelmark.model.faults import told
 
-TUNNELS: Final = {
-    "openvpn": 'kind = "openvpn"\ncipher = "AES-256-GCM"',
-    "wireguard": 'kind = "wireguard"\nimplementation = "wireguard-go"',
-    "tinc": 'kind = "tinc"',
-    "ssh_tun": 'kind = "ssh_tun"',
-    "ipsec": 'kind = "ipsec"\nimplementation = "libipsec"',
-    "nebula": 'kind = "nebula"',
-}
-# Figures do not matter here: a busy machine may not make a trial invalid, only what was done to it.
-_STUDY: Final = """
-format = 1
-name = "chaos"
-title = "Chaos"
-seed = {seed}
-
-[precision]
-metric = "rtt_p50_ns"
-relative_half_width = "100 %"
-min_repeats = {repeats}
-max_repeats = {repeats}
-bring_ups = {repeats}
-max_invalid = 20
-
-[validity]
-sender_lateness = "1 s"
-link_lateness = "1 s"
-steal = "100 %"
-starvation = "100 %"
-
-{tunnels}
-
-[[link]]
-kind = "serial"
-rate = "8 Mbit/s"
-delay = "5 ms"
-
-[[workload]]
-kind = "udp_echo"
-gap = "10 ms"
-packets = 50
-payload_bytes = 200
-"""
-_PHASES: Final = ("lab", "tunnel", "proof", "warm", "trials", "down")
-_PAUSE_S: Final = 4.0
-_MOST_DELAY_S: Final = 1.5
-_ITSELF: Final = "the run itself"
-_RUN_LIMIT_S: Final = 400.0
-_CONTROLLER_SHARE: Final = 0.2
-
-
-@dataclass(frozen=True)
-class Strike:
-    """What is done to a run, and when."""
-
-    tunnels: tuple[str, str]
-    repeats: int
-    phase: str
-    """In the phase of this name …"""
-    occurrence: int
-    """… when it comes for this time (1-based), each bring-up having its own …"""
-    delay_s: float
-    """… after so long."""
-    controller: bool
-    kill: bool
-    clean_first: bool
-    """After a kill of the run itself: ``clean`` before the resume, else the resume must."""
+_RUN_LIMIT_S: Final = 900.0
+_RESULT_ERROR: Final = 5
+_MOST_RESUMES: Final = 2
+_CLEAN_EACH_S: Final = 2.0
 
 
 @dataclass
 class Outcome:
     """What became of one run."""
 
+    number: int
     strike: Strike
-    victim: str = ""
-    """Name of the program that was struck; empty when the run had ended before."""
+    struck: Struck = field(default_factory=Struck)
     faults: list[str] = field(default_factory=list)
+    lost_tunnels: list[str] = field(default_factory=list)
+    """With their causes."""
     attempts: int = 0
-    """Attempts of bring-ups that were needed beside those of the plan."""
+    """Bring-ups that failed and were tried again."""
+    invalid: int = 0
+    """Trials."""
+    resumes: int = 0
     seconds: float = 0.0
-    resumed: bool = False
 
 
-def plan(dice: random.Random) -> Strike:
-    """Draw one."""
-    repeats = dice.choice((1, 2))
-    first, second = dice.sample(sorted(TUNNELS), 2)
-    return Strike(
-        tunnels=(first, second),
-        repeats=repeats,
-        phase=dice.choice(_PHASES),
-        occurrence=dice.randint(1, 2 * repeats),
-        delay_s=dice.uniform(0, _MOST_DELAY_S),
-        controller=dice.random() < _CONTROLLER_SHARE,
-        kill=dice.choice((True, False)),
-        clean_first=dice.choice((True, False)),
-    )
-
-
-class Run:
-    """One run as a process of its own, and what can be found of it on this machine."""
-
-    def __init__(self, folder: Path, strike: Strike, seed: int) -> None:
-        """Write the study; nothing is started."""
-        self.folder, self.strike = folder, strike
-        tunnels = "\n\n".join(f"[[tunnel]]\n{TUNNELS[name]}" for name in strike.tunnels)
-        self.study = folder / "study.toml"
-        self.study.write_text(
-            _STUDY.format(seed=seed, repeats=strike.repeats, tunnels=tunnels), encoding="utf-8"
-        )
-        (folder / "runtime").mkdir(mode=0o700)
-        self.environment = {**os.environ, "TUNNELMARK_RUNTIME": str(folder / "runtime")}
-        self.events: list[dict[str, Any]] = []
-        self.seen: dict[int, int] = {}
-        """Processes that the run had: id and start time."""
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self.errors = folder / "errors.txt"
-
-    def start(self, *words: str) -> "subprocess.Popen[str]":
-        """Start it; its events are read by ``next_event``."""
-        with self.errors.open("a", encoding="utf-8") as errors:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "tunnelmark.cli", "run", "--json"),
-                    *("--results", str(self.folder / "results"), *words),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=self.environment,
-            )
-        self._lines = queue.Queue()
-        threading.Thread(target=self._read, args=(process, self._lines), daemon=True).start()
-        return process
-
-    def next_event(self, deadline: float) -> dict[str, Any] | None:
-        """Return the next event; None at the end. ``TimeoutError`` at the deadline."""
-        try:
-            line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            raise TimeoutError from None
-        if line is None:
-            self._lines.put(None)  # the end stays the end
-            return None
-        event: dict[str, Any] = json.loads(line)
-        self.events.append(event)
-        return event
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        """Return the events of one kind."""
-        return [event for event in self.events if event["event"] == kind]
-
-    @property
-    def run_ids(self) -> set[str]:
-        """Ids of the run's sessions."""
-        return {path.name for path in (self.folder / "runtime").iterdir()} | {
-            event["run_id"] for event in self.of("run_started")
-        }
-
-    def processes(self, controller: int) -> dict[int, int]:
-        """Return what runs for it now: id and start time of itself and all that it started."""
-        children: dict[int, list[int]] = {}
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                fields = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                children.setdefault(int(fields[1]), []).append(int(path.name))
-        found, todo = {}, [controller, *self._inhabitants()]
-        while todo:
-            pid = todo.pop()
-            if pid not in found and (started := start_time(pid)) is not None:
-                found[pid] = started
-                todo += children.get(pid, [])
-        self.seen |= found
-        return found
-
-    def leftovers(self) -> list[str]:
-        """Return what is still there of it."""
-        found = [f"process {pid}" for pid, t in self.seen.items() if start_time(pid) == t]
-        mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
-        names = _words("ip", "netns", "list")
-        for run_id in self.run_ids:
-            found += [f"namespace {name}" for name in names if name.startswith(run_id)]
-            found += [f"mount {line}" for line in mounts.splitlines() if run_id in line]
-            found += [f"memory {path}" for path in Path("/dev/shm").glob(f"{run_id}*")]  # noqa: S108
-            found += [f"group {path}" for path in Path("/sys/fs/cgroup").rglob(f"{run_id}*")]
-        found += [f"ledger {path.name}" for path in (self.folder / "runtime").iterdir()]
-        found += [f"part {path}" for path in (self.folder / "results").rglob("*.part")]
-        return found
-
-    def _inhabitants(self) -> list[int]:
-        names = [n for n in _words("ip", "netns", "list") if n.partition("-")[0] in self.run_ids]
-        return [int(word) for name in names for word in _words("ip", "netns", "pids", name)]
-
-    @staticmethod
-    def _read(process: "subprocess.Popen[str]", lines: "queue.Queue[str | None]") -> None:
-        assert process.stdout is not None  # noqa: S101 - started with a pipe
-        for line in process.stdout:
-            if line.endswith("}\n"):  # a killed run may have left half a line
-                lines.put(line)
-        lines.put(None)
-
-
-def carry_out(folder: Path, strike: Strike, seed: int, dice: random.Random) -> Outcome:
-    """Start a run, strike it, and look at what it left and what it has."""
-    outcome, run = Outcome(strike), Run(folder, strike, seed)
+def carry_out(folder: Path, seed: int, number: int) -> Outcome:
+    """Start a run, strike it, bring it to its end and look at what it left and what it has."""
+    dice = random.Random(f"{seed}/{number}")  # noqa: S311 - what to break, no secret
+    what = draw(dice)
+    outcome = Outcome(number, what)
+    text = chaos_study.text(what.tunnels, what.repeats, dice.randrange(1 << 31))
     began = time.monotonic()
-    process = run.start(str(run.study))
-    try:
-        if _wait_for_the_moment(run, strike, began + _RUN_LIMIT_S):
-            outcome.victim = _strike(run, process, strike, dice)
-        while run.next_event(began + _RUN_LIMIT_S) is not None:
-            pass
-    except TimeoutError:
-        outcome.faults.append(f"hung: no end after {_RUN_LIMIT_S:g} s")
-        process.kill()
-    status = process.wait(60)
+    with ExitStack() as ending:
+        # Short: the paths of daemons' sockets in it have 107 bytes at most (unix(7)).
+        short = tempfile.TemporaryDirectory(prefix="tm-chaos-")
+        runtime = Path(ending.enter_context(short))
+        run = _made(folder / "struck", runtime, text)
+        if what.fault == "disk filled":
+            ending.enter_context(small_disk(run.results))
+        other = _made(folder / "beside", runtime, text) if what.beside == "another run" else None
+        try:
+            if other is not None:
+                other.start(str(other.study))
+            _drive(run, outcome)
+        except TimeoutError:
+            outcome.faults.append(f"hung: no end after {_RUN_LIMIT_S:g} s")
+        finally:
+            _end(other, outcome)
+        outcome.faults += run.leftovers()
+        if not outcome.faults:
+            _judge(run, outcome)
+        if other is not None and not outcome.faults:
+            outcome.faults += [f"the run beside: {one}" for one in _missing(other, what.repeats)]
     outcome.seconds = time.monotonic() - began
-    if strike.kill and outcome.victim == _ITSELF:
-        _resume(run, outcome)
-    elif not outcome.faults and status != 0:
-        outcome.faults.append(f"exit status {status}: {_last_line(run.errors)}")
-    outcome.faults += run.leftovers()
-    outcome.faults += _losses(run, outcome)
     return outcome
 
 
-def _wait_for_the_moment(run: Run, strike: Strike, deadline: float) -> bool:
+def _made(folder: Path, runtime: Path, text: str) -> Run:
+    folder.mkdir()
+    return Run(folder, runtime, text)
+
+
+def _drive(run: Run, outcome: Outcome) -> None:
+    """Run, strike, and resume what did not end complete."""
+    what = outcome.strike
+    run.start(str(run.study))
+    cleaning = _cleaning(run, outcome) if what.beside == "clean" else contextlib.nullcontext()
+    with cleaning:
+        if _wait_for_the_moment(run, what, time.monotonic() + _RUN_LIMIT_S):
+            outcome.struck = strike(run, what)
+        status = run.finish(_RUN_LIMIT_S)
+        died = outcome.struck.victim == ITSELF and what.fault in {"killed", "clock stepped"}
+        full = what.fault == "disk filled" and status == _RESULT_ERROR
+        if not died and status != 0:
+            words = last_line(run.errors.read_text(encoding="utf-8", errors="replace"))
+            if not full:
+                outcome.faults.append(f"exit status {status}: {words}")
+            elif "No space left on device" not in words:
+                outcome.faults.append(f"a full disk is told as: {words}")
+        if died and what.clean_first:
+            _clean_twice(run, outcome)
+        while not _complete(run) and run.directory is not None and outcome.resumes < _MOST_RESUMES:
+            _resume(run, outcome, died=died)
+
+
+def _wait_for_the_moment(run: Run, what: Strike, deadline: float) -> bool:
     seen = 0
     while (event := run.next_event(deadline)) is not None:
-        seen += event["event"] == "block_phase" and event["phase"] == strike.phase
-        if seen == strike.occurrence:
-            time.sleep(strike.delay_s)
+        seen += event["event"] == "block_phase" and event["phase"] == what.phase
+        if seen == what.occurrence:
+            time.sleep(what.delay_s)
             return True
     return False
 
 
-def _strike(run: Run, process: "subprocess.Popen[str]", strike: Strike, dice: random.Random) -> str:
-    """Kill or pause one process of the run; return the name of its program."""
-    for _ in range(20):
-        if process.poll() is not None:
-            return ""
-        found = run.processes(process.pid)
-        others = sorted(pid for pid in found if pid != process.pid)
-        pid = process.pid if strike.controller or not others else dice.choice(others)
-        try:
-            name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-            if start_time(pid) != found[pid]:
-                continue
-            os.kill(pid, signal.SIGKILL if strike.kill else signal.SIGSTOP)
-        except OSError:
-            continue  # it has ended meanwhile
-        if not strike.kill:
-            time.sleep(_PAUSE_S)
-            with contextlib.suppress(ProcessLookupError):
-                if start_time(pid) == found[pid]:
-                    os.kill(pid, signal.SIGCONT)
-        return _ITSELF if pid == process.pid else name
-    return ""
+@contextmanager
+def _cleaning(run: Run, outcome: Outcome) -> Iterator[None]:
+    """Call ``clean`` beside a run, again and again."""
+    done = threading.Event()
 
+    def work() -> None:
+        while not done.wait(_CLEAN_EACH_S):
+            if words := run.clean():
+                outcome.faults.append(words)
 
-def _resume(run: Run, outcome: Outcome) -> None:
-    """Bring a run to its end whose own process was killed."""
-    if outcome.strike.clean_first:
-        words = [sys.executable, "-m", "tunnelmark.cli", "clean"]
-        subprocess.run(words, env=run.environment, check=False, capture_output=True, timeout=120)
-        outcome.faults += [f"after clean: {left}" for left in run.leftovers() if "part" not in left]
-    directory = _directory(run)
-    if directory is None:
-        return
-    outcome.resumed = True
-    finished = {event["trial_id"] for event in run.of("trial_done") if event["valid"]}
-    before = len(run.events)
-    deadline = time.monotonic() + _RUN_LIMIT_S
-    process = run.start("--resume", str(directory))
+    thread = threading.Thread(target=work)
+    thread.start()
     try:
-        while run.next_event(deadline) is not None:
-            pass
-    except TimeoutError:
-        outcome.faults.append(f"resume hung: no end after {_RUN_LIMIT_S:g} s")
-        process.kill()
-    if (status := process.wait(60)) != 0:
-        outcome.faults.append(f"resume: exit status {status}: {_last_line(run.errors)}")
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _clean_twice(run: Run, outcome: Outcome) -> None:
+    """Call ``clean`` twice at once: nothing of the dead run may be left."""
+    with ThreadPoolExecutor(2) as pool:
+        outcome.faults += [words for words in pool.map(lambda _: run.clean(), range(2)) if words]
+    if outcome.strike.beside == "nothing":
+        left = [one for one in run.leftovers() if not one.startswith(("part ", "file "))]
+        outcome.faults += [f"after clean: {one}" for one in left]
+
+
+def _complete(run: Run) -> bool:
+    try:
+        result = run.result()
+    except TunnelmarkError:
+        return False
+    return result is not None and result.manifest.outcome == "complete"
+
+
+def _resume(run: Run, outcome: Outcome, *, died: bool) -> None:
+    outcome.resumes += 1
+    before, finished = len(run.events), run.finished()
+    what = outcome.strike
+    stepped = what.fault == "clock stepped" and died
+    run.start("--resume", str(run.directory), inside=stepped_clock(what.clock_s) if stepped else ())
+    if (status := run.finish(_RUN_LIMIT_S)) != 0:
+        words = last_line(run.errors.read_text(encoding="utf-8", errors="replace"))
+        outcome.faults.append(f"resume: exit status {status}: {words}")
     again = {e["trial_id"] for e in run.events[before:] if e["event"] == "trial_done"}
     if twice := finished & again:
         outcome.faults.append(f"measured again: {', '.join(sorted(twice))}")
 
 
-def _losses(run: Run, outcome: Outcome) -> list[str]:
-    """Return what the result has not that it must have."""
-    directory = _directory(run)
-    if directory is None:
-        return ["no result directory"] if run.of("trial_done") else []
+def _end(other: Run | None, outcome: Outcome) -> None:
+    """Wait for the run beside, to which nothing was done."""
+    if other is None or other.process is None:
+        return
     try:
-        result = open_result(directory)
+        status = other.finish(_RUN_LIMIT_S)
+    except TimeoutError:
+        outcome.faults.append("the run beside hung")
+        return
+    if status != 0:
+        words = last_line(other.errors.read_text(encoding="utf-8", errors="replace"))
+        outcome.faults.append(f"the run beside: exit status {status}: {words}")
+
+
+def _judge(run: Run, outcome: Outcome) -> None:
+    """Look at the result."""
+    outcome.faults += _missing(run, outcome.strike.repeats, tunnel_struck=_tunnel(outcome))
+    result = run.result()
+    if result is not None:
+        blocks = result.blocks.values()
+        outcome.attempts = sum(one.reason is not None for b in blocks for one in b.attempts)
+        outcome.invalid = (
+            result.trials().filter((pl.col("path") == "total") & ~pl.col("valid")).height
+        )
+    outcome.lost_tunnels = sorted({one for one in outcome.faults if one.startswith("lost tunnel")})
+
+
+def _tunnel(outcome: Outcome) -> bool:
+    return outcome.struck.tunnel
+
+
+def _missing(run: Run, repeats: int, *, tunnel_struck: bool = False) -> list[str]:
+    """Return what a result has not that it must have, and what it says that cannot be."""
+    try:
+        result = run.result()
+        if result is None:
+            return ["no result directory"] if run.of("run_started") else []
         rows = result.trials()
     except TunnelmarkError as error:
-        return [f"result: {error}"]
-    kept = set(rows.filter(rows["valid"])["trial_id"])
-    finished = {event["trial_id"] for event in run.of("trial_done") if event["valid"]}
-    faults = [f"lost: trial {name}" for name in sorted(finished - kept)]
-    blocks = result.blocks.values()
-    faults += [f"lost: {block.tunnel}: {block.error}" for block in blocks if block.error]
-    wanted = 4 * outcome.strike.repeats
+        return [f"result: {told(error)}"]
+    rows = rows.filter(pl.col("path") == "total")
+    kept = set(rows.filter(pl.col("valid"))["trial_id"])
+    faults = [f"lost: trial {name}" for name in sorted(run.finished() - kept)]
+    faults += [f"lost tunnel: {b.tunnel}: {b.error}" for b in result.blocks.values() if b.error]
+    wanted = 2 * chaos_study.POINTS_PER_TUNNEL * repeats
     if len(kept) != wanted:
         faults.append(f"{len(kept)} valid trials, must be {wanted}")
     if result.manifest.outcome != "complete":
         faults.append(f"outcome {result.manifest.outcome}")
-    outcome.attempts = sum(attempt.reason is not None for b in blocks for attempt in b.attempts)
-    return faults
-
-
-def _directory(run: Run) -> Path | None:
-    found = [path.parent for path in (run.folder / "results").glob("*/manifest.json")]
-    return found[0] if found else None
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "no words"
-
-
-def _words(*argv: str) -> list[str]:
-    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
-
-
-def page(outcomes: list[Outcome], seed: int, missed: int) -> str:
-    """Return the table."""
-    groups: dict[tuple[str, str], list[Outcome]] = {}
-    for one in outcomes:
-        what = "killed" if one.strike.kill else f"paused {_PAUSE_S:g} s"
-        groups.setdefault((one.strike.phase, what), []).append(one)
-    lines = [
-        "# Chaos",
-        "",
-        f"{len(outcomes)} runs of two tunnels each, seed {seed}, in each one process killed",
-        f"or paused ({_PAUSE_S:g} s) at a random moment; {missed} more had ended before theirs.",
-        f"Linux {platform.release()}, {os.cpu_count()} cores. Made by `make chaos`. A process was",
-        f"struck up to {_MOST_DELAY_S:g} s after a block had entered the phase.",
-        "",
-        "| phase | what | runs | the run itself | other attempts needed | resumed | with a fault |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for phase in _PHASES:
-        for what, ones in sorted((w, o) for (p, w), o in groups.items() if p == phase):
-            own = sum(one.victim == _ITSELF for one in ones)
-            lines.append(
-                f"| {phase} | {what} | {len(ones)} | {own} | {sum(o.attempts > 0 for o in ones)} "
-                f"| {sum(o.resumed for o in ones)} "
-                f"| {sum(bool(o.faults) for o in ones)} |"
-            )
-    victims = Counter(one.victim for one in outcomes)
-    lines += ["", "Victims: " + ", ".join(f"{name} {n}" for name, n in victims.most_common()) + "."]
-    lines += ["", f"Runs with a fault: {sum(bool(one.faults) for one in outcomes)}."]
-    lines += [f"- {_told(one)}: {'; '.join(one.faults)}" for one in outcomes if one.faults]
-    return "\n".join([*lines, ""])
-
-
-def _told(one: Outcome) -> str:
-    what = "killed" if one.strike.kill else "paused"
-    strike = one.strike
-    return (
-        f"{' and '.join(strike.tunnels)}, {one.victim} {what} {strike.delay_s:.1f} s into phase "
-        f"{strike.phase} number {strike.occurrence}"
-    )
-
-
-def _folders(keep: Path | None) -> Iterator[Path]:
-    """Yield a folder for each run; without ``keep`` all go at the end."""
-    with contextlib.ExitStack() as closing:
-        if keep is None:
-            keep = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="tm-chaos-")))
-        for number in itertools.count(1):
-            folder = keep / f"run-{number}"
-            folder.mkdir(parents=True)
-            yield folder
+    return faults + chaos_study.wrong_figures(rows, tunnel_struck=tunnel_struck)
 
 
 def main() -> int:
     """Strike so many runs; exit status 1 if any of them has a fault."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=None, help="drawn and printed if not given")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, each on its own")
+    parser.add_argument("--only", type=int, help="number of the one run that is done")
+    parser.add_argument("--side", type=int, default=4, help="runs side by side, each on its own")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("chaos.md"))
     parser.add_argument("--keep", type=Path, help="keep everything of each run in this folder")
     given = parser.parse_args()
     seed = secrets.randbelow(1 << 31) if given.seed is None else given.seed
     print(f"seed {seed}", flush=True)
+    numbers = itertools.islice(itertools.count(1), 2 * given.runs)
+    with ExitStack() as ending:
+        keep = given.keep
+        if keep is None:
+            keep = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="tm-chaos-")))
+        if given.only is not None:
+            outcome = _one(keep, seed, given.only)
+            print(chaos_page.line(outcome), flush=True)
+            return 1 if outcome.faults else 0
+        return _many(keep, seed, numbers, given)
+
+
+def _many(keep: Path, seed: int, numbers: Iterator[int], given: argparse.Namespace) -> int:
     outcomes: list[Outcome] = []
-    missed = 0
-    with ThreadPoolExecutor(given.jobs) as pool:
-        numbers = iter(range(2 * given.runs))
-        folders = _folders(given.keep)
+    missed, began = 0, time.monotonic()
+    with ThreadPoolExecutor(given.side) as pool:
         waiting: set[Future[Outcome]] = set()
         while len(outcomes) < given.runs:
-            while len(waiting) < min(given.jobs, given.runs - len(outcomes)):
+            while len(waiting) < min(given.side, given.runs - len(outcomes)):
                 if (number := next(numbers, None)) is None:
                     break
-                waiting.add(pool.submit(_one, seed, number, next(folders)))
+                waiting.add(pool.submit(_one, keep, seed, number))
             if not waiting:
                 break
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in (future.result() for future in done):
-                if not one.victim and not one.faults:
+                if not one.struck.victim and not one.faults:
                     missed += 1
                     continue
                 outcomes.append(one)
-                said = "; ".join(one.faults) or "ok"
-                again = f", {one.attempts} failed attempts" if one.attempts else ""
-                print(f"{_told(one)} ({one.seconds:.0f} s{again}): {said}", flush=True)
-                given.out.write_text(page(outcomes, seed, missed), encoding="utf-8")
+                print(chaos_page.line(one), flush=True)
+                table = chaos_page.page(
+                    outcomes, seed, missed, given.side, time.monotonic() - began
+                )
+                given.out.write_text(table, encoding="utf-8")
     return 1 if any(one.faults for one in outcomes) else 0
 
 
-def _one(seed: int, number: int, folder: Path) -> Outcome:
-    dice = random.Random(f"{seed}/{number}")  # noqa: S311 - what to break, no secret
-    return carry_out(folder, plan(dice), seed, dice)
+def _one(keep: Path, seed: int, number: int) -> Outcome:
+    folder = keep / f"run-{number}"
+    folder.mkdir(parents=True)
+    return carry_out(folder, seed, number)
 
 
 if __name__ == "__main__":

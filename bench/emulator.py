@@ -87,7 +87,7 @@ def rate_accuracy(made: Pair, flood: Path, seconds: float) -> list[Line]:
 
 
 def delay_error(made: Pair, seconds: float) -> list[Line]:
-    """Frames handed on minus due, at 20 ms, by the emulator's own histogram."""
+    """Frames forwarded minus due, at 20 ms, by the emulator's own histogram."""
     rtt_us: list[float] = []
 
     def load() -> None:

@@ -1,12 +1,13 @@
 """Sender and reflector on a veth pair, beside iperf3, irtt and ping."""
 
+import os
 import statistics
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from gaps import gap_errors_us
-from ours import echo, long_run
+from ours import ManyRun, echo, long_run, many_run
 from page import Line, below, ratio
 from pair import Pair
 from peers import PeerRun, iperf3_udp, irtt, ping_rtt_p50_us
@@ -160,6 +161,58 @@ def floor(made: Pair, repeats: int) -> list[Line]:
             bool(own <= other and own - ping <= 15),  # noqa: PLR2004 - the target
         )
     ]
+
+
+def flows(made: Pair, repeats: int, seconds: float) -> list[Line]:
+    """A thousand flows beside one with as many packets in total; and what not spinning saves."""
+    rate, few = 200_000, 1000
+    one, many = (
+        [many_run(made, flows=count, packet_s=rate, duration_s=seconds) for _ in range(repeats)]
+        for count in (1, 1000)
+    )
+    awake, asleep = (
+        [
+            many_run(made, flows=1, packet_s=few, duration_s=seconds, spin=spin)
+            for _ in range(repeats)
+        ]
+        for spin in (True, False)
+    )
+    cores = os.cpu_count() or 1
+    sharded = [
+        many_run(made, flows=1000, packet_s=rate, duration_s=seconds, shards=cores)
+        for _ in range(repeats)
+    ]
+    lost = max(1 - run.returned / max(run.sent, 1) for run in many)
+    sharded_lost = max(1 - run.returned / max(run.sent, 1) for run in sharded)
+    memory = max(max(run.sender_mib, run.reflector_mib) for run in many)
+    cost, single = _cpu_us(many), _cpu_us(one)
+    return [
+        Line(
+            f"1,000 flows of {rate // 1000} packets a second each, echoed",
+            f"{lost:.4%} lost at worst, {cost:.2f} µs CPU per packet, {memory:.0f} MiB",
+            f"one flow of as many packets: {single:.2f} µs, so {cost / single:.2f} times",
+            "none lost, at most 1.3 times one flow, at most 100 MiB",
+            lost == 0 and cost <= 1.3 * single and memory <= 100,  # noqa: PLR2004 - the targets
+        ),
+        Line(
+            f"the same with {cores} shards at each end, on {cores} cores",
+            f"{sharded_lost:.4%} lost at worst, {_cpu_us(sharded):.2f} µs CPU per packet",
+            f"one shard: {lost:.4%} lost at worst, {cost:.2f} µs",
+            "-",
+            None,
+        ),
+        Line(
+            f"CPU per packet, one flow of {few:,} packets a second, asleep until each is due",
+            f"{_cpu_us(asleep):.1f} µs, both ends",
+            f"awake before: {_cpu_us(awake):.1f} µs",
+            "-",
+            None,
+        ),
+    ]
+
+
+def _cpu_us(runs: Sequence[ManyRun]) -> float:
+    return statistics.median(run.cpu_us for run in runs)
 
 
 def endurance(made: Pair, packets: int) -> list[Line]:

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from pair import CLIENT, PORT, SERVER, Pair
 
-_SESSION = {"flow": 0, "session": 7, "key": "000102030405060708090a0b0c0d0e0f"}
+_KEY = "000102030405060708090a0b0c0d0e0f"
 _HEAD_BYTES = 64
 _SECOND = 10**9
 
@@ -135,6 +135,67 @@ def long_run(pair: Pair, *, packets: int, packet_s: int) -> LongRun:
     return run
 
 
+@dataclass(frozen=True)
+class ManyRun:
+    """A run of one or many flows."""
+
+    sent: int
+    received: int
+    returned: int
+    seconds: float
+    cpu_s: float
+    sender_mib: float
+    reflector_mib: float
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU per packet, both ends."""
+        return self.cpu_s / max(self.sent, 1) * 1e6
+
+
+def many_run(
+    pair: Pair,
+    *,
+    flows: int,
+    packet_s: float,
+    duration_s: float,
+    spin: bool = True,
+    shards: int = 1,
+) -> ManyRun:
+    """Echo ``packet_s`` packets a second, shared evenly by ``flows``, and watch both ends."""
+    reflector = _reflector(pair, realtime=False, answer=True, flows=flows, shards=shards)
+    sender = _sender(
+        pair,
+        gap_ns=int(_SECOND * flows / packet_s),
+        stop={"type": "duration", "duration_ns": int(duration_s * _SECOND)},
+        payload_bytes=200,
+        realtime=False,
+        records=None,
+        flows=flows,
+        content="random",
+        spin=spin,
+        shards=shards,
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with PeakMemory(sender.pid) as of_sender, PeakMemory(reflector.pid) as of_reflector:
+        own = pair.summary(sender, stop=False)
+        far = pair.summary(reflector, stop=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    def total(summary: dict[str, object], key: str) -> int:
+        return sum(int(flow[key]) for flow in summary["flows"])  # type: ignore[attr-defined]
+
+    return ManyRun(
+        sent=total(own, "sent"),
+        received=total(far, "received"),
+        returned=total(own, "returned"),
+        seconds=duration_s,
+        cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        sender_mib=of_sender.kib / 1024,
+        reflector_mib=of_reflector.kib / 1024,
+    )
+
+
 class PeakMemory:
     """The most memory that a process has held (VmHWM), read while it runs."""
 
@@ -202,6 +263,8 @@ def _reflector(
     answer: bool,
     records: Path | None = None,
     coalesce_ns: int = 0,
+    flows: int = 1,
+    shards: int = 1,
 ) -> subprocess.Popen[str]:
     return pair.start_engine(
         pair.server,
@@ -210,13 +273,14 @@ def _reflector(
             "protocol": 2,
             "parent_pid": None,
             "listen": [f"{SERVER}:{PORT}"],
-            "sessions": [_SESSION],
+            "sessions": [_session(number) for number in range(flows)],
             "records": str(records) if records else None,
             "realtime_priority": 10 if realtime else None,
             "cpu": None,
             "socket_buffer_bytes": 16 << 20,
             "answer": answer,
             "coalesce_ns": coalesce_ns,
+            "shards": shards,
         },
     )
 
@@ -231,36 +295,49 @@ def _sender(
     records: Path | None,
     coalesce_ns: int = 0,
     segment: bool = False,
+    flows: int = 1,
+    content: str = "zero",
+    spin: bool = True,
+    shards: int = 1,
 ) -> subprocess.Popen[str]:
     flow = {
-        **_SESSION,
         "target": f"{SERVER}:{PORT}",
         "source": f"{CLIENT}:0",
         "interface": None,
-        "start_offset_ns": 0,
         "schedule": {"type": "fixed", "gap_ns": gap_ns},
         "stop": stop,
         "size": {"type": "fixed", "payload_bytes": payload_bytes},
-        "content": {"type": "zero"},
+        "content": {"type": content},
     }
+    # One after the other within a gap.
+    offsets = [number * gap_ns // flows for number in range(flows)]
     config = {
         "protocol": 2,
         "parent_pid": None,
-        "flows": [flow],
+        "flows": [
+            {**_session(number), **flow, "start_offset_ns": offset}
+            for number, offset in enumerate(offsets)
+        ],
         "seed": 1,
         "drain_ns": _SECOND // 4,
         "late_ns": _SECOND,
         "missed": "send",
         "coalesce_ns": coalesce_ns,
         "segment": segment,
+        "spin": spin,
         "dont_fragment": False,
         "records": str(records) if records else None,
         "realtime_priority": 10 if realtime else None,
         "send_cpu": None,
         "receive_cpu": None,
         "socket_buffer_bytes": 16 << 20,
+        "shards": shards,
     }
     return pair.start_engine(pair.client, "send", config)
+
+
+def _session(number: int) -> dict[str, object]:
+    return {"flow": number, "session": 7 + number, "key": _KEY}
 
 
 def _records(path: Path) -> int:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import emulator
 import endpoints
@@ -17,8 +18,11 @@ from analysis import analysis
 from ours import version
 from page import Line, write
 from pair import Pair, pair
+from simulation import simulation
 
 from tunnelmark.engine.binary import find_engine
+
+_GROUPS: Final = ("endpoints", "emulator", "analysis", "simulation")
 
 
 def main() -> None:
@@ -27,13 +31,11 @@ def main() -> None:
     parser.add_argument("--flood", type=Path, help="the source of frames")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one run")
-    parser.add_argument(
-        "--only", choices=("endpoints", "emulator", "analysis"), help="no page is written"
-    )
+    parser.add_argument("--only", choices=_GROUPS, help="no page is written")
     options = parser.parse_args()
     if options.flood is None and options.only in {None, "emulator"}:
         parser.error("--flood PROGRAM is needed for the emulator")
-    if os.geteuid() != 0 and options.only != "analysis":
+    if os.geteuid() != 0 and options.only not in {"analysis", "simulation"}:
         sys.exit("bench: needs root: network namespaces are made")
     load = os.getloadavg()[0]
     if load > 0.5:  # noqa: PLR2004 - two cores, of which a run needs both
@@ -48,6 +50,8 @@ def main() -> None:
             lines += _each(made, *_emulator(options.repeats, options.seconds, options.flood))
     if options.only in {None, "analysis"}:
         lines += _told(analysis(options.repeats))
+    if options.only in {None, "simulation"}:
+        lines += _told(simulation(options.repeats))
     if options.only is None:
         write(lines, version=version(engine), repeats=options.repeats, load=load)
 
@@ -61,6 +65,7 @@ def _endpoints(repeats: int, seconds: float) -> list[Group]:
         partial(endpoints.pacing, seconds=seconds * 3, drift_seconds=seconds * 30),
         partial(endpoints.one_way, repeats=repeats, seconds=seconds),
         partial(endpoints.echo_rate, repeats=repeats, seconds=seconds),
+        partial(endpoints.flows, repeats=repeats, seconds=seconds),
         partial(endpoints.endurance, packets=10_000_000),
     ]
 

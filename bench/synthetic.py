@@ -19,15 +19,17 @@ import numpy as np
 import polars as pl
 
 from tunnelmark.model.block import BlockRecord
+from tunnelmark.model.job import Job
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import BASELINE, Block, Point, Trial
-from tunnelmark.run.progress import BlockProgress
+from tunnelmark.run.progress import JobProgress
 from tunnelmark.store import Manifest, Result, Writer
 from tunnelmark.store.blocks import write_block
 from tunnelmark.store.layout import FORMAT
 from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, columns_of
 from tunnelmark.study import Study, parse_study
-from tunnelmark.study.plan import blocks, pair_id
+from tunnelmark.study.plan import jobs
+from tunnelmark.study.points import pair_id
 
 START: Final = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
 DRAWN: Final[Mapping[str, float]] = {
@@ -118,22 +120,23 @@ class Made(Result):
 
 
 @cache
-def planned(design: Design) -> tuple[Study, tuple[Block, ...]]:
-    """Return the study of a design and its blocks."""
+def planned(design: Design) -> tuple[Study, tuple[Job, ...]]:
+    """Return the study of a design and its jobs."""
     study = parse_study(design.text, "synthetic.toml")
-    return study, blocks(study)
+    return study, jobs(study)
 
 
 def simulate(design: Design, truth: Truth, seed: int, *, environment: str = "6.1") -> Made:
     """Run a study in which ``truth`` holds; the same seed gives the same result."""
-    study, plan = planned(design)
-    study = replace(study, seed=seed)
+    _, plan = planned(design)
     dice = np.random.default_rng(seed)
-    most = sum(len(block.points) for block in plan) * design.max_repeats
+    most = sum(len(job.block.points) for job in plan) * design.max_repeats
     rows: list[dict[str, Any]] = []
-    for block in plan:
+    for planned_job in plan:
+        job = replace(planned_job, seed=seed)
+        block = job.block
         drawn = _Drawn(design, truth, block, dice)
-        progress = BlockProgress(study, block)
+        progress = JobProgress(job)
         while trials := progress.next_trials():
             for trial in trials:
                 if trial.point.point_id in progress.given_up:
@@ -157,7 +160,7 @@ def simulate(design: Design, truth: Truth, seed: int, *, environment: str = "6.1
                     }
                 )
                 progress.record(trial, valid=valid, figures=figures)
-    records = {block.block_id: _record(block) for block in plan}
+    records = {job.job_id: _record(job.block) for job in plan}
     return Made(_manifest(design, seed, environment), records, _frame(rows))
 
 
@@ -294,7 +297,15 @@ def _place(point: Point) -> dict[str, Any]:
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     drawn = {name: METRIC_SCHEMA[name] for name in (*DRAWN, *LOSSES)}
     given = {**SCHEMA, "param_payload_bytes": pl.Int64, **drawn}
-    same = {"study": "synthetic", "run_id": "tm00000", "path": "total", "duration_s": _TRIAL_S}
+    same = {
+        "study": "synthetic",
+        "run_id": "tm00000",
+        "path": "total",
+        "duration_s": _TRIAL_S,
+        "worker": "synthetic",
+        "environment": "synthetic",
+        "stratum": "namespaces",
+    }
     columns: dict[str, Any] = {
         name: [row.get(name) for row in rows] for name in given if name not in {*same, "samples"}
     }

@@ -1,12 +1,15 @@
 """Known answers, many times over: bench/truth.md says how often an interval has the truth in it.
 
-python bench/truth.py RUNS [PAGE]; run by make truth, as root, on a quiet computer.
+python bench/truth.py RUNS [PAGE]; run by make truth, as root, on a quiet computer. The answers are
+kept beside the page (truth.csv): so many runs are added to those that are there, with new seeds.
 """
 
+import csv
 import statistics
 import sys
 import tempfile
 from collections import defaultdict
+from dataclasses import astuple, fields
 from pathlib import Path
 
 import truths  # type: ignore[import-not-found]  # tests/truth
@@ -19,9 +22,10 @@ REPEATS = 5
 
 
 def main(runs: int, page: Path) -> None:
-    answers: dict[str, list[truths.Answer]] = defaultdict(list)
+    kept = page.with_suffix(".csv")
+    done = max((seed for seed, _ in read(kept)), default=0)
     without = 0
-    for seed in range(1, runs + 1):
+    for seed in range(done + 1, done + runs + 1):
         for text, evaluate in truths.STUDIES:
             with tempfile.TemporaryDirectory(prefix="tunnelmark-truth-") as folder:
                 try:
@@ -38,13 +42,32 @@ def main(runs: int, page: Path) -> None:
                     without += 1
                     print(f"run {seed}: no answer: {error}", file=sys.stderr)
                     continue
-            for answer in found:
-                answers[answer.what].append(answer)
-        page.write_text(table(answers, seed, without), encoding="utf-8")
+            with kept.open("a", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows((seed, *astuple(answer)) for answer in found)
+        page.write_text(table(read(kept)), encoding="utf-8")
+    if without:
+        print(f"{without} studies gave no answer: too few trials were valid", file=sys.stderr)
 
 
-def table(answers: dict[str, list["truths.Answer"]], runs: int, without: int) -> str:
+def read(kept: Path) -> list[tuple[int, "truths.Answer"]]:
+    """Return what earlier runs found, by seed."""
+    if not kept.exists():
+        return []
+    kinds = [str, str, *[float] * (len(fields(truths.Answer)) - 2)]
+    with kept.open(encoding="utf-8", newline="") as file:
+        return [
+            (int(seed), truths.Answer(*(kind(word) for kind, word in zip(kinds, row, strict=True))))
+            for seed, *row in csv.reader(file)
+        ]
+
+
+def table(kept: list[tuple[int, "truths.Answer"]]) -> str:
+    """Return the page of all answers."""
     rows = []
+    answers = defaultdict(list)
+    for _, answer in kept:
+        answers[answer.what].append(answer)
+    runs = len({seed for seed, _ in kept})
     for what, found in answers.items():
         covered = sum(answer.covered for answer in found)
         low, high = stats.binomtest(covered, len(found)).proportion_ci()  # Clopper, Pearson 1934
@@ -59,11 +82,10 @@ def table(answers: dict[str, list["truths.Answer"]], runs: int, without: int) ->
             "# Known answers",
             "",
             (
-                f"Made by `make truth` ({runs} seeded runs of {REPEATS} repeats, {without} studies "
-                "without an answer because too few trials were valid). Each figure was chosen, "
-                "built into a tunnel or the kernel (tests/truth), and measured by the whole "
-                "program. 95 % intervals should have the truth in them in 95 % of the runs; the "
-                "last column is what so many runs can say of that (Clopper and Pearson)."
+                f"Made by `make truth` ({runs} seeded runs of {REPEATS} repeats). Each figure was "
+                "chosen, built into a tunnel or the kernel (tests/truth), and measured by the "
+                "whole program. 95 % intervals should have the truth in them in 95 % of the runs; "
+                "the last column is what so many runs can say of that (Clopper and Pearson)."
             ),
             "",
             "| figure | put in | measured, mean | off by | intervals with the truth | that is |",

@@ -8,6 +8,7 @@ import argparse
 import math
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,7 +35,7 @@ COVERED: Final = (0.93, 0.97)
 SEEN: Final = (POWER - 0.05, POWER + 0.05)
 """As the power line said, within 5 points."""
 _SEEN: Final = "goodput_bit_s"
-"""Of which only the difference to no tunnel is told: those to other tunnels, where they are too,
+"""Of which only the difference from no tunnel is reported: those to other tunnels, if any,
 raise each other's power."""
 _HYPOTHESES: Final = """
 [[hypothesis]]
@@ -102,8 +103,8 @@ def powers() -> Iterable[Scenario]:
 
 def told(summary: Summary) -> list[str]:
     """Return the sentences of a report that tell a difference, wherever they stand."""
-    said = [*summary.findings, *(one for d in summary.decisions for one in d.leaders)]
-    sentences = [one for one in said if any(words in one for words in _TELLING)]
+    sentences = [one for one in summary.findings if any(words in one for words in _TELLING)]
+    sentences += [use.better_by for use in summary.uses if " against " in use.better_by]
     return sentences + [v.reason for v in summary.verdicts if v.outcome != "undecided"]
 
 
@@ -115,9 +116,13 @@ def tells(scenario: Scenario, seed: int) -> bool:
 def sees(scenario: Scenario, seed: int) -> bool:
     """Say whether a report tells the one difference that there is."""
     ((tunnel, metric),) = scenario.truth.effects
-    words = f"{METRICS[metric].title} of {tunnel} differs from no tunnel"
+    title = METRICS[metric].title
+    # Alone in its sentence, or with other tunnels that differ too.
+    words = re.compile(
+        rf"{re.escape(title)} (of {tunnel} )?differs from no tunnel(: (.*; )?{tunnel})? by "
+    )
     summary = summarise(simulate(scenario.design, scenario.truth, seed))
-    return any(words in sentence for sentence in told(summary))
+    return any(words.search(sentence) for sentence in told(summary))
 
 
 def changes(scenario: Scenario, seed: int) -> bool:
@@ -131,7 +136,7 @@ def changes(scenario: Scenario, seed: int) -> bool:
 
 
 def covers(scenario: Scenario, seed: int) -> Mapping[str, tuple[int, int]]:
-    """Return how many intervals of differences to no tunnel hold the truth, of how many."""
+    """Return how many intervals of differences from no tunnel hold the truth, of how many."""
     made = simulate(scenario.design, scenario.truth, seed)
     found = {name: [0, 0] for name in _METRICS}
     for point in point_estimates(made.trials(), confidence=0.95):
@@ -208,14 +213,14 @@ def lines_of(simulations: int, each: Map, only: str | None = None) -> Iterable[L
 
 
 def silent(question: str, name: str, hits: int, of: int) -> Line:
-    """Return a line that is met unless more were told than is promised, chance of 1 % aside."""
+    """Return a line that is met unless more were reported than is promised, chance of 1 % aside."""
     low, high = _binomial(hits, of)
     wanted = f"at most {PROMISED:.0%}"
     return Line(question, name, hits / of, low, high, of, wanted, low <= PROMISED)
 
 
 def powerful(question: str, name: str, hits: int, of: int) -> Line:
-    """Return a line that is met if as many were told as the power line said, chance aside."""
+    """Return a line that is met if as many were reported as the power line said, chance aside."""
     low, high = _binomial(hits, of)
     wanted = f"{SEEN[0]:.0%} to {SEEN[1]:.0%}"
     return Line(

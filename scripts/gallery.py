@@ -92,9 +92,9 @@ def show(name: str, directory: Path, folder: Path) -> str:
     figures = folder / name
     for form, ending in (("html", "html"), ("latex", "tex")):
         # The figures with the last of them: drawing takes longest.
-        drawn = ("--figures", str(figures)) if form == "latex" else ()
+        more = ("--figures", str(figures)) if form == "latex" else ("--plotly", "beside")
         output = folder / f"{name}.{ending}"
-        command = ("report", str(directory), "--format", form, "-o", str(output), *drawn)
+        command = ("report", str(directory), "--format", form, "-o", str(output), *more)
         subprocess.run([*COMMAND, *command], check=True)
     first = next(iter(sorted(figures.glob("*.svg"))), None)
     picture = f'<img src="{name}/{first.name}" alt="">' if first is not None else ""

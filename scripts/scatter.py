@@ -24,7 +24,7 @@ def main() -> None:
                 max(before.repeats, one.repeats), max(before.bring_ups, one.bring_ups)
             )
     lines = [
-        "# How much differences to no tunnel scatter: standard deviations, of the logarithm of the",
+        "# How much differences from no tunnel scatter: standard deviations, of the log of the",
         "# ratio or in the metric's stored unit. Written by scripts/scatter.py.",
         f'source = "{source}"',
         "",

@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     skips.register(config)
 
 
-# First: xdist reads the groups when it is told of the items, and marks that come later are lost.
+# First: xdist reads the groups when it sees the items, and marks that come later are lost.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark by place, and let what measures time run once more where it fails.

@@ -8,7 +8,7 @@ from tunnelmark.model.trial import DriverSpec, Measurement, Point, Trial, TrialR
 from tunnelmark.model.tunnel import DataPath, Negotiated
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.store import Manifest, Writer
-from tunnelmark.study.plan import pair_id
+from tunnelmark.study.points import pair_id
 
 START = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
 LINK = DriverSpec("serial", "8 Mbit/s", {"rate": "8 Mbit/s"})
@@ -17,7 +17,7 @@ HOST = DriverSpec("host", "host", {})
 
 def manifest(**changes: object) -> Manifest:
     values: dict[str, object] = {
-        "format": 2,
+        "format": 3,
         "study": "made",
         "title": "Made for a test",
         "description": "",
@@ -74,6 +74,8 @@ def write(folder: Path, results: list[TrialResult], **changes: object) -> Path:
     try:
         for result in results:
             writer.append(result, pair_id=pair_id(result.trial.point))
+        for block in {result.trial.block_id for result in results}:
+            writer.seal(block)
         writer.write_block(block_record())
     finally:
         writer.close()

@@ -7,7 +7,8 @@ collected, too: those that need the machine are kept on one worker, which boots 
 
 import itertools
 import os
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,7 @@ from tunnelmark.hosts.local import LocalHost
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import MachinePlace, Place
 from tunnelmark.lab.placement import Placement
-from tunnelmark.model.host import Host
+from tunnelmark.model.host import Completed, Host
 from tunnelmark.model.topology import Topology
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
@@ -100,4 +101,9 @@ class _Here:
 
     name = "here"
     has = LocalHost.has
+
+    def run(self, argv: Sequence[str], *, check: bool = True) -> Completed:
+        done = subprocess.run([*argv], capture_output=True, timeout=10, check=check)
+        return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+
     has_kernel = LocalHost.has_kernel

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -36,6 +37,8 @@ CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "no kernel of ours has ovpn_dco_v2": lambda: not has_kernel("ovpn_dco_v2"),
     "the kernel has ESP": lambda: has_kernel("esp"),
     "nobody cannot read Python or this checkout": lambda: not nobody_reads_this(),
+    "no chromium": lambda: shutil.which("chromium") is None,
+    "no tshark": lambda: shutil.which("tshark") is None,
     "no user namespaces": lambda: not _user_namespaces(),
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use tm_link::{Direction, DirectionConfig, Opportunities};
+use tm_wire::Instant;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(trace) = Opportunities::parse(data, 1504) else {
@@ -18,13 +19,13 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut link = Direction::new(config, Some(Arc::new(trace)), 1, "a_to_b");
     for k in 0..6 {
-        link.offer(k * 700_000, 1514, vec![0_u8; 20]);
+        link.offer(Instant(k * 700_000), 1514, vec![0_u8; 20]);
     }
-    let mut last = 0;
-    while let Some(due) = link.next_due_ns() {
+    let mut last = Instant(0);
+    while let Some(due) = link.next_due() {
         while let Some(arrival) = link.poll(due) {
-            assert!(arrival.due_ns >= last);
-            last = arrival.due_ns;
+            assert!(arrival.due >= last);
+            last = arrival.due;
         }
     }
     let c = link.counters();

@@ -2,17 +2,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tm_wire::{emit, parse, unpack_answer_time, Direction, Key, Named, Nanos};
+use tm_wire::{emit, parse, unpack_reply_time, Direction, Instant, Key, Named};
 
 const KEY: Key = Key(*b"0123456789abcdef");
 
 fuzz_target!(|data: &[u8]| {
-    for direction in [Direction::Question, Direction::Answer] {
+    for direction in [Direction::TestPacket, Direction::Reply] {
         if let Ok(header) = parse(data, direction, |named| Some((whole(named), KEY))) {
             let mut again = data.to_vec();
             emit(&mut again, &header, direction, &KEY);
             assert_eq!(again, data);
-            let _ = unpack_answer_time(header.time, Nanos(0));
+            let _ = unpack_reply_time(header.time, Instant(0));
         }
     }
 });

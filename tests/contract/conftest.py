@@ -9,8 +9,17 @@ import pytest
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
+from tunnelmark.model.errors import LabError
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads.base import TrialContext
+
+
+@pytest.fixture(scope="session")
+def engine() -> str:
+    try:
+        return find_engine()
+    except LabError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.trial import Progress
 from tunnelmark.model.validity import Validity
 from tunnelmark.workloads.background import Load, run_beside
-from tunnelmark.workloads.base import Outcome, Progress, TrialContext
+from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.bursts import Bursts, BurstsParams
 from tunnelmark.workloads.latency_under_load import LatencyUnderLoad, LatencyUnderLoadParams
 from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams
@@ -150,7 +151,7 @@ def test_delay_idle_and_under_load(context: TrialContext) -> None:
 
 def test_delay_under_no_load_is_refused(context: TrialContext) -> None:
     outcome = latency().run(context)
-    assert verdict(outcome).reasons == ("latency_under_load has no [[background]] beside it",)
+    assert verdict(outcome).reasons == ("latency_under_load needs a [[background]]",)
 
 
 def test_an_interrupted_trial_ends_its_loads(context: TrialContext) -> None:

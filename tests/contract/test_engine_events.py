@@ -1,4 +1,4 @@
-"""docs/engine.md, the engine's events and their Python readers tell of the same things alike."""
+"""docs/engine.md, the engine's events and their Python readers report the same things alike."""
 
 import dataclasses
 import json
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tunnelmark.engine import config
-from tunnelmark.engine.binary import find_engine
 from tunnelmark.engine.records import Flow, join, read_reflect, read_send
 from tunnelmark.engine.summary import (
     Histogram,
@@ -22,18 +21,9 @@ from tunnelmark.engine.summary import (
     parse_reflect_summary,
     parse_send_summary,
 )
-from tunnelmark.model.errors import LabError
 
 MS = 1_000_000
 DOCS = Path(__file__).parents[2] / "docs" / "engine.md"
-
-
-@pytest.fixture(scope="module")
-def engine() -> str:
-    try:
-        return find_engine()
-    except LabError as error:
-        pytest.skip(str(error))
 
 
 def run(engine: str, tmp_path: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any], Flow]:

@@ -19,7 +19,6 @@ from scapy.contrib.stamp import (
     STAMPSessionSenderTestUnauthenticated,
 )
 
-from tunnelmark.engine.binary import find_engine
 from tunnelmark.engine.records import join, read_reflect, read_send
 
 pytestmark = pytest.mark.timing
@@ -27,11 +26,6 @@ pytestmark = pytest.mark.timing
 KEY = bytes(range(32))
 PACKETS = 40
 NTP_ERA_S = 2_208_988_800
-
-
-@pytest.fixture(scope="module")
-def engine() -> str:
-    return find_engine()
 
 
 @contextmanager
@@ -139,6 +133,63 @@ def test_a_stranger_is_not_answered(engine: str, tmp_path: Path) -> None:
             friend.sendto(bytes(STAMPSessionSenderTestUnauthenticated(seq=2)), ("127.0.0.1", port))
             assert len(friend.recv(2000)) == 44
         assert summary(process)["rejected"] == 1
+
+
+def test_a_session_is_a_pair_of_addresses_and_ports(engine: str, tmp_path: Path) -> None:
+    with (
+        reflector(engine, tmp_path, stateful=True) as (process, port),
+        client(port) as one,
+        client(port) as other,
+    ):
+        for count in range(3):
+            for sock, seq in ((one, count), (other, 4_000_000_000 + count)):
+                sock.send(bytes(STAMPSessionSenderTestUnauthenticated(seq=seq)))
+                answer = STAMPSessionReflectorTestUnauthenticated(sock.recv(2000))
+                assert (answer.seq, answer.seq_sender) == (count, seq)
+        names = [f"127.0.0.1:{sock.getsockname()[1]}" for sock in (one, other)]
+        (flow,) = summary(process)["flows"]
+    assert (flow["received"], flow["duplicates"]) == (6, 0)
+    assert [sender["address"] for sender in flow["senders"]] == names
+    assert [sender["received"] for sender in flow["senders"]] == [3, 3]
+    table = read_reflect((tmp_path / "reflect.rec").read_bytes(), "reflect.rec")
+    assert table["session"].tolist() == [0, 1] * 3
+
+
+def test_an_answer_gets_no_answer(engine: str, tmp_path: Path) -> None:
+    with reflector(engine, tmp_path) as (process, port), client(port) as one:
+        one.send(bytes(STAMPSessionSenderTestUnauthenticated(seq=1)))
+        answer = one.recv(2000)
+        assert struct.unpack("!H", answer[12:14])[0] & 0xFF, "the multiplier is never 0"
+        # As another reflector would do that took the answer for a question.
+        one.send(answer)
+        one.send(bytes(STAMPSessionSenderTestUnauthenticated(seq=2)))
+        assert STAMPSessionReflectorTestUnauthenticated(one.recv(2000)).seq_sender == 2
+        assert summary(process)["rejected"] == 1
+
+
+def test_a_packet_of_twamp_light_is_answered_within_its_size(engine: str, tmp_path: Path) -> None:
+    with reflector(engine, tmp_path) as (process, port), client(port) as one:
+        question = bytes(STAMPSessionSenderTestUnauthenticated(seq=9))
+        one.send(question[:40])
+        one.send(question[:41])
+        answer = one.recv(2000)
+        assert len(answer) == 41
+        assert struct.unpack("!I", answer[24:28]) == (9,)
+        assert summary(process)["rejected"] == 1
+
+
+def test_only_the_port_of_the_peer_is_answered_where_one_is_named(
+    engine: str, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as friend:
+        friend.bind(("127.0.0.1", 0))
+        friend.settimeout(20)
+        peer = f"127.0.0.1:{friend.getsockname()[1]}"
+        with reflector(engine, tmp_path, peer=peer) as (process, port), client(port) as one:
+            one.send(bytes(STAMPSessionSenderTestUnauthenticated(seq=1)))
+            friend.sendto(bytes(STAMPSessionSenderTestUnauthenticated(seq=2)), ("127.0.0.1", port))
+            assert len(friend.recv(2000)) == 44
+            assert summary(process)["rejected"] == 1
 
 
 def serve(sock: socket.socket, answer: Callable[[bytes, int], bytes | None]) -> threading.Thread:

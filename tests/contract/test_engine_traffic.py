@@ -9,17 +9,11 @@ import numpy as np
 import pytest
 
 from tunnelmark.engine import config, traffic
-from tunnelmark.engine.binary import find_engine
 from tunnelmark.engine.records import MISSING_NS, Table, read_reflect, read_send
 
 pytestmark = pytest.mark.timing
 
 MS = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def engine() -> str:
-    return find_engine()
 
 
 def flow(number: int, target: str, **changes: Any) -> config.Flow:

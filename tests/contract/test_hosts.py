@@ -1,6 +1,8 @@
 """Every host of this machine against ``model.host.Host``."""
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -8,8 +10,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.ledger import Entry, Kind, Ledger, start_time
 from tunnelmark.hosts.local import LocalHost, NetnsHost
+from tunnelmark.lab.clean import clean, find_leftovers
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
 
@@ -60,6 +63,15 @@ def test_a_program_that_does_not_end_is_ended(host: Host) -> None:
         host.run(["sleep", "30"], timeout_s=0.2)
 
 
+def test_what_a_program_leaves_behind_is_not_waited_for(host: Host) -> None:
+    # The one in the background has the pipes, and would keep them for a minute.
+    argv = ["sh", "-c", "sleep 60 & echo $! >&2; sleep 60"]
+    begun = time.monotonic()
+    with pytest.raises(LabError, match="did not end within"):
+        host.run(argv, timeout_s=0.2)
+    assert time.monotonic() - begun < 50, "it waited for what it had ended"
+
+
 def test_arguments_are_words_and_never_a_command_line(host: Host) -> None:
     assert host.run(["echo", "$(id)", ";", "`id`"]).text() == "$(id) ; `id`\n"
 
@@ -92,6 +104,85 @@ def test_a_process_is_read_stopped_and_reaped(host: Host) -> None:
     assert not Path(f"/proc/{process.pid}").exists()
 
 
+_FORKS = 'setsid sh -c "echo \\$\\$; exec sleep 300" & wait'
+
+
+def _ended(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while start_time(pid) is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return start_time(pid) is None
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "its own"])
+def test_what_a_program_forked_ends_with_it(host: Host, end: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a control group is made")
+    process = host.spawn(["sh", "-c", _FORKS], name="daemon", lines=True)
+    forked = int(process.read_line(10.0) or "")
+    assert start_time(forked) is not None
+    if end == "its own":
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10.0)
+        assert start_time(forked) is not None
+    if end == "kill":
+        process.kill()
+    else:
+        process.stop()
+    assert _ended(forked)
+    process.wait(10.0)
+
+
+_KILLED = """
+import sys, time
+from pathlib import Path
+from tunnelmark.hosts.ledger import Entry, Kind, Ledger, start_time
+from tunnelmark.hosts.local import LocalHost
+host = LocalHost(Ledger(Path(sys.argv[1])))
+process = host.spawn(["sh", "-c", sys.argv[2]], name="daemon", lines=True)
+print(process.read_line(10.0), flush=True)
+time.sleep(300)
+"""
+
+
+def test_what_programs_of_a_killed_run_forked_ends_with_clean(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a control group is made")
+    argv = [sys.executable, "-c", _KILLED, str(tmp_path), _FORKS]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        forked = int(run.stdout.readline())
+        run.kill()
+    assert start_time(forked) is not None
+    removed = clean(find_leftovers(tmp_path))
+    assert [line for line in removed if line.startswith("control group ")]
+    assert _ended(forked)
+
+
+def test_a_program_starts_only_when_it_is_in_the_ledger(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter, proof = ledger.enter, tmp_path / "it ran"
+
+    def slow(kind: Kind, name: str, started: int = 0) -> Entry:
+        if kind == "process":
+            time.sleep(0.5)
+            assert not proof.exists()
+        return enter(kind, name, started)
+
+    monkeypatch.setattr(ledger, "enter", slow)
+    process = LocalHost(ledger).spawn(["touch", str(proof)], name="touch")
+    assert process.wait(10.0) == 0
+    assert proof.exists()
+
+
+def test_a_program_has_its_own_standard_input_or_none(host: Host) -> None:
+    for stdin, said in ((b"one\ntwo", "one two"), (None, "")):
+        process = host.spawn(["sh", "-c", "echo $(cat)"], name="cat", stdin=stdin, lines=True)
+        assert process.read_line(10.0) == said
+        assert process.wait(10.0) == 0
+
+
 def test_a_process_that_ignores_term_is_killed(host: Host) -> None:
     process = host.spawn(
         ["sh", "-c", "trap '' TERM; echo ready; while true; do sleep 0.05; done"],
@@ -106,6 +197,15 @@ def test_the_log_has_the_last_words(host: Host) -> None:
     process = host.spawn(["sh", "-c", "echo first; echo last >&2"], name="talker")
     assert process.wait(10.0) == 0
     assert process.log_tail(1) == "last"
+
+
+def test_the_log_has_as_many_lines_as_are_wanted(host: Host) -> None:
+    """A gateway writes some thirty lines of each client, and its own come first."""
+    process = host.spawn(["seq", "-f", "line %099.0f", "2000"], name="talker")
+    assert process.wait(10.0) == 0
+    lines = process.log_tail(2000).splitlines()
+    assert len(lines) == 2000
+    assert lines[0].endswith("01")
 
 
 def test_a_private_directory_is_seen_by_the_process_alone(host: Host, tmp_path: Path) -> None:

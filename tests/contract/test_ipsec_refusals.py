@@ -23,8 +23,8 @@ pytestmark = pytest.mark.lab
 class OtherSecret(IpsecTunnel):
     """The client holds the secret of somebody else."""
 
-    def _document(self, site: Site, side: Any, secret: str) -> Any:
-        return super()._document(site, side, "guessed" if side == "client" else secret)
+    def _document(self, site: Site, end: Any, passwords: Any) -> Any:
+        return super()._document(site, end, ["guessed"] if end.side == "client" else passwords)
 
 
 class OtherSuite(IpsecTunnel):
@@ -38,7 +38,8 @@ class OtherSuite(IpsecTunnel):
 class OtherAuthority(IpsecTunnel):
     """The client's certificate is of another run."""
 
-    def _prepare(self, site: Site, client: Any, server: Any) -> None:
+    def _prepare(self, site: Site, clients: Any, server: Any) -> None:
+        (client,) = clients
         put = client.charon.put_identity
 
         def stranger(authority: bytes, _identity: Any, **more: Any) -> None:
@@ -47,7 +48,7 @@ class OtherAuthority(IpsecTunnel):
             put(authority, own.issue(name, "client"), **more)
 
         client.charon.put_identity = stranger
-        super()._prepare(site, client, server)
+        super()._prepare(site, clients, server)
 
 
 CASES = [
@@ -55,7 +56,7 @@ CASES = [
         OtherSecret,
         {},
         (
-            r".*last words of the client: \[IKE\] received AUTHENTICATION_FAILED notify error; "
+            r".*last messages of the client: \[IKE\] received AUTHENTICATION_FAILED notify error; "
             r"of the server: \[IKE\] tried 1 shared key for .*, but MAC mismatched"
         ),
     ),
@@ -63,7 +64,8 @@ CASES = [
         OtherSuite,
         {"suite": "AES-256-GCM"},
         (
-            r".*last words of the client: \[IKE\] received NO_PROPOSAL_CHOSEN notify, no CHILD_SA "
+            r".*last messages of the client: \[IKE\] received NO_PROPOSAL_CHOSEN notify, no "
+            r"CHILD_SA "
             r"built; of the server: \[IKE\] no acceptable proposal found"
         ),
     ),
@@ -71,14 +73,14 @@ CASES = [
         OtherAuthority,
         {"auth": "cert"},
         (
-            r".*last words of the client: \[IKE\] received AUTHENTICATION_FAILED notify error; "
+            r".*last messages of the client: \[IKE\] received AUTHENTICATION_FAILED notify error; "
             r"of the server: \[\w+\] no issuer certificate found for .*"
         ),
     ),
     (
         OtherSecret,
         {"ike": "v1"},
-        r".*last words of the client: .*peer not responding; of the server: .*decrypt.*",
+        r".*last messages of the client: .*peer not responding; of the server: .*decrypt.*",
     ),
 ]
 

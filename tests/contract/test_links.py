@@ -12,8 +12,6 @@ from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.params import Params
 
-pytestmark = pytest.mark.timing
-
 _PRESETS = [
     (kind, name)
     for kind, link in sorted(link_kinds().items())

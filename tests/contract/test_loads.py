@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tunnelmark.model.trial import Progress
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Validity
-from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.latency_at_rate import LatencyAtRate, LatencyAtRateParams
 from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams
 from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
@@ -129,7 +130,7 @@ def test_the_loopback_carries_all_that_is_asked_for(context: TrialContext, metho
     assert verdict(outcome).valid, verdict(outcome).reasons
     figures = total(outcome)
     assert set(figures) == set(RateSearch.metrics)
-    # 100 kbit/s of IP packets of 128 byte, and a tenth more.
+    # 100 kbit/s of IP packets of 128 bytes, and a tenth more.
     assert figures["throughput_lower_packet_s"] == pytest.approx(107.4, rel=0.3)
     assert figures["throughput_lower_packet_s"] <= 107.5
     assert figures["throughput_upper_packet_s"] is None
@@ -185,7 +186,7 @@ def test_calls_are_heard_both_ways(
     outcome = voip(calls=3, jitter_buffer="900 ms").run(context)
     assert verdict(outcome).valid, verdict(outcome).reasons
     assert [m.path for m in outcome.measurements] == ["total", "0", "1"]
-    # Three calls, two ways, a packet of 172 byte every 20 ms.
+    # Three calls, two ways, a packet of 172 bytes every 20 ms.
     assert outcome.payload_packets == 3 * 2 * 5
     assert outcome.payload_bytes == 30 * 172
     figures = total(outcome)

@@ -22,8 +22,6 @@ from tunnelmark.model.validity import Validity
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.registry import workload_kinds
 
-pytestmark = pytest.mark.timing
-
 KINDS = workload_kinds()
 
 
@@ -206,7 +204,9 @@ def test_over_the_loopback_a_trial_is_valid(context: TrialContext, case: Case) -
     assert set(total.metrics) == set(KINDS[case.kind].metrics) <= set(METRICS)
     missing = {name for name in case.always if total.metrics[name] is None}
     assert not missing
-    assert all(value is None or value >= 0 for value in total.metrics.values())
+    negative = {n: value for n, value in total.metrics.items() if value is not None and value < 0}
+    # An idle round trip over the loopback wakes programs that sleep; one in a transfer does not.
+    assert negative.keys() <= {"tcp_buffer_delay_ratio"}, negative
     assert outcome.payload_bytes > 0
     assert outcome.payload_packets > 0
     assert outcome.measuring_s > 0

@@ -68,7 +68,7 @@ class NebulaStranger(NebulaTunnel):
 
 
 class NebulaOtherCipher(NebulaTunnel):
-    """The two ends are told different ciphers."""
+    """The two ends are given different ciphers."""
 
     def _cipher(self, side: Any) -> str:
         return "CHACHA20-POLY1305" if side == "client" else super()._cipher(side)
@@ -138,7 +138,7 @@ class OcservOtherPassword(OcservTunnel):
 
     def _put(self, site: Site) -> None:
         super()._put(site)
-        self._password = self._password[::-1] + "0"
+        self._passwords = [f"{password[::-1]}0" for password in self._passwords]
 
 
 class OcservStranger(OcservTunnel):
@@ -159,7 +159,7 @@ class OcservOtherCipher(OcservTunnel):
 
 
 class OcservNoDtls(OcservTunnel):
-    """The client is told nothing of DTLS, so that all goes inside TLS."""
+    """The client hears nothing of DTLS, so that all goes inside TLS."""
 
     def _start_server(self, site: Site, number: int) -> Any:
         self.params = self.params.model_copy(update={"transport": "tls"})
@@ -205,7 +205,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         {},
         (
             r"ocserv client of tunnel 0 on client ended with status 1 before it could log in: "
-            r"Login failed\.; last words of the server: .+"
+            r"Login failed\.; last messages of the server: .+"
         ),
     ),
     (
@@ -213,7 +213,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         {},
         (
             r"ocserv client of tunnel 0 on client ended with status 1 before it could log in: "
-            r"None of the 1 fingerprint\(s\) specified via --servercert match .*; last words of "
+            r"None of the 1 fingerprint\(s\) specified via --servercert match .*; last messages of "
             r"the server: .+"
         ),
     ),
@@ -222,7 +222,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         {},
         (
             r"ocserv client of tunnel 0 on client ended with status 1 before it could log in: .+"
-            r"; last words of the server: .*No supported cipher suites have been found\."
+            r"; last messages of the server: .*No supported cipher suites have been found\."
         ),
     ),
     (
@@ -230,7 +230,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         {},
         (
             r"ocserv client of tunnel 0 on client could not log in: Set up UDP failed; using SSL "
-            r"instead; last words of the server: .+"
+            r"instead; last messages of the server: .+"
         ),
     ),
     (
@@ -288,7 +288,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         NebulaStranger,
         {},
         (
-            r"no echo through tunnel 0 of nebula within 4 s: .* last words of the client: .+; "
+            r"no echo through tunnel 0 of nebula within 4 s: .* last messages of the client: .+; "
             r"of the server: .*(?i:certificate|unknown issuer|invalid).*"
         ),
     ),
@@ -296,7 +296,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         NebulaOtherCipher,
         {},
         (
-            r"no echo through tunnel 0 of nebula within 4 s: .* last words of the client: "
+            r"no echo through tunnel 0 of nebula within 4 s: .* last messages of the client: "
             r"Failed to call noise.ReadMessage: .*authentication failed; of the server: .+"
         ),
     ),
@@ -304,7 +304,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         OtherStaticKey,
         {"key_exchange": "static", "cipher": "AES-256-CBC"},
         (
-            r"openvpn \w+ of tunnel 0 on \w+ has another secret than its peer: "
+            r"openvpn \w+ of tunnel 0 on \w+ could not [a-z ]+: its peer has another secret: "
             r"Authenticate/Decrypt packet error: packet HMAC authentication failed"
         ),
     ),
@@ -312,7 +312,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
         OtherTlsCryptKey,
         {"control": "tls-crypt"},
         (
-            r"openvpn \w+ of tunnel 0 on \w+ has another secret than its peer: "
+            r"openvpn \w+ of tunnel 0 on \w+ could not [a-z ]+: its peer has another secret: "
             r"tls-crypt unwrap error: packet authentication failed"
         ),
     ),

@@ -14,11 +14,12 @@ import pytest
 from tunnelmark.engine import records
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.params import Params
+from tunnelmark.model.trial import Progress
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Validity
-from tunnelmark.workloads.base import Outcome, Progress, TrialContext
+from tunnelmark.workloads.base import FIRST_PORT, Outcome, TrialContext
 from tunnelmark.workloads.registry import workload_kinds
-from tunnelmark.workloads.udp_echo import PORT, UdpEcho, UdpEchoParams, plan_flows
+from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams, plan_flows
 
 pytestmark = pytest.mark.timing
 
@@ -184,10 +185,10 @@ def test_a_sender_that_is_killed_is_a_failed_check(context: TrialContext) -> Non
 
 def test_a_port_that_is_taken_is_a_failed_check(context: TrialContext) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as blocker:
-        blocker.bind((context.paths[0].server_address, PORT))
+        blocker.bind((context.paths[0].server_address, FIRST_PORT))
         outcome = echo().run(context)
     assert not verdict(outcome).valid
-    assert any(str(PORT) in reason for reason in verdict(outcome).reasons)
+    assert any(str(FIRST_PORT) in reason for reason in verdict(outcome).reasons)
 
 
 def test_sessions_come_from_the_seed_and_none_is_shared(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tunnelmark.engine.binary import find_engine
@@ -109,6 +110,13 @@ class Study:
 
     def of(self, kind: str) -> list[Event]:
         return [event for event in self.events if event["event"] == kind]
+
+    def trials(self) -> pl.DataFrame:
+        """All trials of the run, valid or not, a row for each path and one for all together."""
+        return pl.concat(
+            [pl.read_parquet(path) for path in self.directory.glob("trials/*.parquet")],
+            how="diagonal_relaxed",
+        )
 
     def leftovers(self) -> list[str]:
         """What is still there of this study's runs: namespaces, processes inside them, ledgers."""

@@ -46,10 +46,7 @@ def test_each_trial_has_its_own_and_says_so(study: Callable[[str], Any]) -> None
     own = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip()
     one = study(_TEXT)
     one.run()
-    frame = pl.concat(
-        [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")],
-        how="diagonal_relaxed",
-    ).filter(pl.col("path") == "total")
+    frame = one.trials().filter(pl.col("path") == "total")
     found = {"own": set(), "named": set()}  # type: dict[str, set[tuple[str, str, bool]]]
     for workload, details in frame.select("workload", "details").iter_rows():
         told = json.loads(details)["congestion_control"]
@@ -60,8 +57,8 @@ def test_each_trial_has_its_own_and_says_so(study: Callable[[str], Any]) -> None
     assert found == {"own": {(own, own, False)}, "named": {("reno", "reno", True)}}
     report = one.command("report", str(one.directory))
     words = " ".join(report.split())
-    assert "TCP of named used the congestion control reno, as the study says." in words
-    assert f"TCP of own used the congestion control {own}, the kernel's own" in words
+    assert "TCP of named used the congestion control reno, as the study requires." in words
+    assert f"TCP of own used the congestion control {own}, the kernel's default" in words
 
 
 _LIST = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")

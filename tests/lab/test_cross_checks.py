@@ -51,7 +51,7 @@ class Bench:
         return total(outcome)
 
     def delivered(self, way: str) -> int:
-        """Frames that the link has handed on so far."""
+        """Frames that the link has forwarded so far."""
         counters = self.lab.counters()
         assert counters is not None
         return int(getattr(counters, way)["delivered"])
@@ -138,7 +138,7 @@ def test_udp_load_at_every_other_frame_size_of_rfc_2544(bench: Callable[..., Any
 
 
 def test_frames_of_64_byte_by_iperf3(bench: Callable[..., Any]) -> None:
-    # A frame of 64 byte has room for 18: beside our own count, that of another sender.
+    # A frame of 64 bytes has room for 18: beside our own count, that of another sender.
     with bench(ethernet_10()) as made, _serving(made.context.server, IPERF3_PORT):
         before = made.delivered("forward")
         report = _iperf3(made.context.client, rate_bit_s=int(1.1 * 14880 * 18 * 8), length=18)
@@ -195,7 +195,7 @@ def test_echo_beside_irtt_and_ping(bench: Callable[..., Any]) -> None:
             timeout_s=60,
             check=False,
         ).text()
-        # In the same order: serialization of a packet of 228 byte each way, and 41 ms.
+        # In the same order: serialization of a packet of 228 bytes each way, and 41 ms.
         theory_ns = 41e6 + 2 * 228 * 8 / 8e6 * 1e9
         pinged_ns = (
             statistics.median(float(ms) for ms in re.findall(r"time=([\d.]+) ms", echo)) * 1e6

@@ -29,7 +29,7 @@ def controller() -> Controller:
 
 def limited(ledger: Ledger, controller: Controller, kind: str, share: float) -> GroupLimit:
     found = Calibration(DEVICES[kind], "SHA1", quota_of(share), PLAIN_CODE, {}, 1.0)
-    return GroupLimit(ledger, controller, "client", found, "/the/engine")
+    return GroupLimit(ledger, controller, "client", found, "/the/engine", [1])
 
 
 def group_of(pid: int) -> str:

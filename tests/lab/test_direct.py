@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("studies")]
 
 _STUDY = """
 format = 1
@@ -48,10 +48,7 @@ def test_a_direct_connection_is_measured_and_says_what_is_not_known(
 ) -> None:
     one = study(_STUDY)
     one.run()
-    trials = pl.concat(
-        [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")],
-        how="diagonal_relaxed",
-    )
+    trials = one.trials()
     assert trials["valid"].all(), trials["reasons"].to_list()
     names = [{c["name"]: c for c in json.loads(checks)} for checks in trials["checks"]]
     assert all("link_direct" in checks for checks in names)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tunnelmark.lab.ability import usual_params
 from tunnelmark.lab.rootless import cannot_run_rootless
-from tunnelmark.run.ability import usual_params
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 
@@ -104,8 +104,8 @@ def test_a_run_skips_what_doctor_says_and_for_the_same_reason(asked: Asked) -> N
     process = asked.start("run", "--json", "--place", "local", "study.toml")
     assert process.stdout is not None
     line = process.stdout.readline()
-    # As Ctrl-C does: to all of them, since what waits for a user namespace passes nothing on.
-    os.killpg(process.pid, signal.SIGINT)
+    # To the process that was started, as `kill` does it: what runs in namespaces must hear of it.
+    process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert line, err
     event = json.loads(line)

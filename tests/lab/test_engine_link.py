@@ -54,7 +54,7 @@ SERIAL = {**WAY, "rate_bit_s": 8_000_000, "delay_ns": 20_500_000}
 
 @dataclass(frozen=True)
 class Spec:
-    """What the engine is told, as it is written to it."""
+    """The engine's configuration, as it is written to it."""
 
     forward: Mapping[str, object]
     reverse: Mapping[str, object]
@@ -185,7 +185,7 @@ def line(ledger: Ledger, engine: str) -> Iterator[Make]:
 def test_the_round_trip_is_41_ms_and_the_time_on_the_wire(line: Make) -> None:
     one = line(SERIAL, SERIAL)
     rtts_ms = _ping(one, SERVER_IPV4, count=30)
-    # an echo of 56 byte is 84 byte with both headers: 84 us each way
+    # an echo of 56 bytes is 84 bytes with both headers: 84 us each way
     expected = 41 + 2 * 0.084
     assert min(rtts_ms) >= expected - 0.001
     assert statistics.median(rtts_ms) == pytest.approx(expected, rel=0.01)
@@ -203,7 +203,7 @@ def test_a_packet_of_1500_byte_is_on_the_wire_for_1500_us(line: Make) -> None:
     for payload_bytes, delays in delays_ns.items():
         expected_ns = 20_500_000 + (payload_bytes + 28) * 1000
         assert expected_ns <= min(delays) < expected_ns * 1.01
-    # 1400 byte more at 8 Mbit/s
+    # 1400 bytes more at 8 Mbit/s
     assert min(delays_ns[1472]) - min(delays_ns[72]) == pytest.approx(1_400_000, rel=0.05)
 
 
@@ -220,7 +220,7 @@ def test_a_saturated_link_carries_its_rate(line: Make) -> None:
 
 
 def test_the_queue_holds_its_limit_and_no_byte_more(line: Make) -> None:
-    # 1000 byte take 0.4 s at 20 kbit/s: nothing leaves while the burst comes in
+    # 1000 bytes take 0.4 s at 20 kbit/s: nothing leaves while the burst comes in
     queue = {"type": "bytes", "limit": 10_000}
     one = line({**WAY, "rate_bit_s": 20_000, "queue": queue})
     for _ in range(30):
@@ -306,7 +306,7 @@ def test_a_link_changes_when_its_schedule_says_and_begins_anew(line: Make) -> No
 
 
 def test_a_trace_gives_the_rate(line: Make) -> None:
-    # Two packets of 1500 byte every 2 ms.
+    # Two packets of 1500 bytes every 2 ms.
     one = line(
         {**WAY, "frame_overhead_bytes": -10}, files={"forward.trace": b"2\n2\n4\n4\n6\n6\n8\n8\n"}
     )
@@ -395,7 +395,7 @@ def test_vlan_tags_pass(line: Make) -> None:
         receiver.bind(("eth0", _ETH_P_ALL))
         receiver.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
         receiver.settimeout(5)
-        # the longest there is: 1500 byte behind the tag
+        # the longest there is: 1500 bytes behind the tag
         frame = b"\x02" * 12 + struct.pack("!HHH", 0x8100, 0xA009, 0x88B5) + bytes(1500)
         sender.bind(("eth0", 0))
         sender.send(frame)
@@ -456,14 +456,12 @@ def test_asked_to_end_it_tells_what_was_under_way(line: Make, number: signal.Sig
     for _ in range(7):
         one.send(bytes(100))
     _until(one.counters, lambda both: both[0]["offered"] == 7)
-    emulator = one.lab.emulator
-    assert emulator is not None
+    (emulator,) = one.lab.emulators
     emulator.signal(number)
     assert emulator.wait(5.0) == 0
     # the lab's own reader keeps the last event
-    last = _until(
-        lambda: one.lab._events._last, lambda event: (event or {}).get("event") == "summary"
-    )
+    (link,) = one.lab._emulators._links
+    last = _until(lambda: link._events.last, lambda event: (event or {}).get("event") == "summary")
     assert last is not None
     assert last["a_to_b"]["in_flight"] == last["a_to_b"]["offered"] == 7
 

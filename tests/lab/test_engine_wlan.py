@@ -152,7 +152,7 @@ def test_an_echo_takes_its_time_on_air_both_ways(wlan: Line) -> None:
     summary = wait_for(sender, "summary", limit_s=10)
     flow = summary["flows"][0]
     assert flow["sent"] == flow["returned"] > 90
-    # 192 us and 1000 + 36 + 34 byte at 11 Mbit/s; the way back follows at once, so it may have to
+    # 192 us and 1000 + 36 + 34 bytes at 11 Mbit/s; the way back follows at once, so it may have to
     # wait for the Ack, DIFS and what is left of the backoff
     one_way = 192_000 + (1070 * 8 + 10) // 11 * 1000
     assert one_way <= flow["owd_forward_ns"]["min"] < one_way + 500_000

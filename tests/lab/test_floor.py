@@ -7,8 +7,8 @@ import pytest
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.session.floor import Floor, measure_floor
 from tunnelmark.model.topology import Topology
-from tunnelmark.run.floor import Floor, measure_floor
 from tunnelmark.tunnels.none import NoneTunnel
 
 pytestmark = [pytest.mark.lab, pytest.mark.timing]

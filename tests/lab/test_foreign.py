@@ -1,4 +1,4 @@
-"""The emulator sees every frame: one in the clear beside a tunnel is told at any moment."""
+"""The emulator sees every frame: one in the clear beside a tunnel is reported at any moment."""
 
 import sys
 
@@ -7,8 +7,8 @@ import pytest
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.session.foreign import foreign_check
 from tunnelmark.model.topology import Topology
-from tunnelmark.run.foreign import foreign_check
 from tunnelmark.tunnels.wireguard import WireGuardParams, WireGuardTunnel
 
 pytestmark = pytest.mark.lab

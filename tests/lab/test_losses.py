@@ -53,12 +53,7 @@ def test_every_lost_packet_has_its_place(study: Callable[[str], Any]) -> None:
     one = study(_STUDY)
     one.run()
     (row,) = (
-        pl.concat(
-            [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")],
-            how="diagonal_relaxed",
-        )
-        .filter((pl.col("path") == "total") & pl.col("valid"))
-        .iter_rows(named=True)
+        one.trials().filter((pl.col("path") == "total") & pl.col("valid")).iter_rows(named=True)
     )
     losses = json.loads(row["details"])["losses"]["forward"]
     places = losses["places"]
@@ -81,11 +76,8 @@ def test_damaged_packets_are_lost_at_the_receiver_and_no_fault_of_ours(
     damaging = _STUDY.replace('loss_forward = "3 %"', 'corrupt = "10 %"')
     one = study(damaging.replace('throughput = "9.6 Mbit/s"', 'throughput = "2 Mbit/s"'))
     one.run()
-    frames = [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")]
     (row,) = (
-        pl.concat(frames, how="diagonal_relaxed")
-        .filter((pl.col("path") == "total") & pl.col("valid"))
-        .iter_rows(named=True)
+        one.trials().filter((pl.col("path") == "total") & pl.col("valid")).iter_rows(named=True)
     )
     losses = json.loads(row["details"])["losses"]["forward"]
     # 750 packets; a damaged one fails its checksum, unless the bit is of no consequence.

@@ -133,7 +133,7 @@ def test_what_does_not_encrypt_is_marked_so_and_cannot_claim_to(
     assert lying.marker_seen
     # It is the tunnel's own packets that can be read, not somebody else's.
     assert lying.foreign_packets == 0
-    assert "the plaintext marker stands readable in" in lying.message
+    assert "the plaintext marker is readable in" in lying.message
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
@@ -195,7 +195,7 @@ class OtherPasswordOfPptp(PptpTunnel):
 
 
 REFUSALS: list[tuple[type[Tunnel], Params, str]] = [
-    (OtherPskOfL2tp, {}, r".*last words of the client: .+; of the server: .+"),
+    (OtherPskOfL2tp, {}, r".*last messages of the client: .+; of the server: .+"),
     (OtherPasswordOfL2tp, {"ipsec": False}, r"l2tp_ipsec .* did not agree on addresses.*: .+"),
     (OtherPasswordOfPptp, {}, r"pptp .*(authentication|CHAP|peer).*"),
 ]

@@ -1,4 +1,4 @@
-"""Delay by place on an emulated link: the link has what it was told, and the parts add up."""
+"""Delay by place on an emulated link: the link has what was configured, and the parts add up."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,10 +52,7 @@ payload_bytes = 500
 def test_the_delay_of_a_tunnel_is_told_by_place(study: Callable[[str], Any]) -> None:
     one = study(_STUDY)
     one.run()
-    trials = pl.concat(
-        [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")],
-        how="diagonal_relaxed",
-    ).filter((pl.col("path") == "total") & pl.col("valid"))
+    trials = one.trials().filter((pl.col("path") == "total") & pl.col("valid"))
     assert set(trials["tunnel"]) == {"none", "openvpn"}
     for row in trials.iter_rows(named=True):
         outer_bytes = {"none": 528, "openvpn": 580}[row["tunnel"]]

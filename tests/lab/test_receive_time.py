@@ -111,5 +111,5 @@ def test_what_is_done_to_an_outer_packet_is_in_the_delay_by_user_time_alone(engi
     }
     # So many rules take far more than the wake-up of a program differs by; the bare path has none.
     assert cost["user"] > 50_000, cost
-    # If this ever fails, the kernel stamps what it finds inside anew, and nobody needs user time.
+    # If this ever fails, the kernel stamps what it finds inside again, and nobody needs user time.
     assert cost["kernel"] < cost["user"] / 4, cost

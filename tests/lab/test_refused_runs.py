@@ -1,4 +1,4 @@
-"""Runs that cannot be: the reason is told before anything is made, and nothing is there after."""
+"""Runs that cannot be: the reason is given before anything is made, and nothing is there after."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("studies")]
 
 _TEXT = """
 format = 1
@@ -73,6 +73,6 @@ def test_without_qemu_the_one_package_is_named(study: Callable[[str], Any], tmp_
     one.environment["PATH"] = str(programs)
     one.start()
     assert one.finish() == _LAB_ERROR
-    assert "the kernel has no esp; nor in a machine: " in one.errors
+    assert "the kernel has no esp; nor in a virtual machine: " in one.errors
     assert "apt-get install qemu-system-x86" in one.errors
     _nothing_was_made(one)

@@ -66,7 +66,7 @@ def test_without_a_tunnel_the_fragmentation_point_is_1472(study: Callable[[str],
 
 
 def test_a_saturated_8_mbit_s_link_carries_what_theory_says(study: Callable[[str], Any]) -> None:
-    # 1472 byte every 1 ms are 11.8 Mbit/s, more than the link carries.
+    # 1472 bytes every 1 ms are 11.8 Mbit/s, more than the link carries.
     one = study(_text('gap = "1 ms"\nduration = "3 s"\npayload_bytes = 1472'))
     one.run()
     theory = 8e6 * 1472 / 1500

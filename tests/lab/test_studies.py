@@ -6,11 +6,11 @@ from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
-import polars as pl
 import pytest
 import tomli_w
 
 from skips import CONDITIONS
+from small_study import smallest
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.scale import FULL, names, scaled
 
@@ -30,13 +30,6 @@ OF_TIMING = {
     *("sender_lateness", "link_lateness_forward", "link_lateness_reverse"),
     *("steal", "starvation", "sender_cpu", "reflector_cpu", "receiver_overrun"),
 }
-LOOSE = {
-    "sender_lateness": "10 s",
-    "link_lateness": "10 s",
-    "steal": "90 %",
-    "starvation": "1000 %",
-    "measuring_cpu": "400 %",
-}
 
 
 def touched(name: str) -> str:
@@ -45,16 +38,10 @@ def touched(name: str) -> str:
     document = tomllib.loads(text)
     scale = next(iter(names(document)))
     assert scale == "smoke" or names(document) == (FULL,)
-    small = dict(scaled(document, scale, _fault).document)
-    small["precision"] |= {"min_repeats": 1, "max_repeats": 1, "max_invalid": 1, "bring_ups": 1}
-    small["validity"] = small.get("validity", {}) | LOOSE
-    for workload in small["workload"]:
-        workload |= {key: _first(value) for key, value in workload.items()}
+    small = smallest(scaled(document, scale, _fault).document)
     kept = {key for table in small["workload"] for key in (table["kind"], table.get("label"))}
     metrics = small["precision"].get("metrics", {})
     small["precision"]["metrics"] = {k: v for k, v in metrics.items() if k in kept}
-    # What is claimed of many values cannot be claimed of one.
-    small.pop("hypothesis", None)
     return tomli_w.dumps(small)
 
 
@@ -62,16 +49,12 @@ def _fault(place: object, words: str) -> StudyError:
     raise AssertionError(place, words)
 
 
-def _first(value: Any) -> Any:
-    return value[0] if isinstance(value, list) else value
-
-
 def _case(name: str) -> Any:
     """A device is calibrated to the time that ciphers take: such a study runs alone."""
     devices = tomllib.loads(touched(name)).get("device", [])
     calibrates = any(device["kind"] != "host" for device in devices)
-    # One after the other, but the longest beside them.
-    group = pytest.mark.xdist_group(name if name == _LONGEST else "studies")
+    # One after the other; the longest, which boots a machine, alternating with what needs machines.
+    group = pytest.mark.xdist_group("machine" if name == _LONGEST else "studies")
     return pytest.param(name, marks=(group, *((pytest.mark.timing,) if calibrates else ())))
 
 
@@ -93,10 +76,7 @@ def test_every_block_measures(study: Callable[[str], Any], name: str) -> None:
         assert block["error"] is None, block["error"]
         proofs = [*block["proofs"], *block["baseline_proofs"]]
         assert [proof["message"] for proof in proofs if proof["verdict"] != "proved"] == []
-    trials = pl.concat(
-        [pl.read_parquet(path) for path in one.directory.glob("trials/*.parquet")],
-        how="diagonal_relaxed",
-    )
+    trials = one.trials()
     failed = {
         (check["name"], check["message"])
         for checks in trials["checks"]

@@ -10,7 +10,8 @@ import pytest
 
 from tunnelmark.engine.link import LinkSpec
 from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.lab.lab import Lab, LinkCounters
+from tunnelmark.lab.emulators import LinkCounters
+from tunnelmark.lab.lab import Lab
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.topology import Topology
 from tunnelmark.tunnels.base import Tunnel
@@ -21,13 +22,13 @@ from tunnelmark.workloads.tcp_bulk import TcpBulk
 
 pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
-# A full frame carries 1500 - 20 - 32 byte (TCP timestamps, RFC 7323) and costs 1538 on the line.
+# A full frame carries 1500 - 20 - 32 bytes (TCP timestamps, RFC 7323) and costs 1538 on the line.
 SHARE = 1448 / 1538
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A transfer: what the program told, and what the link handed on."""
+    """A transfer: what the program told, and what the link forwarded."""
 
     goodput_bit_s: float
     payload_bytes: int

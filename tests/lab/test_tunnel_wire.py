@@ -38,6 +38,7 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("none", {"inner": "ipv6"}, 1048, 1452),
     ("openvpn", {"cipher": "AES-256-GCM"}, 1080, 1420),
     ("openvpn", {"cipher": "CHACHA20-POLY1305"}, 1080, 1420),
+    ("openvpn", {"cipher": "AES-128-GCM", "control": "tls-crypt-v2"}, 1080, 1420),
     ("openvpn", {"cipher": "AES-128-CBC"}, 1120, 1375),
     ("openvpn", {"cipher": "AES-256-CBC"}, 1120, 1375),
     ("openvpn", {"cipher": "AES-256-CBC", "auth": "SHA1"}, 1108, 1391),
@@ -72,6 +73,10 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("nebula", {"outer": "ipv6"}, 1108, 1272),
     ("softether", {}, 1124, 1376),
     ("softether", {"inner": "ipv6", "outer": "ipv6"}, 1164, 1336),
+    ("socat_tls", {}, 1102, 1398),
+    ("stunnel", {}, 1104, 1396),
+    ("fastd", {}, 1080, 1378),
+    ("fastd", {"method": "aes128-gcm", "mtu_bytes": 1448}, 1080, 1420),
     ("vxlan", {}, 1078, 1422),
     ("vxlan", {"inner": "ipv6", "outer": "ipv6"}, 1118, 1382),
 ]
@@ -138,9 +143,9 @@ def test_the_wire_the_model_and_the_known_figures_agree(
         up = tunnel.up(lab.site)
         model = tunnel.encapsulation(up.negotiated[0])
         # In a stream the model holds for a packet that finds it idle: of three at once the last two
-        # may share a segment. For the same reason, more time between probes. SoftEther puts even
-        # two together into one record.
-        together = 1 if kind == "softether" else 2
+        # may share a segment. For the same reason, more time between probes. SoftEther and
+        # stunnel put even two together into one record.
+        together = 1 if kind in ("softether", "stunnel") else 2
         most = together * (up.negotiated[0].mtu_bytes - 60) if model and model.stream else 2900
         sizes = tuple(size for size in SIZES if size <= most)
         spacing_ns = PROBE_SPACING_NS * (4 if model and model.stream else 1)
@@ -165,6 +170,35 @@ def test_the_wire_the_model_and_the_known_figures_agree(
     assert proof.fragmentation_point_bytes == point
     assert fragmentation_point(link_mtu_bytes=1500, encapsulation=model, inner_ip=inner) == point
     assert (len(seen[point]), len(seen[point + 1])) == (1, 2)
+
+
+# Without an overhead model what the capture shows is all that is known.
+MEASURED: list[tuple[str, dict[str, object], int, int]] = [
+    ("vtun", {}, 1110, 1395),
+    ("n2n", {}, 1163, 1336),
+    ("yggdrasil", {}, 1244, 1256),
+    # 4 bytes more in each packet, and none longer than asked for.
+    ("openvpn", {"fragment": 1300}, 1084, 1244),
+]
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_of_a_tunnel_without_a_model_the_capture_tells_the_overhead(
+    lab: Lab, engine: str, case: tuple[str, dict[str, object], int, int]
+) -> None:
+    kind, params, outer, point = case
+    tunnel = make(kind, params, lab)
+    assert not tunnel.modelled
+    try:
+        up = tunnel.up(lab.site)
+        proof = proved(lab, engine, up, spacing_ns=PROBE_SPACING_NS * 4)
+        assert tunnel.problem() is None
+    finally:
+        tunnel.down()
+    assert proof.ok, proof.message
+    seen = {sample.payload_bytes: sample.outer_packet_bytes for sample in proof.samples}
+    assert seen[1000] == (outer,)
+    assert proof.fragmentation_point_bytes == point
 
 
 @pytest.mark.parametrize(("kind", "params"), [("none", {}), ("openvpn", {}), ("wireguard", {})])
@@ -306,7 +340,7 @@ def test_a_tunnel_that_silently_passes_cleartext_fails(
     # It is the tunnel's own packets that can be read, not somebody else's.
     assert proof.foreign_packets == 0
     assert re.search(
-        r"the plaintext marker stands readable in \d+ of \d+ packets, the first is UDP from "
+        r"the plaintext marker is readable in \d+ of \d+ packets, the first is UDP from "
         r"198\.18\.0\.\d port \d+ to 198\.18\.0\.\d port \d+",
         proof.message,
     )

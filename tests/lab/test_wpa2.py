@@ -81,6 +81,7 @@ def test_what_was_asked_for_is_on_air_and_nothing_stays(
         assert reference.negotiated[0].details["rate_forward"] == rate
         assert answered(lab, reference, 0)
         assert tunnel.problem() is None
+        tunnel.check_agreed()
         assert lab.problem() is None
         counters = lab.counters()
         assert counters is not None
@@ -122,7 +123,7 @@ def test_each_process_that_dies_is_a_problem(lab_of: Callable[..., Lab], number:
     ("preset", "more", "params", "words"),
     [
         (N, {}, {"security": "wep"}, "security is wep, which 802.11n excludes"),
-        (G, {"security": "ccmp"}, {}, "security is ccmp, but real encryption brings its own"),
+        (G, {"security": "ccmp"}, {}, "security is ccmp, but real encryption adds its own"),
         (G, {"background_stations": 3}, {}, "background_stations is 3, but there are two radios"),
         (N, {"mcs": 16}, {}, "mcs is 16, the kernel's simulated radios have 2 streams: 0 to 15"),
     ],

@@ -66,7 +66,7 @@ def _do(*argv: str | Path, cwd: Path, env: dict[str, str]) -> str:
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The sdist, the wheel of the checkout and the wheel of the sdist, without the network."""
     folder = tmp_path_factory.mktemp("built")
-    # What cargo has built for this checkout serves both: only what is ours is built anew.
+    # What cargo has built for this checkout serves both: only what is ours is built again.
     env = _ours(CARGO_TARGET_DIR=os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")))
     offline = ("--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check")
     # Where pip has no command for it: the hook that `python -m build` calls.

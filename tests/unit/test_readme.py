@@ -14,17 +14,19 @@ from tunnelmark.cli import main
 from tunnelmark.devices.registry import DEVICES
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.study import FULL, list_studies, parse_study
+from tunnelmark.tunnels.recipe_text import parse_recipe
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(tunnelmark [^`\n]+)`")
+_IS_RECIPE = "\ndata_path = "
 # What stands in a text for a name of the reader's own, and a name that is there.
-_FOLDERS = {"DIR": "dir", "A": "dir", "B": "dir", "FOLDER": "dir", "results/NAME": "dir"}
+_FOLDERS = {"DIR", "A", "B", "FOLDER", "results/NAME", "my-costs"}
 _NAMES = {"NAME": "quickstart", "STUDY": "quickstart", "TUNNEL": "openvpn", "COMMAND": "run"}
 _CHEAP = {"overhead", "audit", "version", "studies", "--help", "--version"}
 """Commands that touch nothing and end at once: these are not only parsed but run."""
@@ -55,6 +57,8 @@ def _told() -> list[tuple[str, str]]:
     """Return (where, command line) of all pages and of the examples of every ``--help``."""
     found = []
     for page in PAGES:
+        if page.name == "commands.md":
+            continue  # every --help itself: looked at below
         text = page.read_text(encoding="utf-8")
         lines = [line for _, body in _BLOCK.findall(text) for line in body.splitlines()]
         commands = [line for line in lines if line.startswith("tunnelmark ")]
@@ -160,7 +164,19 @@ def test_every_study_that_is_shown_is_one(page: Path) -> None:
         parse_study(text, page.name, FULL)
 
 
+@pytest.mark.parametrize("page", [p for p in PAGES if _IS_RECIPE in p.read_text("utf-8")])
+def test_every_recipe_that_is_shown_is_one(page: Path) -> None:
+    shown = [text for text in _toml_of(page) if _IS_RECIPE in text]
+    assert shown
+    for text in shown:
+        parse_recipe(text, page.name)
+
+
 def _studies_of(page: Path) -> list[str]:
+    return [text for text in _toml_of(page) if _IS_RECIPE not in text]
+
+
+def _toml_of(page: Path) -> list[str]:
     blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
     return [body for form, body in blocks if form == "toml" and "format = 1" in body]
 

@@ -8,9 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use rustix::thread::move_into_link_name_space;
 
+use crate::cpu;
+use crate::error::{AgentError, Step};
 use crate::proto::Event;
 
 /// Most bytes waiting for a program that does not read its standard input.
@@ -40,8 +42,11 @@ struct Within {
 }
 
 impl Within {
-    fn enter(pid: NonZeroU32) -> Result<Self, String> {
-        let fail = |e: std::io::Error| format!("spawn: within process {pid}: {e}");
+    fn enter(pid: NonZeroU32) -> Result<Self, AgentError> {
+        let fail = |error| AgentError::System {
+            step: Step::Enter { pid },
+            error,
+        };
         let own = namespaces("thread-self").map_err(fail)?;
         let theirs = namespaces(&pid.to_string()).map_err(fail)?;
         let within = Self { own };
@@ -76,10 +81,15 @@ impl Child {
         env: impl IntoIterator<Item = (String, String)>,
         stdin: bool,
         within: Option<NonZeroU32>,
-    ) -> Result<Self, String> {
-        let fail = |e: std::io::Error| format!("spawn {}: {e}", argv[0]);
+    ) -> Result<Self, AgentError> {
+        let fail = |error| AgentError::System {
+            step: Step::Spawn {
+                program: argv[0].clone(),
+            },
+            error,
+        };
         let _within = within.map(Within::enter).transpose()?;
-        let mut child = Command::new(&argv[0])
+        let child = Command::new(&argv[0])
             .args(&argv[1..])
             .envs(env)
             .process_group(0)
@@ -88,35 +98,50 @@ impl Child {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(fail)?;
-        let stdin_eof = !stdin;
-        let stdin = child
-            .stdin
-            .take()
-            .map(|pipe| File::from(OwnedFd::from(pipe)));
-        let stdout = child
-            .stdout
-            .take()
-            .map(|pipe| File::from(OwnedFd::from(pipe)));
-        let stderr = child
-            .stderr
-            .take()
-            .map(|pipe| File::from(OwnedFd::from(pipe)));
-        for pipe in [&stdin, &stdout, &stderr].into_iter().flatten() {
-            rustix::io::ioctl_fionbio(pipe, true).map_err(|e| fail(e.into()))?;
-        }
-        let pid = Pid::from_child(&child);
-        let pidfd =
-            rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|e| fail(e.into()))?;
-        Ok(Self {
-            pid,
-            pidfd,
-            stdin,
-            stdin_queue: VecDeque::new(),
-            stdin_eof,
-            outputs: [stdout, stderr],
-            status: None,
-            exited: false,
+        Self::hold(child, |pid| {
+            Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
         })
+        .map_err(fail)
+    }
+
+    /// Takes hold of a program that runs; where that is refused it is ended, so that none runs that
+    /// nobody knows of.
+    fn hold(
+        mut child: std::process::Child,
+        watch: impl FnOnce(Pid) -> std::io::Result<OwnedFd>,
+    ) -> std::io::Result<Self> {
+        let pid = Pid::from_child(&child);
+        let file = |pipe: OwnedFd| -> std::io::Result<File> {
+            rustix::io::ioctl_fionbio(&pipe, true)?;
+            Ok(File::from(pipe))
+        };
+        let held = || -> std::io::Result<Self> {
+            let stdin = child
+                .stdin
+                .take()
+                .map(|pipe| file(pipe.into()))
+                .transpose()?;
+            let stdout = child.stdout.take().map(|pipe| file(pipe.into()));
+            let stderr = child.stderr.take().map(|pipe| file(pipe.into()));
+            Ok(Self {
+                pid,
+                pidfd: watch(pid)?,
+                stdin_eof: stdin.is_none(),
+                stdin,
+                stdin_queue: VecDeque::new(),
+                outputs: [stdout.transpose()?, stderr.transpose()?],
+                status: None,
+                exited: false,
+            })
+        }();
+        if held.is_err() {
+            // It is the head of its group, and what it started is in it. It is gone at once, so it may
+            // be waited for.
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        held
     }
 
     /// Process id, also the id of its group.
@@ -152,28 +177,43 @@ impl Child {
         self.status = Some(status);
     }
 
+    /// Collect the status if it has ended, and keep what it used before that is gone.
+    pub fn collect(&mut self, cpu: &mut cpu::Reader) {
+        if self.status.is_some() {
+            return;
+        }
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let Ok(Some(_)) = rustix::process::waitid(WaitId::Pid(self.pid), look) else {
+            return;
+        };
+        cpu.keep(u64::from(self.raw().unsigned_abs()));
+        if let Ok(Some((_, status))) = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG)
+        {
+            self.reaped(status);
+        }
+    }
+
+    /// Bytes that wait for it to read them.
+    pub fn unread(&self) -> usize {
+        self.stdin_queue.len()
+    }
+
     /// Whether nothing more can come from it.
     pub fn finished(&self) -> bool {
         self.exited && self.outputs.iter().all(Option::is_none)
     }
 
     /// Queue bytes for standard input, and its end.
-    pub fn feed(&mut self, data: &[u8], eof: bool) -> Result<(), String> {
+    pub fn feed(&mut self, data: &[u8], eof: bool) -> Result<(), AgentError> {
         if self.stdin_eof {
-            return Err(format!(
-                "stdin: process {} has none or it is closed",
-                self.raw()
-            ));
+            return Err(AgentError::StdinClosed { pid: self.raw() });
         }
         self.stdin_eof = eof;
         if self.stdin.is_none() {
             return Ok(()); // the program does not want to read on, which is its right
         }
         if self.stdin_queue.len() + data.len() > STDIN_MAX {
-            return Err(format!(
-                "stdin: process {} leaves {STDIN_MAX} bytes unread",
-                self.raw()
-            ));
+            return Err(AgentError::StdinFull { pid: self.raw() });
         }
         self.stdin_queue.extend(data);
         self.write_input();
@@ -228,17 +268,11 @@ impl Child {
     }
 
     /// Say how it ended, once, if it has.
-    pub fn try_wait(&mut self, id: u64) -> Option<Event> {
+    pub fn try_wait(&mut self, id: u64, cpu: &mut cpu::Reader) -> Option<Event> {
         if self.exited {
             return None;
         }
-        if self.status.is_none() {
-            if let Ok(Some((_, status))) =
-                rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG)
-            {
-                self.reaped(status);
-            }
-        }
+        self.collect(cpu);
         let status = self.status?;
         let (code, signal) = (status.exit_status(), status.terminating_signal());
         self.exited = true;
@@ -251,9 +285,8 @@ impl Child {
     }
 
     /// Send a signal to the program or to its group; one that has ended is no error.
-    pub fn signal(&self, number: i32, group: bool) -> Result<(), String> {
-        let signal = Signal::from_named_raw(number)
-            .ok_or_else(|| format!("signal: {number} is no signal with a name"))?;
+    pub fn signal(&self, number: i32, group: bool) -> Result<(), AgentError> {
+        let signal = Signal::from_named_raw(number).ok_or(AgentError::UnknownSignal { number })?;
         let sent = if group {
             rustix::process::kill_process_group(self.pid, signal)
         } else if self.exited {
@@ -263,7 +296,10 @@ impl Child {
         };
         match sent {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(e) => Err(format!("signal {number} to {}: {e}", self.raw())),
+            Err(error) => {
+                let pid = self.raw();
+                Err(AgentError::system(Step::Signal { number, pid })(error))
+            }
         }
     }
 
@@ -274,5 +310,24 @@ impl Child {
 
     fn raw(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_cannot_be_watched_does_not_run_on_unknown() {
+        let program = Command::new("sleep")
+            .arg("1000")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_child(&program);
+        let error = Child::hold(program, |_| Err(ErrorKind::OutOfMemory.into())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        // Waited for, so its number is free again: no process has it, not even a zombie.
+        assert!(rustix::process::test_kill_process(pid).is_err());
     }
 }

@@ -2,19 +2,23 @@
 //!
 //! ```json
 //! {"stat": "cpu  1 2 …", "time_ns": 3,
-//!  "processes": [[pid, parent, user_ticks, system_ticks, waited_ticks, [[tid, run_ns], …]], …]}
+//!  "processes": [[pid, parent, user_ticks, system_ticks, waited_ticks, [[tid, run_ns], …]], …],
+//!  "ended": [[pid, …], …]}
 //! ```
 //!
 //! `time_ns` is the machine's monotonic clock when `stat` was read. `run_ns` is exact
 //! (`task/*/schedstat`); `waited_ticks` is what children used that were waited for. Threads of the
-//! kernel are no processes here: what they do shows in the cores alone.
+//! kernel are no processes here: what they do shows in the cores alone. `ended` are programs that the
+//! agent started and that have ended, the last [`ENDED_MAX`] of them, as they were then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::Path;
 
 use rustix::time::{clock_gettime, ClockId, Timespec};
 use serde_json::{json, Value};
+
+use crate::error::{AgentError, Step};
 
 /// Parent of all threads of the kernel.
 const KTHREADD: u64 = 2;
@@ -26,22 +30,34 @@ const FORGET_AFTER: u32 = 32;
 pub struct Reader {
     kernel: BTreeSet<u64>,
     readings: u32,
+    ended: VecDeque<Value>,
 }
+
+/// Ended programs whose usage is kept.
+pub const ENDED_MAX: usize = 256;
 
 impl Reader {
     /// Read all processes.
-    pub fn snapshot(&mut self) -> Result<Value, String> {
+    pub fn snapshot(&mut self) -> Result<Value, AgentError> {
         // A process id may come again, as that of a program.
         if self.readings.is_multiple_of(FORGET_AFTER) {
             self.kernel.clear();
         }
         self.readings = self.readings.wrapping_add(1);
-        snapshot(&mut self.kernel)
+        snapshot(&mut self.kernel, &self.ended)
+    }
+
+    /// Keep what a process has used that has ended and that nobody has waited for yet: then it is gone.
+    pub fn keep(&mut self, pid: u64) {
+        if let Some(reading) = read(&Path::new("/proc").join(pid.to_string())) {
+            self.ended.truncate(ENDED_MAX - 1);
+            self.ended.push_front(reading.row(pid));
+        }
     }
 }
 
-fn snapshot(kernel: &mut BTreeSet<u64>) -> Result<Value, String> {
-    let fail = |e: std::io::Error| format!("cpu: /proc: {e}");
+fn snapshot(kernel: &mut BTreeSet<u64>, ended: &VecDeque<Value>) -> Result<Value, AgentError> {
+    let fail = |error| AgentError::system::<std::io::Error>(Step::Cpu)(error);
     let stat = fs::read_to_string("/proc/stat").map_err(fail)?;
     let time_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
     let mut processes = Vec::new();
@@ -58,19 +74,11 @@ fn snapshot(kernel: &mut BTreeSet<u64>) -> Result<Value, String> {
             if pid == KTHREADD || reading.parent == KTHREADD {
                 kernel.insert(pid);
             } else {
-                let [user, system, waited] = reading.ticks;
-                processes.push(json!([
-                    pid,
-                    reading.parent,
-                    user,
-                    system,
-                    waited,
-                    reading.threads
-                ]));
+                processes.push(reading.row(pid));
             }
         }
     }
-    Ok(json!({ "stat": stat, "time_ns": time_ns, "processes": processes }))
+    Ok(json!({ "stat": stat, "time_ns": time_ns, "processes": processes, "ended": ended }))
 }
 
 struct Reading {
@@ -79,6 +87,13 @@ struct Reading {
     ticks: [u64; 3],
     /// Thread and what it ran, ns.
     threads: Vec<(u64, u64)>,
+}
+
+impl Reading {
+    fn row(&self, pid: u64) -> Value {
+        let [user, system, waited] = self.ticks;
+        json!([pid, self.parent, user, system, waited, self.threads])
+    }
 }
 
 fn read(directory: &Path) -> Option<Reading> {

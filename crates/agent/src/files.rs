@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{json, Value};
 
+use crate::error::{AgentError, Step};
 use crate::proto::FILE_MAX;
 
 /// Write one part; the file gets its name, at once and with its mode, with the last one.
-pub fn put(path: &str, mode: u32, offset: u64, last: bool, data: &[u8]) -> Result<(), String> {
+pub fn put(path: &str, mode: u32, offset: u64, last: bool, data: &[u8]) -> Result<(), AgentError> {
     let target = Path::new(path);
-    let fail = |e: std::io::Error| format!("put {path}: {e}");
-    let partial = partial_name(target).ok_or_else(|| format!("put {path}: has no file name"))?;
+    let path = || path.to_owned();
+    let fail = |error| AgentError::System {
+        step: Step::Put { path: path() },
+        error,
+    };
+    let partial = partial_name(target).ok_or_else(|| AgentError::NoFileName { path: path() })?;
     if offset == 0 {
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(fail)?;
@@ -31,9 +36,11 @@ pub fn put(path: &str, mode: u32, offset: u64, last: bool, data: &[u8]) -> Resul
     let mut file = options.open(&partial).map_err(fail)?;
     let length = file.metadata().map_err(fail)?.len();
     if length != offset {
-        return Err(format!(
-            "put {path}: part at {offset}, {length} bytes are there"
-        ));
+        return Err(AgentError::PartOffset {
+            path: path(),
+            offset,
+            length,
+        });
     }
     file.seek(SeekFrom::Start(offset)).map_err(fail)?;
     file.write_all(data).map_err(fail)?;
@@ -47,11 +54,15 @@ pub fn put(path: &str, mode: u32, offset: u64, last: bool, data: &[u8]) -> Resul
 }
 
 /// Read at most `limit` bytes from `offset`; the flag says whether the end was reached.
-pub fn get(path: &str, offset: u64, limit: usize) -> Result<(Vec<u8>, bool), String> {
-    let fail = |e: std::io::Error| format!("get {path}: {e}");
+pub fn get(path: &str, offset: u64, limit: usize) -> Result<(Vec<u8>, bool), AgentError> {
+    let named = || path.to_owned();
+    let fail = |error| AgentError::System {
+        step: Step::Get { path: named() },
+        error,
+    };
     let metadata = fs::metadata(path).map_err(fail)?;
     if !metadata.is_file() {
-        return Err(format!("get {path}: is no regular file"));
+        return Err(AgentError::NotRegular { path: named() });
     }
     let mut file = File::open(path).map_err(fail)?;
     if offset > 0 {
@@ -68,7 +79,7 @@ pub fn get(path: &str, offset: u64, limit: usize) -> Result<(Vec<u8>, bool), Str
 }
 
 /// Read many small files: their sizes (null: not there) and their contents one after the other.
-pub fn read_many(paths: &[String], total_max: usize) -> Result<(Value, Vec<u8>), String> {
+pub fn read_many(paths: &[String], total_max: usize) -> Result<(Value, Vec<u8>), AgentError> {
     let mut all = Vec::new();
     let mut sizes = Vec::new();
     for path in paths {
@@ -80,20 +91,25 @@ pub fn read_many(paths: &[String], total_max: usize) -> Result<(Value, Vec<u8>),
             Err(_) => sizes.push(Value::Null),
         }
         if all.len() > total_max {
-            return Err(format!("read_many: more than {total_max} bytes in all"));
+            return Err(AgentError::FilesTooLong { most: total_max });
         }
     }
     Ok((Value::Array(sizes), all))
 }
 
 /// Kind, size in bytes and mode; null if there is nothing.
-pub fn stat(path: &str) -> Result<Value, String> {
+pub fn stat(path: &str) -> Result<Value, AgentError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Value::Null)
         }
-        Err(e) => return Err(format!("stat {path}: {e}")),
+        Err(error) => {
+            let step = Step::Stat {
+                path: path.to_owned(),
+            };
+            return Err(AgentError::System { step, error });
+        }
     };
     let kind = metadata.file_type();
     let kind = if kind.is_file() {
@@ -181,7 +197,10 @@ mod tests {
         let path = scratch.path("f");
         put(&path, 0o600, 0, false, b"abc").unwrap();
         let error = put(&path, 0o600, 7, true, b"x").unwrap_err();
-        assert!(error.contains("part at 7, 3 bytes are there"), "{error}");
+        let AgentError::PartOffset { offset, length, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!((offset, length), (7, 3));
     }
 
     #[test]
@@ -210,7 +229,28 @@ mod tests {
 
     #[test]
     fn a_directory_is_no_file() {
-        assert!(get("/proc", 0, 10).unwrap_err().contains("no regular file"));
+        let error = get("/proc", 0, 10).unwrap_err();
+        assert!(matches!(error, AgentError::NotRegular { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_told_with_its_path() {
+        let gone = "/proc/tm-no-such-file";
+        let told = get(gone, 0, 10).unwrap_err().to_string();
+        assert!(
+            told.starts_with(&format!("get {gone}: No such file")),
+            "{told}"
+        );
+        let told = put("/", 0o600, 0, true, b"").unwrap_err().to_string();
+        assert!(told.starts_with("put /: has no file name"), "{told}");
+        let scratch = Scratch::new("long");
+        let long = scratch.path("f");
+        put(&long, 0o600, 0, true, b"12345678").unwrap();
+        let error = read_many(&[long.clone(), long], 10).unwrap_err();
+        assert!(
+            matches!(error, AgentError::FilesTooLong { most: 10 }),
+            "{error}"
+        );
     }
 
     #[test]

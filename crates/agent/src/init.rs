@@ -11,22 +11,23 @@ use rustix::fs::OFlags;
 use rustix::system::RebootCommand;
 use rustix::thread::UnshareFlags;
 
+use crate::error::{AgentError, Step};
 use crate::server::{serve, End};
 
-const PORTS: &str = "/sys/class/virtio-ports";
+/// Where the kernel lists the ports of the machine.
+pub(crate) const PORTS: &str = "/sys/class/virtio-ports";
 const TRIES: u32 = 100;
+const TRIES_PER_S: u32 = 10;
 const TRY: Timespec = Timespec {
     tv_sec: 0,
-    tv_nsec: 100_000_000,
+    tv_nsec: 1_000_000_000 / TRIES_PER_S as i64,
 };
 
 /// Be process 1: find the port by its name, serve it to its end, switch the machine off.
-pub fn run(name: &str) -> Result<(), String> {
+pub fn run(name: &str) -> Result<(), AgentError> {
     if std::process::id() != 1 {
-        return Err(format!(
-            "init: process {} is not the init of a machine",
-            std::process::id()
-        ));
+        let pid = std::process::id();
+        return Err(AgentError::NotInit { pid });
     }
     own_root()?;
     let end = open(name).and_then(|mut port| serve(&mut port, true));
@@ -37,20 +38,24 @@ pub fn run(name: &str) -> Result<(), String> {
         Err(error) => eprintln!("tunnelmark-agent: {error}"),
     }
     rustix::fs::sync();
-    rustix::system::reboot(RebootCommand::PowerOff).map_err(|e| format!("power off: {e}"))
+    rustix::system::reboot(RebootCommand::PowerOff).map_err(AgentError::system(Step::PowerOff))
 }
 
 /// Share root and working directory with nobody: the first process has them in common with threads
 /// of the kernel, and so may not enter the mounts of another process (setns(2)).
-fn own_root() -> Result<(), String> {
+fn own_root() -> Result<(), AgentError> {
     // Deprecated for what it can do to file descriptors, which are not asked for here.
     #[allow(deprecated)]
-    rustix::thread::unshare(UnshareFlags::FS).map_err(|e| format!("init: unshare: {e}"))
+    rustix::thread::unshare(UnshareFlags::FS)
+        .map_err(AgentError::system(Step::Unshare { command: "init" }))
 }
 
 /// Serve the socket that is standard input.
-pub fn serve_standard_input() -> Result<(), String> {
-    let fail = |e: std::io::Error| format!("standard input: {e}");
+pub fn serve_standard_input() -> Result<(), AgentError> {
+    let fail = |error| AgentError::System {
+        step: Step::Standard { command: "serve" },
+        error,
+    };
     let fd = std::io::stdin()
         .as_fd()
         .try_clone_to_owned()
@@ -61,32 +66,37 @@ pub fn serve_standard_input() -> Result<(), String> {
 }
 
 /// Open the port once it is there and its other side is connected.
-fn open(name: &str) -> Result<File, String> {
+fn open(name: &str) -> Result<File, AgentError> {
     for _ in 0..TRIES {
         if let Some(device) = find(name) {
-            let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(|e| e.to_string())?;
+            let step = || Step::Port {
+                device: device.clone(),
+            };
             let port = OpenOptions::new()
                 .read(true)
                 .write(true)
-                .custom_flags(flags)
+                .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
                 .open(&device)
-                .map_err(|e| format!("{}: {e}", device.display()))?;
+                .map_err(AgentError::system(step()))?;
             let mut fds = [PollFd::new(&port, PollFlags::OUT)];
             for _ in 0..TRIES {
-                poll(&mut fds, Some(&TRY)).map_err(|e| format!("{}: {e}", device.display()))?;
+                poll(&mut fds, Some(&TRY)).map_err(AgentError::system(step()))?;
                 if !fds[0].revents().contains(PollFlags::HUP) {
                     return Ok(port);
                 }
                 pause();
             }
-            return Err(format!(
-                "{}: the other side does not connect",
-                device.display()
-            ));
+            return Err(AgentError::NotConnected {
+                device,
+                waited_s: TRIES / TRIES_PER_S,
+            });
         }
         pause();
     }
-    Err(format!("{PORTS}: no port has the name {name}"))
+    Err(AgentError::NoPort {
+        name: name.to_owned(),
+        waited_s: TRIES / TRIES_PER_S,
+    })
 }
 
 fn find(name: &str) -> Option<PathBuf> {

@@ -2,22 +2,28 @@
 //!
 //! The machine has no network and no login: programs are started, fed, watched and ended, and files
 //! go in and out, by frames over one virtio-serial port. When the port closes, the machine switches
-//! itself off, so none outlives the run that started it. docs/machines.md describes the protocol.
+//! itself off, so none outlives the run that started it. On a host over SSH it serves standard input
+//! and output instead (docs/hosts.md). docs/machines.md describes the protocol.
 
 #![forbid(unsafe_code)]
 
 mod child;
 pub mod cpu;
+pub mod error;
 pub mod files;
 pub mod frame;
 mod init;
 pub mod proto;
 pub mod server;
+mod stdio;
 mod steadiness;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: tunnelmark-agent init PORT | serve | steadiness GAP_US COUNT | version";
+use error::AgentError;
+use tm_wire::Duration;
+
+const USAGE: &str = "usage: tunnelmark-agent init PORT | serve | stdio SILENCE_S | steadiness GAP_US COUNT | version";
 
 /// Run the program: `arguments` without its own name.
 pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
@@ -26,6 +32,9 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     let done = match arguments[..] {
         ["init", port] => init::run(port),
         ["serve"] => init::serve_standard_input(),
+        ["stdio", silence_s] => {
+            bounded("stdio: silence in s", silence_s, 86_400).and_then(stdio::run)
+        }
         ["steadiness", gap_us, count] => steadiness(gap_us, count),
         ["version"] => {
             println!(
@@ -49,17 +58,44 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-fn steadiness(gap_us: &str, count: &str) -> Result<(), String> {
-    let gap_us = bounded("steadiness: gap in us", gap_us, 1_000_000)?;
+fn steadiness(gap_us: &str, count: &str) -> Result<(), AgentError> {
+    let gap_us: i64 = bounded("steadiness: gap in us", gap_us, 1_000_000)?;
+    let gap = Duration(gap_us * 1000);
     let count = bounded("steadiness: count", count, 1_000_000)?;
-    let count = usize::try_from(count).map_err(|e| e.to_string())?;
-    println!("{}", steadiness::measure(gap_us * 1000, count)?);
+    println!("{}", steadiness::measure(gap, count));
     Ok(())
 }
 
-fn bounded(what: &str, text: &str, limit: i64) -> Result<i64, String> {
+/// A whole number from 1 to `most`.
+fn bounded<T>(name: &'static str, text: &str, most: u32) -> Result<T, AgentError>
+where
+    T: TryFrom<u32>,
+{
     text.parse()
         .ok()
-        .filter(|n| (1..=limit).contains(n))
-        .ok_or_else(|| format!("{what} is {text:?}, the limits are 1 and {limit}"))
+        .filter(|number| (1..=most).contains(number))
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| AgentError::Argument {
+            name,
+            text: text.to_owned(),
+            most,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_on_the_command_line_is_within_its_limits() {
+        let number = |text| bounded::<i64>("stdio: silence in s", text, 86_400);
+        assert_eq!(number("1").unwrap(), 1);
+        assert_eq!(number("86400").unwrap(), 86_400);
+        for text in ["0", "86401", "-1", "1.5", "", "x"] {
+            assert_eq!(
+                number(text).unwrap_err().to_string(),
+                format!("stdio: silence in s is {text:?}, must be 1 to 86400")
+            );
+        }
+    }
 }

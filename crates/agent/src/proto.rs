@@ -1,12 +1,15 @@
 //! What may be asked of the agent and what it says; strict, every list and number bounded.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::RequestError;
+
 /// Version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// Most arguments or environment variables of a program.
 pub const ARGS_MAX: usize = 4096;
 /// Most files read by one `read_many`.
@@ -131,81 +134,84 @@ pub enum Event {
 }
 
 /// Parse a request and check what types cannot say.
-pub fn parse(header: &[u8]) -> Result<Request, String> {
+pub fn parse(header: &[u8]) -> Result<Request, RequestError> {
     let request: Request = serde_json::from_slice(header)
-        .map_err(|e| format!("request: {}", lower(&e.to_string())))?;
-    let argument = |what: &str, text: &str| {
-        if text.contains('\0') {
-            return Err(format!("{what}: a zero byte is not allowed"));
-        }
-        Ok(())
-    };
+        .map_err(|error| RequestError::Json(lower(&error.to_string())))?;
     match &request.op {
-        Op::Spawn { argv, env, .. } => {
-            if argv.is_empty() || argv.len() > ARGS_MAX || env.len() > ARGS_MAX {
-                return Err(format!(
-                    "spawn: {} arguments and {} variables, the limits are 1 to {ARGS_MAX} and {ARGS_MAX}",
-                    argv.len(),
-                    env.len()
-                ));
-            }
-            if argv[0].is_empty() {
-                return Err("spawn: the program's name is empty".into());
-            }
-            for text in argv {
-                argument("spawn: argument", text)?;
-            }
-            for (name, value) in env {
-                argument("spawn: variable", name)?;
-                argument("spawn: variable", value)?;
-                if name.is_empty() || name.contains('=') {
-                    return Err(format!("spawn: {name:?} is no name of a variable"));
-                }
-            }
-        }
+        Op::Spawn { argv, env, .. } => spawn(argv, env)?,
         Op::Signal { signal, .. } => {
             if !(1..=64).contains(signal) {
-                return Err(format!("signal: {signal} is outside 1 to 64"));
+                return Err(RequestError::SignalNumber(*signal));
             }
         }
         Op::Put { path, mode, .. } => {
             absolute("put", path)?;
             if *mode > 0o7777 {
-                return Err(format!("put: mode {mode:o} is over 7777"));
+                let (path, mode) = (path.clone(), *mode);
+                return Err(RequestError::Mode { path, mode });
             }
         }
         Op::Get { path, limit, .. } => {
             absolute("get", path)?;
             if *limit as usize > crate::frame::PAYLOAD_MAX {
-                return Err(format!(
-                    "get: limit of {limit} bytes, at most {} are sent at a time",
-                    crate::frame::PAYLOAD_MAX
-                ));
+                let (path, limit) = (path.clone(), *limit);
+                return Err(RequestError::PartLength { path, limit });
             }
         }
         Op::ReadMany { paths } => {
             if paths.len() > FILES_MAX {
-                return Err(format!(
-                    "read_many: {} files, the limit is {FILES_MAX}",
-                    paths.len()
-                ));
+                return Err(RequestError::FileCount(paths.len()));
             }
             for path in paths {
                 absolute("read_many", path)?;
             }
         }
         Op::Stat { path } => absolute("stat", path)?,
-        Op::Which { program } => argument("which", program)?,
+        Op::Which { program } => text("which: program", program)?,
         Op::Stdin { .. } | Op::Cpu {} | Op::PowerOff {} => {}
     }
     Ok(request)
 }
 
-fn absolute(op: &str, path: &str) -> Result<(), String> {
+fn spawn(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), RequestError> {
+    if argv.is_empty() || argv.len() > ARGS_MAX || env.len() > ARGS_MAX {
+        return Err(RequestError::WordCount {
+            arguments: argv.len(),
+            variables: env.len(),
+        });
+    }
+    if argv[0].is_empty() {
+        return Err(RequestError::EmptyProgram);
+    }
+    for (place, argument) in argv.iter().enumerate() {
+        text(format_args!("spawn: argument {place}"), argument)?;
+    }
+    for (name, value) in env {
+        text("spawn: variable", name)?;
+        if name.is_empty() || name.contains('=') {
+            return Err(RequestError::VariableName(name.clone()));
+        }
+        text("spawn: value of a variable", value)?;
+    }
+    Ok(())
+}
+
+fn text(place: impl Display, text: &str) -> Result<(), RequestError> {
+    if text.contains('\0') {
+        return Err(RequestError::ZeroByte {
+            place: place.to_string(),
+            text: text.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn absolute(op: &'static str, path: &str) -> Result<(), RequestError> {
     if !path.starts_with('/') || path.contains('\0') || path.split('/').any(|part| part == "..") {
-        return Err(format!(
-            "{op}: {path:?} is relative or has .. among its parts"
-        ));
+        return Err(RequestError::Path {
+            op,
+            path: path.to_owned(),
+        });
     }
     Ok(())
 }
@@ -274,7 +280,7 @@ mod tests {
             (r#"{"id":-1,"op":{"power_off":{}}}"#, "-1"),
             (r#"{"id":1,"op":{"power_off":{}},"x":1}"#, "x"),
         ] {
-            let error = parse(text.as_bytes()).expect_err(text);
+            let error = parse(text.as_bytes()).expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");
             assert!(!error.ends_with('.'), "{error}");
         }

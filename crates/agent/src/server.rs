@@ -8,16 +8,19 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{Signal, WaitOptions};
 use serde_json::{json, Value};
 
-use crate::child::Child;
+use crate::child::{Child, STDIN_MAX};
 use crate::cpu;
+use crate::error::{AgentError, Step};
 use crate::files;
 use crate::frame::{Decoder, Frame, PAYLOAD_MAX};
 use crate::proto::{self, Event, Op};
 
 /// Above this many bytes to be sent, nothing more is read: neither requests nor output.
 const OUT_HIGH: usize = 4 * 1024 * 1024;
+/// Most bytes that wait for all programs together to read them.
+pub(crate) const UNREAD_MAX: usize = 2 * STDIN_MAX;
 /// Most programs at a time.
-const CHILDREN_MAX: usize = 1024;
+pub(crate) const CHILDREN_MAX: usize = 1024;
 /// How often orphans are looked for, and nothing else.
 const IDLE: Timespec = Timespec {
     tv_sec: 1,
@@ -36,7 +39,7 @@ pub enum End {
 /// Serve one connection to its end; every program that still runs is then killed.
 ///
 /// With `adopt` the process is the init of its machine and reaps what others leave behind.
-pub fn serve<P: Read + Write + AsFd>(port: &mut P, adopt: bool) -> Result<End, String> {
+pub fn serve<P: Read + Write + AsFd>(port: &mut P, adopt: bool) -> Result<End, AgentError> {
     let mut server = Server::default();
     server.say(&json!(Event::Ready {
         protocol: proto::PROTOCOL,
@@ -73,8 +76,13 @@ enum Source {
 }
 
 impl Server {
-    fn run<P: Read + Write + AsFd>(&mut self, port: &mut P, adopt: bool) -> Result<End, String> {
+    fn run<P: Read + Write + AsFd>(
+        &mut self,
+        port: &mut P,
+        adopt: bool,
+    ) -> Result<End, AgentError> {
         loop {
+            self.perform_pending()?;
             if self.power_off && self.out.is_empty() {
                 return Ok(End::PowerOff);
             }
@@ -109,7 +117,7 @@ impl Server {
         }
     }
 
-    fn wait(&self, port: BorrowedFd<'_>) -> Result<Vec<(Source, PollFlags)>, String> {
+    fn wait(&self, port: BorrowedFd<'_>) -> Result<Vec<(Source, PollFlags)>, AgentError> {
         let open = self.out.len() < OUT_HIGH;
         let mut sources = vec![Source::Port];
         let mut port_flags = PollFlags::empty();
@@ -133,29 +141,38 @@ impl Server {
         }
         match poll(&mut fds, Some(&IDLE)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(format!("poll: {e}")),
+            Err(error) => return Err(AgentError::system(Step::Wait)(error)),
         }
         let ready = sources.into_iter().zip(fds.iter().map(PollFd::revents));
         Ok(ready.filter(|(_, flags)| !flags.is_empty()).collect())
     }
 
-    /// Read requests and do them; false when the port is closed.
-    fn receive<P: Read>(&mut self, port: &mut P) -> Result<bool, String> {
+    /// Read requests; false when the port is closed.
+    fn receive<P: Read>(&mut self, port: &mut P) -> Result<bool, AgentError> {
         let mut buffer = vec![0; 64 * 1024];
         match port.read(&mut buffer) {
             Ok(0) => return Ok(false),
             Ok(n) => self.decoder.push(&buffer[..n]),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(e) => return Err(format!("port: {e}")),
-        }
-        while let Some(frame) = self.decoder.next_frame().map_err(|e| e.to_string())? {
-            self.request(&frame)?;
+            Err(error) => return Err(AgentError::system(Step::Connection)(error)),
         }
         Ok(true)
     }
 
+    /// Do requests as long as their answers have room: many small ones that arrive at once may ask for
+    /// much. The others wait until what is to be sent has been taken.
+    fn perform_pending(&mut self) -> Result<(), AgentError> {
+        while self.out.len() < OUT_HIGH && !self.power_off {
+            let Some(frame) = self.decoder.next_frame()? else {
+                break;
+            };
+            self.request(&frame)?;
+        }
+        Ok(())
+    }
+
     /// Write what the port takes; false when it is closed.
-    fn flush<P: Write>(&mut self, port: &mut P) -> Result<bool, String> {
+    fn flush<P: Write>(&mut self, port: &mut P) -> Result<bool, AgentError> {
         let mut written = 0;
         while written < self.out.len() {
             match port.write(&self.out[written..]) {
@@ -164,14 +181,14 @@ impl Server {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(false),
-                Err(e) => return Err(format!("port: {e}")),
+                Err(error) => return Err(AgentError::system(Step::Connection)(error)),
             }
         }
         self.out.drain(..written);
         Ok(true)
     }
 
-    fn request(&mut self, frame: &Frame) -> Result<(), String> {
+    fn request(&mut self, frame: &Frame) -> Result<(), AgentError> {
         // An answer needs an id; a request that cannot be parsed may still carry one.
         let id = |header: &[u8]| {
             serde_json::from_slice::<Value>(header)
@@ -180,16 +197,16 @@ impl Server {
         };
         let (id, done) = match proto::parse(&frame.header) {
             Ok(request) => (Some(request.id), self.perform(request.op, &frame.payload)),
-            Err(error) => (id(&frame.header), Err(error)),
+            Err(error) => (id(&frame.header), Err(error.into())),
         };
         let (answer, payload) = match done {
             Ok((value, payload)) => (json!({"id": id, "ok": value}), payload),
-            Err(error) => (json!({"id": id, "error": error}), Vec::new()),
+            Err(error) => (json!({"id": id, "error": error.to_string()}), Vec::new()),
         };
         self.send(&answer, payload)
     }
 
-    fn perform(&mut self, op: Op, data: &[u8]) -> Result<(Value, Vec<u8>), String> {
+    fn perform(&mut self, op: Op, data: &[u8]) -> Result<(Value, Vec<u8>), AgentError> {
         let plain = |value| (value, Vec::new());
         match op {
             Op::Spawn {
@@ -199,7 +216,8 @@ impl Server {
                 within,
             } => {
                 if self.children.len() >= CHILDREN_MAX {
-                    return Err(format!("spawn {}: {CHILDREN_MAX} programs run", argv[0]));
+                    let program = argv[0].clone();
+                    return Err(AgentError::TooManyPrograms { program });
                 }
                 let child = Child::start(&argv, env, stdin, within)?;
                 let (id, pid) = (self.next_child, child.pid().as_raw_nonzero().get());
@@ -209,10 +227,14 @@ impl Server {
             }
             Op::Stdin { proc, eof } => {
                 // As with a signal: one that has ended already needs no input any more.
+                let unread: usize = self.children.values().map(Child::unread).sum();
                 if let Some(child) = self.children.get_mut(&proc) {
+                    if unread + data.len() > UNREAD_MAX {
+                        return Err(AgentError::AllStdinFull);
+                    }
                     child.feed(data, eof)?;
                 } else if proc >= self.next_child {
-                    return Err(gone("stdin", proc));
+                    return Err(self.unknown("stdin", proc));
                 }
                 Ok(plain(Value::Null))
             }
@@ -225,7 +247,7 @@ impl Server {
                 if let Some(child) = self.children.get(&proc) {
                     child.signal(signal, group)?;
                 } else if proc >= self.next_child {
-                    return Err(gone("signal", proc));
+                    return Err(self.unknown("signal", proc));
                 }
                 Ok(plain(Value::Null))
             }
@@ -263,7 +285,7 @@ impl Server {
         }
     }
 
-    fn forward(&mut self, id: u64, index: usize) -> Result<(), String> {
+    fn forward(&mut self, id: u64, index: usize) -> Result<(), AgentError> {
         let mut pieces: Vec<u8> = Vec::new();
         if let Some(child) = self.children.get_mut(&id) {
             child.read_output(index, |piece| pieces.extend_from_slice(piece));
@@ -275,11 +297,11 @@ impl Server {
         self.send(&json!(Event::Output { proc: id, stream }), pieces)
     }
 
-    fn ended(&mut self, id: u64) -> Result<(), String> {
+    fn ended(&mut self, id: u64) -> Result<(), AgentError> {
         let Some(event) = self
             .children
             .get_mut(&id)
-            .and_then(|child| child.try_wait(id))
+            .and_then(|child| child.try_wait(id, &mut self.cpu))
         else {
             return Ok(());
         };
@@ -291,6 +313,10 @@ impl Server {
 
     /// Collect processes whose parent has died, which only an init inherits.
     fn reap(&mut self) {
+        // Ours first: whom the kernel is asked for next is any that has ended.
+        for child in self.children.values_mut() {
+            child.collect(&mut self.cpu);
+        }
         while let Ok(Some((pid, status))) = rustix::process::waitpid(None, WaitOptions::NOHANG) {
             // One of ours may be among them: its pidfd is readable and the next round tells its end.
             if let Some(child) = self
@@ -303,21 +329,25 @@ impl Server {
         }
     }
 
-    fn say(&mut self, header: &Value) -> Result<(), String> {
+    fn say(&mut self, header: &Value) -> Result<(), AgentError> {
         self.send(header, Vec::new())
     }
 
-    fn send(&mut self, header: &Value, payload: Vec<u8>) -> Result<(), String> {
+    fn send(&mut self, header: &Value, payload: Vec<u8>) -> Result<(), AgentError> {
         let frame = Frame {
             header: header.to_string().into_bytes(),
             payload,
         };
-        frame.encode(&mut self.out).map_err(|e| e.to_string())
+        Ok(frame.encode(&mut self.out)?)
     }
-}
 
-fn gone(op: &str, proc: u64) -> String {
-    format!("{op}: program {proc} is not there")
+    fn unknown(&self, op: &'static str, proc: u64) -> AgentError {
+        AgentError::UnknownProgram {
+            op,
+            proc,
+            started: self.next_child,
+        }
+    }
 }
 
 fn uptime_s() -> f64 {

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, waitpid, Pid, PidfdFlags, WaitOptions};
 use serde_json::{json, Value};
-use tm_agent::frame::{Decoder, Frame};
+use tm_agent::error::AgentError;
+use tm_agent::frame::{Decoder, Frame, FrameError};
 use tm_agent::proto::PROTOCOL;
 use tm_agent::server::{serve, End};
 
@@ -15,7 +16,7 @@ struct Client {
     socket: UnixStream,
     decoder: Decoder,
     next_id: u64,
-    agent: Option<JoinHandle<Result<End, String>>>,
+    agent: Option<JoinHandle<Result<End, AgentError>>>,
 }
 
 impl Client {
@@ -68,6 +69,15 @@ impl Client {
         }
     }
 
+    /// Read nothing for half a second, in which the agent may do wrong.
+    fn pause(&self) {
+        let end = Timespec {
+            tv_sec: 0,
+            tv_nsec: 500_000_000,
+        };
+        poll(&mut [PollFd::new(&self.socket, PollFlags::PRI)], Some(&end)).unwrap();
+    }
+
     /// Ask and return the answer; events before it are lost.
     fn ask(&mut self, op: &Value, payload: &[u8]) -> Result<(Value, Vec<u8>), String> {
         let id = self.send(op, payload);
@@ -108,7 +118,7 @@ impl Client {
         }
     }
 
-    fn finish(mut self) -> Result<End, String> {
+    fn finish(mut self) -> Result<End, AgentError> {
         let agent = self.agent.take().unwrap();
         drop(self);
         agent.join().unwrap()
@@ -218,6 +228,54 @@ fn output_of_a_descendant_still_comes_after_the_end() {
 }
 
 #[test]
+fn what_a_program_used_is_known_when_it_has_ended() {
+    let mut client = Client::new();
+    let turns = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let (answer, _) = client
+        .ask(&json!({"spawn": {"argv": ["sh", "-c", turns]}}), b"")
+        .unwrap();
+    client.until_exit(answer["proc"].as_u64().unwrap());
+    let (_, payload) = client.ask(&json!({"cpu": {}}), b"").unwrap();
+    let snapshot: Value = serde_json::from_slice(&payload).unwrap();
+    let row = &snapshot["ended"][0];
+    assert_eq!(row[0], answer["pid"]);
+    assert_eq!(row[5][0][0], answer["pid"]);
+    assert!(row[5][0][1].as_u64().unwrap() > 1_000_000, "{row}");
+    let lives = |row: &Value| row[0] == answer["pid"];
+    assert!(!snapshot["processes"].as_array().unwrap().iter().any(lives));
+}
+
+#[test]
+fn requests_whose_answers_have_no_room_wait_and_are_all_answered() {
+    let mut client = Client::new();
+    // Asked for at once: 200 times a megabyte, of which nobody reads a byte meanwhile.
+    let path = std::env::temp_dir().join(format!("tm-agent-{}", std::process::id()));
+    std::fs::write(&path, vec![b'x'; 1 << 20]).unwrap();
+    let get = json!({"get": {"path": path, "offset": 0, "limit": 1 << 20}});
+    let before = resident_bytes();
+    let ids: Vec<u64> = (0..200).map(|_| client.send(&get, b"")).collect();
+    // The agent is a thread of this process: it has filled the socket and what it may hold.
+    client.pause();
+    let held = resident_bytes().saturating_sub(before);
+    assert!(
+        held < 64 << 20,
+        "{held} bytes for answers that nobody reads"
+    );
+    for id in ids {
+        let (header, payload) = client.receive();
+        assert_eq!((header["id"].as_u64(), payload.len()), (Some(id), 1 << 20));
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// What this process has in memory.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+#[test]
 fn a_program_that_is_not_there_is_named() {
     let mut client = Client::new();
     let error = client
@@ -227,13 +285,38 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_long_name_is_refused_in_an_answer_and_the_connection_goes_on() {
+    let mut client = Client::new();
+    // A character of one byte that takes seven in an answer: told whole they had no room in a frame.
+    let long = "\u{7f}".repeat(100_000);
+    for (op, place) in [
+        (json!({"stat": {"path": long}}), "stat: "),
+        (
+            json!({"get": {"path": "/", "offset": 0, "limit": 1, "x": 1}}),
+            "request: unknown field",
+        ),
+        (json!({"spawn": {"argv": [format!("/{long}")]}}), "spawn /"),
+        (
+            json!({"spawn": {"argv": ["true", format!("{long}\0")]}}),
+            "spawn: argument 1 is ",
+        ),
+        (json!({ long.as_str(): {} }), "request: "),
+    ] {
+        let error = client.ask(&op, b"").unwrap_err();
+        assert!(error.starts_with(place), "{}", &error[..60]);
+    }
+    let which = json!({"which": {"program": "tm-no-such-program"}});
+    assert_eq!(client.ask(&which, b"").unwrap().0, Value::Null);
+}
+
+#[test]
 fn a_closed_port_ends_the_loop_and_every_program() {
     let mut client = Client::new();
     let (answer, _) = client
         .ask(&json!({"spawn": {"argv": ["sleep", "1000"]}}), b"")
         .unwrap();
     let pid = answer["pid"].as_i64().unwrap();
-    assert_eq!(client.finish(), Ok(End::Closed));
+    assert_eq!(client.finish().unwrap(), End::Closed);
     // Killed by the loop; nobody waits for it here, so it stays a zombie of this test.
     let status = signal_that_ended(pid);
     assert_eq!(status, Some(9));
@@ -247,7 +330,7 @@ fn power_off_is_answered_before_the_loop_ends() {
         Ok((Value::Null, Vec::new()))
     );
     let agent = client.agent.take().unwrap();
-    assert_eq!(agent.join().unwrap(), Ok(End::PowerOff));
+    assert_eq!(agent.join().unwrap().unwrap(), End::PowerOff);
 }
 
 #[test]
@@ -257,16 +340,16 @@ fn nonsense_is_answered_and_garbage_ends_the_connection() {
         .ask(&json!({"fly": {}}), b"")
         .unwrap_err()
         .contains("fly"));
-    assert!(client
-        .ask(
-            &json!({"signal": {"proc": 99, "signal": 15, "group": false}}),
-            b""
-        )
-        .is_err());
+    let signal = json!({"signal": {"proc": 99, "signal": 15, "group": false}});
+    let error = client.ask(&signal, b"").unwrap_err();
+    assert!(
+        error.starts_with("signal: program 99 is not there, 0 were started"),
+        "{error}"
+    );
     client.socket.write_all(&[0xff; 64]).unwrap();
     let error = client.agent.take().unwrap().join().unwrap().unwrap_err();
     assert!(
-        error.starts_with("frame: header of 4294967295 bytes"),
+        matches!(error, AgentError::Frame(FrameError::Header(0xffff_ffff))),
         "{error}"
     );
 }

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
+use tm_io::process::LARGEST_CPU;
 use tm_io::udp::ReceiveTime;
-use tm_wire::{Key, Nanos, LARGEST_PAYLOAD_BYTES, SHORT_HEADER_BYTES};
+use tm_wire::{Duration, Key, LARGEST_PAYLOAD_BYTES, SHORT_HEADER_BYTES};
 
 use crate::Failure;
 
@@ -166,13 +167,13 @@ pub fn address(place: &str, text: &str) -> Result<SocketAddr, Failure> {
 pub const LONGEST_NS: i64 = 24 * 3_600_000_000_000;
 
 /// Checks how long packets may be gathered.
-pub fn coalesce(ns: i64) -> Result<Nanos, Failure> {
-    within("coalesce_ns", ns, 0, 10_000_000).map(Nanos)
+pub fn coalesce(ns: i64) -> Result<Duration, Failure> {
+    within("coalesce_ns", ns, 0, 10_000_000).map(Duration)
 }
 
 /// Checks a duration.
-pub fn duration(place: &str, ns: i64) -> Result<Nanos, Failure> {
-    within(place, ns, 0, LONGEST_NS).map(Nanos)
+pub fn duration(place: &str, ns: i64) -> Result<Duration, Failure> {
+    within(place, ns, 0, LONGEST_NS).map(Duration)
 }
 
 /// Checks a payload size.
@@ -186,6 +187,39 @@ pub fn priority(value: Option<u8>) -> Result<Option<u8>, Failure> {
         .map(|value| within("realtime_priority", value, 1, 99))
         .transpose()
 }
+
+/// Checks the number of a processor; whether there is one is found out by who pins a thread to it.
+pub fn cpu(place: &str, value: Option<usize>) -> Result<Option<usize>, Failure> {
+    value
+        .map(|value| within(place, value, 0, LARGEST_CPU))
+        .transpose()
+}
+
+/// What a key that is left out stands for.
+pub fn yes() -> bool {
+    true
+}
+
+/// What a count that is left out stands for.
+pub fn one() -> usize {
+    1
+}
+
+/// Checks a number of shards; `cpus` are the processors that the threads of one would keep to.
+pub fn shards(count: usize, cpus: &[(&str, Option<usize>)]) -> Result<usize, Failure> {
+    within("shards", count, 1, MOST_SHARDS)?;
+    for (place, cpu) in cpus {
+        if let (Some(cpu), true) = (cpu, count > 1) {
+            return wrong(format!(
+                "{place} is {cpu}, must be null with {count} shards"
+            ));
+        }
+    }
+    Ok(count)
+}
+
+/// A shard has two threads in a sender; a computer with more cores has no use for more of them.
+const MOST_SHARDS: usize = 64;
 
 /// Checks a socket buffer.
 pub fn buffer(bytes: usize) -> Result<usize, Failure> {

@@ -1,33 +1,80 @@
 //! Events: one JSON object a line on standard output.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use serde::Serialize;
 use serde_json::{json, Value};
-use tm_io::process::Realtime;
+use tm_io::process::{Realtime, Stop};
+use tm_io::IoError;
 use tm_probe::Delays;
 
-/// Writes an event. A reader that is gone is no reason to fail: the run ends by its parent's death.
-pub fn write(event: &impl Serialize) {
-    let mut out = std::io::stdout().lock();
-    if serde_json::to_writer(&mut out, event).is_ok() {
-        let _ = out.write_all(b"\n").and_then(|()| out.flush());
+use crate::Failure;
+
+/// Whoever reads the events of a run. Where that is nobody any more, the run ends in order: its files
+/// are completed, and it fails.
+pub struct Reader {
+    stop: Stop,
+    gone: Option<std::io::Error>,
+}
+
+impl Reader {
+    /// A reader whose end is that of the run.
+    pub fn of(stop: &Stop) -> Self {
+        Self {
+            stop: stop.clone(),
+            gone: None,
+        }
+    }
+
+    /// Writes an event.
+    pub fn tell(&mut self, event: &impl Serialize) {
+        if self.gone.is_some() {
+            return;
+        }
+        if let Err(error) = line(&mut std::io::stdout().lock(), event) {
+            self.stop.request();
+            self.gone = Some(error);
+        }
+    }
+
+    /// Writes the last event; an error if one found no reader.
+    pub fn finish(mut self, summary: &impl Serialize) -> Result<(), Failure> {
+        self.tell(summary);
+        match self.gone {
+            None => Ok(()),
+            Some(error) => {
+                Err(IoError::new("standard output: the events cannot be written", error).into())
+            }
+        }
     }
 }
 
-/// Writes why a subcommand fails.
+/// Writes a line; whether that is to be had at all is for the caller to say.
+fn line(out: &mut impl Write, event: &impl Serialize) -> std::io::Result<()> {
+    let mut bytes = serde_json::to_vec(event)?;
+    bytes.push(b'\n');
+    match out.write_all(&bytes).and_then(|()| out.flush()) {
+        // Somebody else made the pipe non-blocking and does not read for now: an event is lost.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        result => result,
+    }
+}
+
+/// Writes why a subcommand fails, to whoever is there to read it.
 pub fn error(message: &str) {
-    write(&json!({"event": "error", "message": message}));
-    eprintln!("tunnelmark-engine: error: {message}");
+    let event = json!({"event": "error", "message": message});
+    let _ = line(&mut std::io::stdout().lock(), &event);
+    let _ = writeln!(std::io::stderr(), "tunnelmark-engine: error: {message}");
 }
 
 /// Writes the version.
 pub fn version() {
-    write(&json!({
+    let event = json!({
         "event": "version",
         "version": env!("CARGO_PKG_VERSION"),
         "protocol": crate::config::PROTOCOL,
-    }));
+    });
+    let _ = line(&mut std::io::stdout().lock(), &event);
 }
 
 /// A histogram as an object, or null without values.

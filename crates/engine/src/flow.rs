@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tm_io::format::Format;
 use tm_io::send::FlowPlan;
-use tm_probe::{Content, Schedule, Share, Size, Stop as End, Trace, LARGEST_TRACE_BYTES};
-use tm_wire::{Nanos, LARGEST_PAYLOAD_BYTES};
+use tm_probe::{
+    Content, Format, OutgoingFlow, Schedule, Share, Size, Stop as End, Trace, LARGEST_TRACE_BYTES,
+};
+use tm_wire::{Duration, LARGEST_PAYLOAD_BYTES};
 
 use crate::config::{self, StampKeyConfig};
 use crate::Failure;
@@ -31,6 +32,8 @@ pub struct FlowConfig {
     target: String,
     source: Option<String>,
     interface: Option<String>,
+    #[serde(default)]
+    netns: Option<PathBuf>,
     start_offset_ns: i64,
     schedule: ScheduleConfig,
     stop: StopConfig,
@@ -136,12 +139,8 @@ pub fn flow_plan(index: usize, flow: &FlowConfig, seed: u64) -> Result<FlowPlan,
             at("size.type")
         ));
     }
-    let plan = FlowPlan {
-        flow: flow.flow,
+    let outgoing = OutgoingFlow {
         format,
-        target,
-        source,
-        interface: flow.interface.clone(),
         start_offset: config::duration(&at("start_offset_ns"), flow.start_offset_ns)?,
         schedule,
         end: stop(&at("stop"), &flow.stop)?,
@@ -149,15 +148,22 @@ pub fn flow_plan(index: usize, flow: &FlowConfig, seed: u64) -> Result<FlowPlan,
         content: content(&at("content"), &flow.content)?,
         seed: seed ^ own_seed,
     };
-    let (least, most) = plan.size_limits();
-    let wanted = plan.format.least_bytes();
+    let (least, most) = outgoing.size_limits();
+    let wanted = outgoing.format.least_bytes();
     if (least as usize) < wanted || most as usize > LARGEST_PAYLOAD_BYTES {
         return config::wrong(format!(
             "{}: payloads are {least} to {most} byte, must be {wanted} to {LARGEST_PAYLOAD_BYTES}",
             at("size")
         ));
     }
-    Ok(plan)
+    Ok(FlowPlan {
+        flow: flow.flow,
+        outgoing,
+        target,
+        source,
+        interface: flow.interface.clone(),
+        netns: flow.netns.clone(),
+    })
 }
 
 /// The format, and what tells the random streams of flows apart.
@@ -180,7 +186,7 @@ fn format(index: usize, flow: &FlowConfig) -> Result<(Format, u64), Failure> {
 
 fn schedule(place: &str, schedule: &ScheduleConfig) -> Result<Schedule, Failure> {
     let gap = |key: &str, ns: i64| {
-        config::within(&format!("{place}.{key}"), ns, 1, config::LONGEST_NS).map(Nanos)
+        config::within(&format!("{place}.{key}"), ns, 1, config::LONGEST_NS).map(Duration)
     };
     Ok(match schedule {
         ScheduleConfig::Fixed { gap_ns } => Schedule::Fixed {
@@ -234,7 +240,7 @@ fn trace(place: &str, path: &Path, period_ns: Option<i64>) -> Result<Schedule, F
             config::within(&format!("{place}.period_ns"), ns, least, config::LONGEST_NS)
         })
         .transpose()?
-        .map(Nanos);
+        .map(Duration);
     let trace = Arc::new(trace);
     Ok(Schedule::Trace { trace, period })
 }
@@ -262,7 +268,7 @@ fn stop(place: &str, stop: &StopConfig) -> Result<End, Failure> {
             1,
             u64::from(u32::MAX),
         )?),
-        StopConfig::Duration { duration_ns } => End::Duration(Nanos(config::within(
+        StopConfig::Duration { duration_ns } => End::Duration(Duration(config::within(
             &format!("{place}.duration_ns"),
             *duration_ns,
             1,

@@ -1,20 +1,24 @@
 //! `tunnelmark-engine`: sends, reflects and carries test packets. The contract is `docs/engine.md`.
 
 mod config;
+mod emulator;
 mod events;
 mod flow;
-mod following;
+mod hwsim;
 mod link;
-mod link_wlan;
-mod medium;
 mod reflect;
 mod rr;
 mod send;
+mod sim;
+mod sim_tcp;
 
+use std::io::Write;
 use std::process::ExitCode;
 
+use tm_io::process;
+
 const USAGE: &str =
-    "usage: tunnelmark-engine send|reflect|ask|answer|link|wlan-medium CONFIG | version
+    "usage: tunnelmark-engine send|reflect|ask|answer|link|wlan-medium|sim CONFIG | version
 
   send CONFIG      send test packets and measure what comes back
   reflect CONFIG   answer test packets whose tag verifies
@@ -23,6 +27,7 @@ const USAGE: &str =
   link CONFIG      emulate a link between two interfaces
   wlan-medium CONFIG
                    make two simulated radios (mac80211_hwsim) and be the medium between them
+  sim CONFIG       send and reflect through a model of tunnels and a link, in virtual time
   version          print the version and the protocol
 
 CONFIG is a JSON file, or - for standard input. Events come as JSON, one a line, on standard
@@ -54,16 +59,27 @@ pub fn check(command: &str, text: &[u8]) -> Result<(), String> {
         "ask" => rr::check_ask(text),
         "answer" => rr::check_answer(text),
         "link" => link::check(text),
-        _ => Err(Failure::Config(format!("{command:?} is no subcommand"))),
+        "wlan-medium" => hwsim::check(text),
+        "sim" => sim::check(text),
+        _ => Err(Failure::Config(format!("{command:?} is not a subcommand"))),
     };
     found.map_err(|failure| match failure {
         Failure::Config(message) | Failure::Run(message) => message,
     })
 }
 
+/// What a thread says that fails for a reason nobody thought of; the program ends with it.
+fn last_words(panic: &impl std::fmt::Display) -> String {
+    let text = panic.to_string();
+    let words: Vec<_> = text.split_whitespace().collect();
+    format!("defect of the engine: {}", words.join(" "))
+}
+
 /// Runs the program with these arguments.
 #[must_use]
 pub fn main(words: &[String]) -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| events::error(&last_words(panic))));
+    process::all_descriptors();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["send", path] => send::main(path),
@@ -71,17 +87,18 @@ pub fn main(words: &[String]) -> ExitCode {
         ["ask", path] => rr::ask_main(path),
         ["answer", path] => rr::answer_main(path),
         ["link", path] => link::main(path),
-        ["wlan-medium", path] => medium::main(path),
+        ["wlan-medium", path] => hwsim::main(path),
+        ["sim", path] => sim::main(path),
         ["version"] => {
             events::version();
             Ok(())
         }
         ["--help" | "-h" | "help"] => {
-            println!("{USAGE}");
+            let _ = writeln!(std::io::stdout(), "{USAGE}");
             Ok(())
         }
         _ => {
-            eprintln!("{USAGE}");
+            let _ = writeln!(std::io::stderr(), "{USAGE}");
             return ExitCode::from(2);
         }
     };
@@ -94,6 +111,44 @@ pub fn main(words: &[String]) -> ExitCode {
         Err(Failure::Run(message)) => {
             events::error(&message);
             ExitCode::from(1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_one_line() {
+        assert_eq!(
+            last_words(&"Panicked at\nsrc/lib.rs:1:\n  oops\n"),
+            "defect of the engine: Panicked at src/lib.rs:1: oops"
+        );
+    }
+
+    #[test]
+    fn connections_are_examined_without_acting_on_them() {
+        let text = include_str!("../../../fuzz/seeds/configuration/sim.json");
+        assert_eq!(check("sim", text.as_bytes()), Ok(()));
+        let wrong = text.replace("\"window_bytes\": 65536", "\"window_bytes\": 1447");
+        assert_eq!(
+            check("sim", wrong.as_bytes()).unwrap_err(),
+            "tcp[1].window_bytes is 1447, must be 1448 to 1073741824"
+        );
+    }
+
+    #[test]
+    fn media_are_examined_without_acting_on_them() {
+        let link = include_str!("../../../fuzz/seeds/configuration/link-wlan.json");
+        let radios = include_str!("../../../fuzz/seeds/configuration/wlan-medium.json");
+        for (command, text) in [("link", link), ("wlan-medium", radios)] {
+            assert_eq!(check(command, text.as_bytes()), Ok(()));
+            let wrong = text.replace("\"short_retry_limit\": 7", "\"short_retry_limit\": 0");
+            assert_eq!(
+                check(command, wrong.as_bytes()).unwrap_err(),
+                "medium.short_retry_limit is 0, must be 1 to 255"
+            );
         }
     }
 }

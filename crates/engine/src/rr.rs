@@ -3,12 +3,13 @@
 use serde::Deserialize;
 use serde_json::json;
 use tm_io::process::Stop;
-use tm_io::rr::{ask, AskPlan, Target, Transport, HEADER_BYTES};
-use tm_io::rr_answer::{answer, AnswerPlan};
+use tm_io::rr::{request, RequestPlan, Target, Transport, HEADER_BYTES};
+use tm_io::rr_respond::{respond, ResponsePlan};
 use tm_probe::Delays;
 
 use crate::config;
-use crate::{events, Failure};
+use crate::events::{self, Reader};
+use crate::Failure;
 
 const MOST_SOCKETS: usize = 1024;
 const LARGEST_DATAGRAM_BYTES: usize = 65_507;
@@ -69,14 +70,14 @@ pub fn answer_main(path: &str) -> Result<(), Failure> {
     let config: AnswerConfig = config::read(path)?;
     let plan = answer_plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
-    let counts = answer(&plan, &stop, |listen| {
+    let mut reader = Reader::of(&stop);
+    let counts = respond(&plan, &stop, |listen| {
         let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
-        events::write(&json!({"event": "ready", "listen": listen}));
+        reader.tell(&json!({"event": "ready", "listen": listen}));
     })?;
-    events::write(&json!({
+    reader.finish(&json!({
         "event": "summary", "answered": counts.answered, "rejected": counts.rejected,
-    }));
-    Ok(())
+    }))
 }
 
 /// Runs `ask`.
@@ -84,9 +85,10 @@ pub fn ask_main(path: &str) -> Result<(), Failure> {
     let config: AskConfig = config::read(path)?;
     let plan = ask_plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
-    let (flows, span) = ask(&plan, &stop, |answered| {
-        events::write(&json!({"event": "progress", "answered": answered}));
-    });
+    let mut reader = Reader::of(&stop);
+    let (flows, span) = request(&plan, &stop, |answered| {
+        reader.tell(&json!({"event": "progress", "answered": answered}));
+    })?;
     if let Some(error) = flows.iter().find_map(|flow| flow.error.clone()) {
         return Err(Failure::Run(error));
     }
@@ -103,11 +105,10 @@ pub fn ask_main(path: &str) -> Result<(), Failure> {
             })
         })
         .collect();
-    events::write(&json!({
+    reader.finish(&json!({
         "event": "summary", "span_ns": span.0, "latency_ns": events::delays(&together),
         "flows": flows,
-    }));
-    Ok(())
+    }))
 }
 
 /// Checks a configuration of `answer`.
@@ -122,12 +123,12 @@ pub fn check_ask(text: &[u8]) -> Result<(), Failure> {
     ask_plan(&config).map(|_| ())
 }
 
-fn answer_plan(config: &AnswerConfig) -> Result<AnswerPlan, Failure> {
+fn answer_plan(config: &AnswerConfig) -> Result<ResponsePlan, Failure> {
     config::protocol(config.protocol)?;
     config::within("listen: number of addresses", config.listen.len(), 1, 256)?;
     let message = checked(&config.message)?;
     let listen = config.listen.iter().enumerate();
-    Ok(AnswerPlan {
+    Ok(ResponsePlan {
         transport: transport(message.transport),
         listen: listen
             .map(|(index, text)| config::address(&format!("listen[{index}]"), text))
@@ -139,7 +140,7 @@ fn answer_plan(config: &AnswerConfig) -> Result<AnswerPlan, Failure> {
     })
 }
 
-fn ask_plan(config: &AskConfig) -> Result<AskPlan, Failure> {
+fn ask_plan(config: &AskConfig) -> Result<RequestPlan, Failure> {
     config::protocol(config.protocol)?;
     let message = checked(&config.message)?;
     config::within("flows: number of flows", config.flows.len(), 1, 256)?;
@@ -157,7 +158,7 @@ fn ask_plan(config: &AskConfig) -> Result<AskPlan, Failure> {
         config::LONGEST_NS,
     )?;
     let flows = config.flows.iter().enumerate();
-    Ok(AskPlan {
+    Ok(RequestPlan {
         transport: transport(message.transport),
         flows: flows
             .map(|(index, flow)| {

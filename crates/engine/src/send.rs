@@ -6,19 +6,21 @@ use serde::Deserialize;
 use serde_json::{json, Value};
 use tm_io::process::Stop;
 use tm_io::send::{run, FlowPlan, SendEvent, SendOutcome, SendPlan};
-use tm_probe::{Missed, SenderFlow};
+use tm_probe::{Missed, SenderFlow, Waiting};
 
 use crate::config;
+use crate::events::{self, Reader};
 use crate::flow::{flow_plan, FlowConfig};
-use crate::{events, Failure};
+use crate::Failure;
 
+/// What it is told.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SendConfig {
+pub struct SendConfig {
     protocol: u32,
     #[serde(default)]
     parent_pid: Option<u32>,
-    flows: Vec<FlowConfig>,
+    pub flows: Vec<FlowConfig>,
     seed: u64,
     drain_ns: i64,
     late_ns: i64,
@@ -27,6 +29,8 @@ struct SendConfig {
     coalesce_ns: i64,
     #[serde(default)]
     receive_time: config::ReceiveTimeConfig,
+    #[serde(default = "config::yes")]
+    spin: bool,
     #[serde(default)]
     segment: bool,
     dont_fragment: bool,
@@ -35,6 +39,8 @@ struct SendConfig {
     send_cpu: Option<usize>,
     receive_cpu: Option<usize>,
     socket_buffer_bytes: usize,
+    #[serde(default = "config::one")]
+    shards: usize,
 }
 
 #[derive(Deserialize)]
@@ -49,9 +55,9 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let config: SendConfig = config::read(path)?;
     let plan = plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
-    let outcome = run(&plan, &stop, |event| tell(&plan, &event))?;
-    events::write(&summary(&plan, &outcome));
-    Ok(())
+    let mut reader = Reader::of(&stop);
+    let outcome = run(&plan, &stop, |event| reader.tell(&told(&plan, &event)))?;
+    reader.finish(&summary(&plan, &outcome))
 }
 
 /// Checks a configuration; traces are taken for right.
@@ -63,7 +69,7 @@ pub fn check(text: &[u8]) -> Result<(), Failure> {
     plan(&config).map(|_| ())
 }
 
-fn tell(plan: &SendPlan, event: &SendEvent<'_>) {
+fn told(plan: &SendPlan, event: &SendEvent<'_>) -> Value {
     match event {
         SendEvent::Ready(sources) => {
             let flows: Vec<_> = plan
@@ -72,7 +78,7 @@ fn tell(plan: &SendPlan, event: &SendEvent<'_>) {
                 .zip(sources.iter())
                 .map(|(flow, source)| json!({"flow": flow.flow, "source": source.to_string()}))
                 .collect();
-            events::write(&json!({"event": "ready", "flows": flows}));
+            json!({"event": "ready", "flows": flows})
         }
         SendEvent::Progress(now, flows) => {
             let flows: Vec<_> = plan
@@ -81,18 +87,18 @@ fn tell(plan: &SendPlan, event: &SendEvent<'_>) {
                 .zip(flows.iter())
                 .map(|(plan, flow)| {
                     json!({
-                        "flow": plan.flow, "sent": flow.counters.sent,
-                        "returned": flow.counters.returned,
-                        "rtt_last_ns": flow.last_rtt().map(|rtt| rtt.0),
+                        "flow": plan.flow, "sent": flow.sent, "returned": flow.returned,
+                        "rtt_last_ns": flow.last_rtt.map(|rtt| rtt.0),
                     })
                 })
                 .collect();
-            events::write(&json!({"event": "progress", "time_ns": now.0, "flows": flows}));
+            json!({"event": "progress", "time_ns": now.0, "flows": flows})
         }
     }
 }
 
-fn summary(plan: &SendPlan, outcome: &SendOutcome) -> Value {
+/// The event at the end.
+pub fn summary(plan: &SendPlan, outcome: &SendOutcome) -> Value {
     let flows: Vec<_> = plan
         .flows
         .iter()
@@ -101,7 +107,7 @@ fn summary(plan: &SendPlan, outcome: &SendOutcome) -> Value {
         .collect();
     json!({
         "event": "summary", "start_ns": outcome.start.0, "end_ns": outcome.end.0,
-        "realtime": events::realtime(outcome.realtime),
+        "realtime": events::realtime(outcome.realtime), "awake_ns": outcome.awake.0,
         "timestamps": events::timestamps(outcome.kernel_timestamps), "flows": flows,
     })
 }
@@ -114,7 +120,7 @@ fn flow_summary(number: u16, flow: &SenderFlow, overrun: u32) -> Value {
         "bytes_returned": c.bytes_returned, "duplicates": c.duplicates,
         "reordered": c.reordered, "late": c.late,
         "unrecorded": c.unrecorded, "residence_unknown": c.residence_unknown, "rejected": c.rejected, "overrun": overrun,
-        "remote_received": flow.remote_received,
+        "remote_received": flow.remote_received(),
         "first_sent_ns": flow.sent_span.map(|(first, _)| first.0),
         "last_sent_ns": flow.sent_span.map(|(_, last)| last.0),
         "rtt_ns": events::delays(&flow.rtt),
@@ -124,7 +130,8 @@ fn flow_summary(number: u16, flow: &SenderFlow, overrun: u32) -> Value {
     })
 }
 
-fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
+/// Checks a configuration.
+pub fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
     config::protocol(config.protocol)?;
     config::within("flows: number of flows", config.flows.len(), 1, 1024)?;
     let mut flows: Vec<FlowPlan> = Vec::new();
@@ -139,20 +146,30 @@ fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
     }
     Ok(SendPlan {
         flows,
-        drain: config::duration("drain_ns", config.drain_ns)?,
-        late: config::duration("late_ns", config.late_ns)?,
+        waiting: Waiting {
+            late: config::duration("late_ns", config.late_ns)?,
+            drain: config::duration("drain_ns", config.drain_ns)?,
+        },
         missed: match config.missed {
             MissedConfig::Send => Missed::Send,
             MissedConfig::Skip => Missed::Skip,
         },
         coalesce: config::coalesce(config.coalesce_ns)?,
         receive_time: config.receive_time.into(),
+        spin: config.spin,
         segment: config.segment,
         dont_fragment: config.dont_fragment,
         records: config.records.clone(),
         realtime_priority: config::priority(config.realtime_priority)?,
-        send_cpu: config.send_cpu,
-        receive_cpu: config.receive_cpu,
+        send_cpu: config::cpu("send_cpu", config.send_cpu)?,
+        receive_cpu: config::cpu("receive_cpu", config.receive_cpu)?,
         buffer_bytes: config::buffer(config.socket_buffer_bytes)?,
+        shards: config::shards(
+            config.shards,
+            &[
+                ("send_cpu", config.send_cpu),
+                ("receive_cpu", config.receive_cpu),
+            ],
+        )?,
     })
 }

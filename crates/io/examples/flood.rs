@@ -5,7 +5,7 @@
 
 use tm_io::clock;
 use tm_io::packet::{Transmitter, BATCH};
-use tm_wire::Nanos;
+use tm_wire::Duration;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -32,7 +32,7 @@ fn main() {
     let (mut sent, mut refused) = (0_u64, 0_u64);
     while sent < total {
         let due = i64::try_from(sent * 1_000_000_000 / u64::from(rate)).unwrap_or(0);
-        clock::sleep_until(start + Nanos(due));
+        clock::sleep_until(start + Duration(due));
         let left = usize::try_from(total - sent).unwrap_or(usize::MAX);
         let batch = &frames[..frames.len().min(left)];
         refused += transmitter.send(batch);

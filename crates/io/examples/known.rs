@@ -1,9 +1,11 @@
 //! `known TUN PORT PEER SETTINGS`: one end of a tunnel of which everything is known, for tests.
 //!
 //! Packets go between the TUN device and UDP as they are. `SETTINGS` is `delay_ns,loss,copies,
-//! packet_ns,byte_ps,seed`: what happens to each packet that comes from the device. It is lost by
-//! chance, costs so much of this thread's processor time (as the kernel counts it), waits so long
-//! since it was read, and leaves so many times.
+//! packet_ns,byte_ps,unwrap_ns,seed`: what happens to each packet that comes from the device. It is
+//! lost by chance, costs so much of this thread's processor time (as the kernel counts it), waits so
+//! long since it was read, and leaves so many times. A packet that comes from the peer costs
+//! `unwrap_ns`. A cost is all that its thread takes per packet, what it takes to wake up, to read and
+//! to send in it: how long those take depends on how long the processor slept.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -13,24 +15,25 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use tm_io::alarm::Alarm;
 use tm_io::clock;
-use tm_wire::Nanos;
+use tm_wire::{Duration, Instant};
 
 const LARGEST: usize = 65_536;
 const BATCH: usize = 64;
 
 struct Settings {
-    delay: Nanos,
+    delay: Duration,
     loss: f64,
     copies: usize,
     packet: i64,
     byte_ps: i64,
+    unwrap: i64,
     seed: u64,
 }
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [tun, local, peer, settings] = words.as_slice() else {
-        fail("usage: known TUN LOCAL PEER DELAY_NS,LOSS,COPIES,PACKET_NS,BYTE_PS,SEED");
+        fail("usage: known TUN LOCAL PEER DELAY_NS,LOSS,COPIES,PACKET_NS,BYTE_PS,UNWRAP_NS,SEED");
     };
     let settings = parse(settings).unwrap_or_else(|| fail("SETTINGS make no sense"));
     let device = open(tun).unwrap_or_else(|error| fail(&format!("{tun}: {error}")));
@@ -43,11 +46,14 @@ fn main() {
         socket.try_clone().unwrap_or_else(|e| fail(&e.to_string())),
     );
     println!("ready");
+    let unwrap = settings.unwrap;
     std::thread::spawn(move || {
         let mut buffer = vec![0; LARGEST];
+        let mut cost = Cost::new();
         loop {
             // A peer that is not there yet refuses: that is no end.
             if let Ok(count) = from.recv(&mut buffer) {
+                cost.packet(unwrap);
                 let _ = into.write(&buffer[..count]);
             }
         }
@@ -57,12 +63,13 @@ fn main() {
 
 fn outward(mut device: File, socket: &UdpSocket, settings: &Settings) -> ! {
     let mut buffer = vec![0; LARGEST];
-    let mut waiting: VecDeque<(Nanos, Vec<u8>)> = VecDeque::new();
+    let mut waiting: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     let mut random = settings.seed | 1;
     let mut alarm = Alarm::default();
+    let mut cost = Cost::new();
     loop {
         let mut taken = 0;
-        while taken < BATCH && readable(device.as_raw_fd(), Some(Nanos(0))) {
+        while taken < BATCH && readable(device.as_raw_fd(), Some(Duration::ZERO)) {
             let Ok(count) = device.read(&mut buffer) else {
                 fail("the device is gone");
             };
@@ -72,7 +79,7 @@ fn outward(mut device: File, socket: &UdpSocket, settings: &Settings) -> ! {
                 continue;
             }
             let bytes = i64::try_from(count).unwrap_or(i64::MAX);
-            burn(settings.packet + settings.byte_ps * bytes / 1000);
+            cost.packet(settings.packet + settings.byte_ps * bytes / 1000);
             waiting.push_back((read + settings.delay, buffer[..count].to_vec()));
         }
         while waiting.front().is_some_and(|(due, _)| *due <= clock::now()) {
@@ -93,11 +100,24 @@ fn outward(mut device: File, socket: &UdpSocket, settings: &Settings) -> ! {
     }
 }
 
-/// Uses up so much of this thread's processor time.
-fn burn(ns: i64) {
-    let end = clock::thread_time() + Nanos(ns);
-    while clock::thread_time() < end {
-        std::hint::spin_loop();
+/// What this thread has taken of the processor, held at so much per packet.
+struct Cost {
+    owed: Duration,
+}
+
+impl Cost {
+    fn new() -> Self {
+        Self {
+            owed: clock::thread_time(),
+        }
+    }
+
+    /// Uses the processor up to what the packets until now should have cost.
+    fn packet(&mut self, ns: i64) {
+        self.owed += Duration(ns);
+        while clock::thread_time() < self.owed {
+            std::hint::spin_loop();
+        }
     }
 }
 
@@ -112,15 +132,16 @@ fn chance(state: &mut u64) -> f64 {
 
 fn parse(text: &str) -> Option<Settings> {
     let words: Vec<&str> = text.split(',').collect();
-    let [delay, loss, copies, packet, byte, seed] = words.as_slice() else {
+    let [delay, loss, copies, packet, byte, unwrap, seed] = words.as_slice() else {
         return None;
     };
     Some(Settings {
-        delay: Nanos(delay.parse().ok()?),
+        delay: Duration(delay.parse().ok()?),
         loss: loss.parse().ok()?,
         copies: copies.parse().ok()?,
         packet: packet.parse().ok()?,
         byte_ps: byte.parse().ok()?,
+        unwrap: unwrap.parse().ok()?,
         seed: seed.parse().ok()?,
     })
 }
@@ -145,7 +166,7 @@ fn open(name: &str) -> std::io::Result<File> {
 }
 
 /// Waits until there is something to read, at most so long; None: as long as it takes.
-fn readable(fd: RawFd, limit: Option<Nanos>) -> bool {
+fn readable(fd: RawFd, limit: Option<Duration>) -> bool {
     let mut watched = libc::pollfd {
         fd,
         events: libc::POLLIN,

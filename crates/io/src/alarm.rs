@@ -1,38 +1,59 @@
 //! Waiting for a point in time to a few microseconds: asleep, and awake for the last stretch.
 
-use tm_wire::Nanos;
+use tm_wire::{Duration, Instant};
 
 use crate::clock;
 
 /// Longest stretch that is spent awake.
-const LONGEST: i64 = 100_000;
-const SHORTEST: i64 = 1_000;
+const LONGEST: Duration = Duration(100_000);
+const SHORTEST: Duration = Duration(1_000);
 /// At most this share of the time between two points is spent awake, so that a sender at a short
 /// gap does not take the processor from what it measures, and the kernel's limit for real-time
 /// threads is never met.
 const SHARE: i64 = 4;
+/// Two looks at the clock that are further apart than this were interrupted in between: by the
+/// kernel, which worked for somebody, or by another program.
+const LOOK: Duration = Duration(2_000);
 
 /// Learns how late the kernel wakes the calling thread and gets up so much earlier.
 pub struct Alarm {
-    /// Estimate of the 95th percentile of how late a sleeper wakes, ns.
-    late: i64,
+    /// Estimate of the 95th percentile of how late a sleeper wakes.
+    late: Duration,
     /// The last point that was waited for.
-    last: Nanos,
+    last: Instant,
+    awake: Duration,
+    /// The last look at the clock of a stretch that is spent awake.
+    looked: Option<Instant>,
+    /// At most this share of the time between two points is spent awake: one in so many; None: it
+    /// never gets up early.
+    share: Option<i64>,
 }
 
 impl Default for Alarm {
     fn default() -> Self {
         Self {
-            late: 50_000,
+            late: Duration(50_000),
             last: clock::now(),
+            awake: Duration::ZERO,
+            looked: None,
+            share: Some(SHARE),
         }
     }
 }
 
 impl Alarm {
+    /// An alarm that takes no processor while it waits, and so is as late as the kernel wakes.
+    #[must_use]
+    pub fn asleep() -> Self {
+        Self {
+            share: None,
+            ..Self::default()
+        }
+    }
+
     /// Waits until `due`, or returns early after at most 100 ms so that the caller sees a request to
     /// stop; returns at once if it has passed.
-    pub fn wait_until(&mut self, due: Nanos) {
+    pub fn wait_until(&mut self, due: Instant) {
         let stretch = self.stretch(due);
         let up = due - stretch;
         let now = clock::now();
@@ -44,8 +65,12 @@ impl Alarm {
             }
             self.learn(woke - up);
         }
-        while clock::now() < due {
+        let mut now = clock::now();
+        self.looked = Some(now);
+        while now < due {
             std::hint::spin_loop();
+            now = clock::now();
+            self.look(now);
         }
         self.last = due;
     }
@@ -53,15 +78,19 @@ impl Alarm {
     /// Waits for `due` or for something else, whichever comes first; `sleep` waits until the point
     /// that it is given, or for the other thing. Near to `due` it returns without sleeping, so that a
     /// caller that looks at both in turn is awake when it comes.
-    pub fn wait_or(&mut self, due: Option<Nanos>, sleep: impl FnOnce(Option<Nanos>)) {
+    pub fn wait_or(&mut self, due: Option<Instant>, sleep: impl FnOnce(Option<Instant>)) {
         let Some(due) = due else {
+            self.looked = None;
             return sleep(None);
         };
         let up = due - self.stretch(due);
-        if clock::now() >= up {
+        let now = clock::now();
+        self.look(now);
+        if now >= up {
             std::hint::spin_loop();
             return;
         }
+        self.looked = None;
         sleep(Some(up));
         let woke = clock::now();
         // Woken before: the other thing came, which says nothing of how late a sleeper wakes.
@@ -70,26 +99,46 @@ impl Alarm {
         }
     }
 
+    /// Processor time that was spent awake with nothing to do but wait: the instrument's, and of no
+    /// use to what it measures. What interrupted the waiting is not in it.
+    #[must_use]
+    pub fn awake(&self) -> Duration {
+        self.awake
+    }
+
+    fn look(&mut self, now: Instant) {
+        if let Some(waited) = self.looked.map(|looked| now - looked) {
+            if waited <= LOOK {
+                self.awake += waited;
+            }
+        }
+        self.looked = Some(now);
+    }
+
     /// How long before `due` to get up.
     #[must_use]
-    pub fn stretch(&self, due: Nanos) -> Nanos {
-        Nanos(self.late.min((due - self.last).0.max(0) / SHARE))
+    pub fn stretch(&self, due: Instant) -> Duration {
+        let gap = (due - self.last).max(Duration::ZERO);
+        let most = self.share.map(|share| gap / share);
+        most.map_or(Duration::ZERO, |most| self.late.min(most))
     }
 
     /// A sleeper woke this much later than asked.
-    pub fn learn(&mut self, late: Nanos) {
+    pub fn learn(&mut self, late: Duration) {
         // Up by an eighth, down by a 160th: at rest one wake in twenty is later than the estimate.
-        self.late = if late.0 > self.late {
-            self.late + self.late / 8 + 100
+        let estimate = self.late.0;
+        let next = if late > self.late {
+            estimate + estimate / 8 + 100
         } else {
-            self.late - self.late / 160
-        }
-        .clamp(SHORTEST, LONGEST);
+            estimate - estimate / 160
+        };
+        self.late = Duration(next).clamp(SHORTEST, LONGEST);
     }
 
     /// The point that was waited for has been dealt with.
-    pub fn passed(&mut self, due: Nanos) {
+    pub fn passed(&mut self, due: Instant) {
         self.last = due;
+        self.looked = None;
     }
 }
 
@@ -103,11 +152,11 @@ mod tests {
         let mut later = 0;
         for k in 0..200_000_i64 {
             // 0 to 40 µs, evenly spread: the 95th percentile is 38 µs.
-            let late = Nanos((k * 7_919) % 40_000);
-            later += i64::from(late.0 > alarm.late);
+            let late = Duration((k * 7_919) % 40_000);
+            later += i64::from(late > alarm.late);
             alarm.learn(late);
         }
-        assert!((34_000..42_000).contains(&alarm.late), "{}", alarm.late);
+        assert!((34_000..42_000).contains(&alarm.late.0), "{:?}", alarm.late);
         assert!((6_000..16_000).contains(&later), "{later} of 200000");
     }
 
@@ -115,24 +164,64 @@ mod tests {
     fn no_more_than_its_share_of_the_time_is_spent_awake() {
         let mut alarm = Alarm::default();
         for _ in 0..1_000 {
-            alarm.learn(Nanos(1_000_000));
+            alarm.learn(Duration(1_000_000));
         }
         assert_eq!(alarm.late, LONGEST);
         let last = alarm.last;
-        assert_eq!(alarm.stretch(last + Nanos(40_000)), Nanos(10_000));
-        assert_eq!(alarm.stretch(last + Nanos(1_000_000_000)), Nanos(LONGEST));
-        assert_eq!(alarm.stretch(last - Nanos(5)), Nanos(0));
+        assert_eq!(alarm.stretch(last + Duration(40_000)), Duration(10_000));
+        assert_eq!(alarm.stretch(last + Duration(1_000_000_000)), LONGEST);
+        assert_eq!(alarm.stretch(last - Duration(5)), Duration(0));
+        alarm.share = Alarm::asleep().share;
+        assert_eq!(alarm.stretch(last + Duration(1_000_000_000)), Duration(0));
+    }
+
+    #[test]
+    fn what_is_spent_awake_is_what_was_waited_and_no_more() {
+        let mut alarm = Alarm::default();
+        let begun = clock::now();
+        for _ in 0..50 {
+            let due = clock::now() + Duration(400_000);
+            while clock::now() < due {
+                alarm.wait_until(due);
+            }
+        }
+        let (awake, took) = (alarm.awake(), clock::now() - begun);
+        assert!(awake > Duration(0));
+        // A quarter of each gap is the most that is spent awake; what is woken late is not.
+        assert!(
+            awake.0 <= took.0 / SHARE + 50 * LOOK.0,
+            "{awake:?} of {took:?}"
+        );
+    }
+
+    #[test]
+    fn a_caller_that_works_between_two_looks_did_not_wait() {
+        let mut alarm = Alarm::default();
+        let due = clock::now() + Duration(60_000_000_000);
+        alarm.last = due - Duration(1_000);
+        let mut asleep = 0;
+        alarm.wait_or(Some(due), |_| asleep += 1);
+        assert_eq!((alarm.awake(), asleep), (Duration(0), 1));
+        let due = clock::now() + Duration(40_000);
+        alarm.last = due - Duration(400_000);
+        alarm.wait_or(Some(due), |_| asleep += 1);
+        alarm.looked = Some(clock::now() - LOOK - Duration(1));
+        alarm.wait_or(Some(due), |_| asleep += 1);
+        assert_eq!((alarm.awake(), asleep), (Duration(0), 1));
+        alarm.passed(due);
+        assert_eq!(alarm.looked, None);
     }
 
     #[test]
     fn it_is_never_early() {
-        let mut alarm = Alarm::default();
-        for _ in 0..20 {
-            let due = clock::now() + Nanos(200_000);
-            while clock::now() < due {
-                alarm.wait_until(due);
+        for mut alarm in [Alarm::default(), Alarm::asleep()] {
+            for _ in 0..20 {
+                let due = clock::now() + Duration(200_000);
+                while clock::now() < due {
+                    alarm.wait_until(due);
+                }
+                assert!(clock::now() >= due);
             }
-            assert!(clock::now() >= due);
         }
     }
 }

@@ -1,41 +1,124 @@
 //! `CLOCK_MONOTONIC`: reading it, and waiting for a point on it.
 
-use tm_wire::Nanos;
+use tm_probe::port::WallClock;
+use tm_wire::stamp::ErrorEstimate;
+use tm_wire::{Duration, Instant, UnixTime};
 
 /// Now.
 #[must_use]
-pub fn now() -> Nanos {
-    read(libc::CLOCK_MONOTONIC)
+pub fn now() -> Instant {
+    Instant(read(libc::CLOCK_MONOTONIC))
 }
 
 /// Processor time that the calling thread has used.
 #[must_use]
-pub fn thread_time() -> Nanos {
-    read(libc::CLOCK_THREAD_CPUTIME_ID)
+pub fn thread_time() -> Duration {
+    Duration(read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, to convert kernel timestamps.
+fn realtime() -> UnixTime {
+    UnixTime(read(libc::CLOCK_REALTIME))
+}
+
+/// How `CLOCK_REALTIME` stands to `CLOCK_MONOTONIC`: what converts kernel timestamps and times of STAMP.
+///
+/// The two differ by the same amount until somebody steps the one, so the difference is measured with
+/// care now and then, and each look only finds out whether it was stepped.
+pub struct Wall {
+    clock: WallClock,
+    measured: Instant,
+    error_read: Instant,
+}
+
+/// A difference is used so long, and a reading of the clock's error.
+const MEASURE_EVERY: Duration = Duration::from_millis(10);
+const ERROR_EVERY: Duration = Duration::from_secs(1);
+/// Two readings one behind the other differ by less, unless the thread was interrupted in between.
+const STEP: Duration = Duration(2_000);
+
+impl Wall {
+    /// Measures it.
+    #[must_use]
+    pub fn new() -> Self {
+        let now = now();
+        Self {
+            clock: WallClock {
+                offset: realtime_offset(),
+                error: error_estimate(),
+            },
+            measured: now,
+            error_read: now,
+        }
+    }
+
+    /// Looks whether the wall clock was stepped, and returns now.
+    pub fn look(&mut self) -> Instant {
+        let now = now();
+        let moved = (realtime().ahead_of(now) - self.clock.offset).abs() > STEP;
+        if moved || now - self.measured > MEASURE_EVERY {
+            self.clock.offset = realtime_offset();
+            self.measured = now;
+        }
+        if now - self.error_read > ERROR_EVERY {
+            self.clock.error = error_estimate();
+            self.error_read = now;
+        }
+        now
+    }
+
+    /// How it stood at the last look.
+    #[must_use]
+    pub fn clock(&self) -> WallClock {
+        self.clock
+    }
+}
+
+impl Default for Wall {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
 ///
 /// The monotonic clock is read on both sides of the other; the closest of three tries counts, so a
 /// thread that is interrupted in between does not shift a batch of timestamps.
 #[must_use]
-pub fn realtime_offset() -> Nanos {
-    let mut best = (i64::MAX, Nanos(0));
+pub fn realtime_offset() -> Duration {
+    let mut best = (Duration::MAX, Duration::ZERO);
     for _ in 0..3 {
         let before = now();
-        let real = read(libc::CLOCK_REALTIME);
-        let after = now();
-        let width = (after - before).0;
+        let real = realtime();
+        let width = now() - before;
         if width < best.0 {
-            best = (width, Nanos(real.0 - before.0 - width / 2));
+            let middle = before + width / 2;
+            best = (width, real.ahead_of(middle));
         }
     }
     best.1
 }
 
+/// What the kernel says of its `CLOCK_REALTIME` (`adjtimex(2)`): a program that sets it keeps the
+/// largest error up to date, without one it grows to 16 s.
+fn error_estimate() -> ErrorEstimate {
+    // SAFETY: an all-zero timex asks for a reading, which the kernel writes into it.
+    let (result, state) = unsafe {
+        let mut state: libc::timex = std::mem::zeroed();
+        (libc::adjtimex(&raw mut state), state)
+    };
+    if result < 0 {
+        return ErrorEstimate::UNKNOWN;
+    }
+    ErrorEstimate {
+        synchronized: state.status & libc::STA_UNSYNC == 0,
+        // In microseconds, and one more for the clock's own reading.
+        error_ns: u64::try_from(state.maxerror).map_or(u64::MAX, |us| (us + 1) * 1_000),
+    }
+}
+
 /// Sleeps until `at`, in slices of at most 100 ms so that the caller sees a request to stop.
-pub fn sleep_until(at: Nanos) {
-    let slice = now() + Nanos(100_000_000);
+pub fn sleep_until(at: Instant) {
+    let slice = now() + Duration::from_millis(100);
     let until = at.min(slice).0.max(0);
     let time = libc::timespec {
         tv_sec: until / 1_000_000_000,
@@ -52,12 +135,41 @@ pub fn sleep_until(at: Nanos) {
     }
 }
 
-fn read(clock: libc::clockid_t) -> Nanos {
+/// The clock in ns.
+fn read(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place to write to; both clocks exist on every Linux.
+    // SAFETY: `time` is a valid place to write to; the three clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
-    Nanos(time.tv_sec * 1_000_000_000 + time.tv_nsec)
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_finds_the_difference_of_the_clocks() {
+        let mut wall = Wall::new();
+        // As if the clock had been set back by an hour since.
+        wall.clock.offset += Duration::from_secs(3_600);
+        let before = now();
+        let looked = wall.look();
+        assert!((before..=now()).contains(&looked));
+        let apart = wall.clock().offset - realtime_offset();
+        assert!(apart.0.abs() < 1_000_000, "{apart:?}");
+    }
+
+    #[test]
+    fn the_error_of_the_clock_is_what_the_kernel_tells() {
+        let estimate = error_estimate();
+        assert!(estimate.error_ns > 0);
+        // Without a program that sets it the kernel tells 16 s.
+        assert!(
+            estimate.synchronized || estimate.error_ns > 1_000_000,
+            "{estimate:?}"
+        );
+    }
 }

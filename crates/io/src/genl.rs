@@ -3,8 +3,9 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use tm_link::radio::netlink::{attributes, messages, Writer, ERROR, REQUEST_ACK};
-use tm_wire::Nanos;
+use tm_wire::{Duration, Instant};
 
+use crate::packet::Wake;
 use crate::{clock, IoError};
 
 /// Family of the families.
@@ -13,7 +14,7 @@ const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 
-const ANSWER_LIMIT: Nanos = Nanos(5_000_000_000);
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// What may wait in the socket while this process does not run.
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 /// Longest datagram that is read: a frame with its attributes is far below.
@@ -38,7 +39,7 @@ pub enum Received<'a> {
 }
 
 impl Genl {
-    /// Opens a socket and asks for the number of a family; `mend` is what brings it.
+    /// Opens a socket and asks for the number of a family; `mend` is the remedy if there is none.
     pub fn open(family: &str, mend: &str) -> Result<Self, IoError> {
         // SAFETY: plain integers; the descriptor returned belongs to nobody else.
         let raw = unsafe {
@@ -153,9 +154,10 @@ impl Genl {
         Ok(Received::Datagram(&self.buffer[..length]))
     }
 
-    /// Waits for a message or until `due`, at most for `limit`; a signal ends the waiting.
-    pub fn wait(&self, due: Option<Nanos>, limit: Nanos) {
-        let left = due.map_or(limit.0, |due| (due - clock::now()).0.clamp(0, limit.0));
+    /// Waits for a message or until `deadline`; a signal ends the waiting.
+    fn wait(&self, deadline: Instant) {
+        let left = deadline - clock::now();
+        let left = left.clamp(Duration::ZERO, ANSWER_LIMIT).0;
         let time = libc::timespec {
             tv_sec: left / 1_000_000_000,
             tv_nsec: left % 1_000_000_000,
@@ -167,6 +169,11 @@ impl Genl {
         };
         // SAFETY: one valid entry; `time` lives across the call; no signal mask.
         unsafe { libc::ppoll(&raw mut poll, 1, &raw const time, std::ptr::null()) };
+    }
+
+    /// Waits for a message, for `wake`, or until `due`; at most 100 ms.
+    pub fn wait_or(&self, due: Option<Instant>, wake: &Wake) {
+        wake.wait_with([self.fd.as_raw_fd()], due);
     }
 
     fn resolve(&mut self, name: &str, mend: &str) -> Result<u16, IoError> {
@@ -183,7 +190,7 @@ impl Genl {
         let mut buffer = Vec::new();
         let deadline = clock::now() + ANSWER_LIMIT;
         loop {
-            self.wait(Some(deadline), ANSWER_LIMIT);
+            self.wait(deadline);
             if let Received::Datagram(bytes) = self.receive()? {
                 buffer.clear();
                 buffer.extend_from_slice(bytes);
@@ -222,7 +229,7 @@ impl Genl {
     ) -> Result<(), IoError> {
         let deadline = clock::now() + ANSWER_LIMIT;
         while clock::now() < deadline {
-            self.wait(Some(deadline), ANSWER_LIMIT);
+            self.wait(deadline);
             if let Received::Datagram(bytes) = self.receive()? {
                 for message in messages(bytes).flatten() {
                     let result = message.result().unwrap_or(-libc::EBADMSG);

@@ -4,22 +4,22 @@
 
 pub mod alarm;
 pub mod clock;
-pub mod format;
+pub mod emulator;
 pub mod genl;
-pub mod medium;
-mod outgoing;
+pub mod hwsim;
+pub mod netns;
 pub mod overruns;
 pub mod packet;
 pub mod process;
-pub mod radios;
 pub mod records;
 pub mod reflect;
-pub mod relay;
 pub mod rr;
-pub mod rr_answer;
+mod rr_line;
+pub mod rr_respond;
 pub mod send;
 pub mod udp;
-pub mod wireless;
+pub mod wired;
+pub mod wlan;
 
 /// Something the operating system refused, with what was tried.
 #[derive(Debug, thiserror::Error)]

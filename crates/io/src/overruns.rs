@@ -1,25 +1,36 @@
-//! Drops at full buffers, told apart from packets that the kernel refused because they were damaged.
+//! Drops at full buffers, without packets that the kernel refused because they were damaged.
 
-/// The kernel's counts of datagrams for which a socket of this network namespace had no room.
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::netns;
+
+/// The kernel's counts of datagrams for which a socket of some network namespaces had no room.
 ///
 /// A socket's own count of drops (`SO_RXQ_OVFL`) holds datagrams with a wrong checksum too, which a
 /// link that corrupts makes. These counts do not, but are those of all sockets.
 pub struct Overruns {
     start: Option<u64>,
+    /// None: that of the program.
+    namespaces: BTreeSet<Option<PathBuf>>,
 }
 
 impl Overruns {
-    /// Reads the counts at the start of a run.
+    /// Reads the counts of the namespaces of sockets at the start of a run; none: the program's own.
     #[must_use]
-    pub fn begin() -> Self {
-        Self { start: read() }
+    pub fn begin<'a>(namespaces: impl Iterator<Item = &'a Option<PathBuf>>) -> Self {
+        let namespaces = namespaces.cloned().collect();
+        Self {
+            start: read(&namespaces),
+            namespaces,
+        }
     }
 
     /// How many there were since the start: of a socket's drops at most so many were for want of
     /// room. The largest number where the kernel tells nothing.
     #[must_use]
     pub fn so_far(&self) -> u32 {
-        match (self.start, read()) {
+        match (self.start, read(&self.namespaces)) {
             (Some(start), Some(now)) => {
                 u32::try_from(now.saturating_sub(start)).unwrap_or(u32::MAX)
             }
@@ -28,7 +39,12 @@ impl Overruns {
     }
 }
 
-fn read() -> Option<u64> {
+fn read(namespaces: &BTreeSet<Option<PathBuf>>) -> Option<u64> {
+    let count = |one: &Option<PathBuf>| netns::within(one.as_deref(), || Ok(own())).ok()?;
+    namespaces.iter().map(count).sum()
+}
+
+fn own() -> Option<u64> {
     let of = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).ok();
     let ipv4 = ipv4(&of("snmp")?)?;
     // There is no such file where IPv6 is off.
@@ -78,10 +94,10 @@ mod tests {
 
     #[test]
     fn without_an_overrun_in_the_namespace_no_drop_is_one() {
-        let overruns = Overruns {
-            start: Some(u64::MAX),
-        };
+        let mut overruns = Overruns::begin([None].iter());
+        overruns.start = Some(u64::MAX);
         assert_eq!(3.min(overruns.so_far()), 0);
-        assert_eq!(3.min(Overruns { start: None }.so_far()), 3);
+        overruns.start = None;
+        assert_eq!(3.min(overruns.so_far()), 3);
     }
 }

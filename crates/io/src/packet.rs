@@ -5,15 +5,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tm_wire::Nanos;
+use tm_wire::{Instant, UnixTime};
 
 use crate::clock;
 use crate::IoError;
 
 /// Destination, source and type.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
-/// Frames in a receive ring.
-const RING_FRAMES: usize = 8192;
+/// Frames that usually can wait to be received.
+pub const RING_FRAMES: usize = 8192;
 const BLOCK_BYTES: usize = 1 << 18;
 /// Room for the ring's own header before a frame (`TPACKET2_HDRLEN` and alignment), and a VLAN tag.
 const SLOT_HEADER_BYTES: usize = 112;
@@ -29,7 +29,7 @@ pub struct Frame<'a> {
     /// Length on the interface without the tag; longer than `bytes` if it did not fit.
     untagged_length: usize,
     /// When the kernel took it, `CLOCK_REALTIME`.
-    pub realtime: Nanos,
+    pub realtime: UnixTime,
     /// Its checksum was left to hardware that is not there: an offload is on.
     pub checksum_missing: bool,
 }
@@ -86,8 +86,9 @@ pub struct Receiver {
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    /// Opens the interface; frames of up to `mtu_bytes` and the Ethernet header fit.
-    pub fn open(interface: &str, mtu_bytes: usize) -> Result<Self, IoError> {
+    /// Opens the interface; frames of up to `mtu_bytes` and the Ethernet header fit, and so many of
+    /// them wait at least.
+    pub fn open(interface: &str, mtu_bytes: usize, frames: usize) -> Result<Self, IoError> {
         // Bound with protocol 0 first: nothing is received before the ring and the filters stand.
         let fd = socket(0)?;
         let raw = fd.as_raw_fd();
@@ -101,7 +102,7 @@ impl Receiver {
         let wanted = mtu_bytes + ETHERNET_HEADER_BYTES + SLOT_HEADER_BYTES;
         let slot_bytes = wanted.next_power_of_two().max(256);
         let block_bytes = BLOCK_BYTES.max(slot_bytes);
-        let blocks = (RING_FRAMES * slot_bytes).div_ceil(block_bytes);
+        let blocks = (frames * slot_bytes).div_ceil(block_bytes);
         let ring_bytes = blocks * block_bytes;
         let small = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let request = libc::tpacket_req {
@@ -167,7 +168,8 @@ impl Receiver {
             let kept = (head.tp_snaplen as usize).min(self.slot_bytes.saturating_sub(at));
             // SAFETY: the kernel wrote `kept` bytes at offset `at` of this slot.
             let bytes = unsafe { std::slice::from_raw_parts(slot.add(at), kept) };
-            let realtime = Nanos(i64::from(head.tp_sec) * 1_000_000_000 + i64::from(head.tp_nsec));
+            let realtime =
+                UnixTime(i64::from(head.tp_sec) * 1_000_000_000 + i64::from(head.tp_nsec));
             take(&Frame {
                 bytes,
                 tag: tag(bits, &head),
@@ -205,18 +207,13 @@ impl Receiver {
     }
 
     /// Waits for a frame, for `wake`, or until `due`; at most 100 ms.
-    pub fn wait(&self, due: Option<Nanos>, wake: &Wake) {
-        wait_for(
-            &mut [self.fd.as_raw_fd(), wake.0.as_raw_fd()].map(readable),
-            due,
-            wake,
-        );
+    pub fn wait(&self, due: Option<Instant>, wake: &Wake) {
+        wake.wait_with([self.fd.as_raw_fd()], due);
     }
 
     /// The same for a frame at one of two interfaces.
-    pub fn wait_either(both: [&Self; 2], due: Option<Nanos>, wake: &Wake) {
-        let [a, b] = both.map(|receiver| receiver.fd.as_raw_fd());
-        wait_for(&mut [a, b, wake.0.as_raw_fd()].map(readable), due, wake);
+    pub fn wait_either(both: [&Self; 2], due: Option<Instant>, wake: &Wake) {
+        wake.wait_with(both.map(|receiver| receiver.fd.as_raw_fd()), due);
     }
 }
 
@@ -239,22 +236,6 @@ fn readable(fd: RawFd) -> libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
-    }
-}
-
-/// Waits for one of the descriptors, of which the last is that of `wake`.
-fn wait_for(polls: &mut [libc::pollfd], due: Option<Nanos>, wake: &Wake) {
-    let now = clock::now();
-    let ns = due.map_or(100_000_000, |due| (due - now).0.clamp(0, 100_000_000));
-    let time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: ns,
-    };
-    let count = libc::nfds_t::try_from(polls.len()).unwrap_or(0);
-    // SAFETY: `count` valid entries; `time` lives across the call; no signal mask.
-    unsafe { libc::ppoll(polls.as_mut_ptr(), count, &raw const time, std::ptr::null()) };
-    if polls.last().is_some_and(|last| last.revents != 0) {
-        wake.clear();
     }
 }
 
@@ -313,6 +294,9 @@ impl Transmitter {
     }
 }
 
+/// Descriptors that a thread waits for beside its [`Wake`].
+const MOST_WAITED_FOR: usize = 2;
+
 /// Wakes a thread that waits in [`Receiver::wait`].
 pub struct Wake(OwnedFd);
 
@@ -333,6 +317,26 @@ impl Wake {
         let one = 1_u64;
         // SAFETY: eight bytes, as an eventfd takes them.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Waits for one of the descriptors, for this, or until `due`; at most 100 ms.
+    pub(crate) fn wait_with<const N: usize>(&self, others: [RawFd; N], due: Option<Instant>) {
+        let now = clock::now();
+        let ns = due.map_or(100_000_000, |due| (due - now).0.clamp(0, 100_000_000));
+        let time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: ns,
+        };
+        let mut polls = [readable(self.0.as_raw_fd()); MOST_WAITED_FOR + 1];
+        for (poll, other) in polls[1..].iter_mut().zip(others) {
+            *poll = readable(other);
+        }
+        let count = libc::nfds_t::try_from(N.min(MOST_WAITED_FOR) + 1).unwrap_or(1);
+        // SAFETY: `count` valid entries; `time` lives across the call; no signal mask.
+        unsafe { libc::ppoll(polls.as_mut_ptr(), count, &raw const time, std::ptr::null()) };
+        if polls[0].revents != 0 {
+            self.clear();
+        }
     }
 
     fn clear(&self) {

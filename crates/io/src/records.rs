@@ -4,12 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::mpsc::{sync_channel, SyncSender};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tm_wire::Nanos;
+use tm_wire::Instant;
 
-use crate::IoError;
+use crate::{process, IoError};
 
 /// Which records a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +25,12 @@ pub enum Kind {
 /// A record file that is being written, or nothing where no file was asked for.
 pub struct Records {
     chunk: Vec<u8>,
-    count: u64,
-    writer: Option<Writer>,
+    queue: Option<SyncSender<Vec<u8>>>,
+    /// Of the one that was created; those that share the file have none.
+    writer: Option<JoinHandle<std::io::Result<()>>>,
+    /// The writer has ended: on an error of the disk, as long as there is a queue.
+    over: Arc<AtomicBool>,
 }
-
-type Writer = (SyncSender<Vec<u8>>, JoinHandle<std::io::Result<File>>);
 
 const HEADER_BYTES: usize = 64;
 const CHUNK_BYTES: usize = 256 << 10;
@@ -40,13 +43,14 @@ impl Records {
         path: Option<&Path>,
         kind: Kind,
         record_bytes: usize,
-        start: Nanos,
+        start: Instant,
     ) -> Result<Self, IoError> {
         let Some(path) = path else {
             return Ok(Self {
                 chunk: Vec::new(),
-                count: 0,
+                queue: None,
                 writer: None,
+                over: Arc::default(),
             });
         };
         let place = || format!("records is {}", path.display());
@@ -68,50 +72,60 @@ impl Records {
         header[24..32].copy_from_slice(&start.0.to_le_bytes());
         file.write_all(&header)
             .map_err(|error| IoError::new(place(), error))?;
-        let (sender, receiver) = sync_channel::<Vec<u8>>(CHUNKS);
-        let thread = std::thread::spawn(move || {
-            for chunk in receiver {
-                file.write_all(&chunk)?;
-            }
-            Ok(file)
-        });
-        let chunk = Vec::with_capacity(CHUNK_BYTES);
+        let (queue, chunks) = sync_channel::<Vec<u8>>(CHUNKS);
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
+        let writer = process::spawn("records", move || {
+            let written = write(file, &chunks, record_bytes);
+            ended.store(true, Ordering::Release);
+            written
+        })?;
         Ok(Self {
-            chunk,
-            count: 0,
-            writer: Some((sender, thread)),
+            chunk: Vec::with_capacity(CHUNK_BYTES),
+            queue: Some(queue),
+            writer: Some(writer),
+            over,
         })
+    }
+
+    /// The same file for another thread, which must finish before the one that was created does.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self {
+            chunk: Vec::new(),
+            queue: self.queue.clone(),
+            writer: None,
+            over: Arc::clone(&self.over),
+        }
     }
 
     /// Adds a record.
     pub fn push(&mut self, record: &[u8]) {
-        if self.writer.is_none() {
+        if self.queue.is_none() {
             return;
         }
         self.chunk.extend_from_slice(record);
-        self.count += 1;
         if self.chunk.len() + record.len() > CHUNK_BYTES {
             self.flush();
         }
     }
 
+    /// Whether the disk took no more: nothing that follows is kept, and [`Records::finish`] says why.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.queue.is_some() && self.over.load(Ordering::Acquire)
+    }
+
     /// Writes what is left and the number of records into the header.
     pub fn finish(mut self) -> Result<(), IoError> {
         self.flush();
-        let Some((sender, thread)) = self.writer.take() else {
+        self.queue = None;
+        let Some(writer) = self.writer.take() else {
             return Ok(());
         };
-        drop(sender);
-        let written = thread
-            .join()
-            .unwrap_or_else(|_| Err(std::io::Error::other("writer died")));
-        let count = self.count;
+        let written = writer.join();
         written
-            .and_then(|mut file| {
-                file.seek(SeekFrom::Start(16))?;
-                file.write_all(&count.to_le_bytes())?;
-                file.sync_data()
-            })
+            .unwrap_or_else(|_| Err(std::io::Error::other("writer died")))
             .map_err(|error| IoError::new("writing the record file", error))
     }
 
@@ -120,9 +134,21 @@ impl Records {
             return;
         }
         let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
-        if let Some((sender, _)) = &self.writer {
+        if let Some(queue) = &self.queue {
             // The writer ends early only on an error of the disk, which finish() reports.
-            let _ = sender.send(full);
+            let _ = queue.send(full);
         }
     }
+}
+
+/// Writes chunks until nobody has more, and the number of records into the header.
+fn write(mut file: File, chunks: &Receiver<Vec<u8>>, record_bytes: usize) -> std::io::Result<()> {
+    let mut bytes = 0;
+    for chunk in chunks {
+        file.write_all(&chunk)?;
+        bytes += chunk.len() as u64;
+    }
+    file.seek(SeekFrom::Start(16))?;
+    file.write_all(&(bytes / record_bytes as u64).to_le_bytes())?;
+    file.sync_data()
 }

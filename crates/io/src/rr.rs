@@ -3,22 +3,21 @@
 //! Several outstanding transactions are several sockets, each with a thread that blocks: what is
 //! timed is what a program that asks and waits would see, the wake-up of its thread included.
 
-use std::io::{ErrorKind, Read, Write};
+use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::{Barrier, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tm_probe::Delays;
-use tm_wire::Nanos;
+use tm_wire::{Duration, Instant};
 
 use crate::process::{self, Priority, Stop};
+use crate::rr_line::{connect, failed, fill, hand_over, udp, waits, Filled};
 use crate::{clock, IoError};
 
 /// Session and number at the start of every request and answer.
 pub const HEADER_BYTES: usize = 16;
-/// Longest wait before a request to stop is looked at.
-pub(crate) const SLICE: Duration = Duration::from_millis(100);
-const PROGRESS: Nanos = Nanos(500_000_000);
+const PROGRESS: Duration = Duration::from_millis(500);
 
 /// How requests are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +39,7 @@ pub struct Target {
 }
 
 /// What is asked.
-pub struct AskPlan {
+pub struct RequestPlan {
     /// How.
     pub transport: Transport,
     /// Where, all at once.
@@ -54,16 +53,16 @@ pub struct AskPlan {
     /// What both ends know the transactions by.
     pub session: u64,
     /// So long transactions are begun.
-    pub duration: Nanos,
-    /// So long an answer is waited for.
-    pub timeout: Nanos,
+    pub duration: Duration,
+    /// How long to wait for an answer.
+    pub timeout: Duration,
     /// `SCHED_FIFO` priority of the threads.
     pub priority: Option<u8>,
 }
 
 /// What came of a flow.
 #[derive(Clone, Default)]
-pub struct Asked {
+pub struct RequestOutcome {
     /// Time of every transaction that was answered.
     pub delays: Delays,
     /// Transactions that were begun.
@@ -79,83 +78,128 @@ pub struct Asked {
 }
 
 /// Asks until the time is over or `stop`; returns the flows and how long it was asked for.
-pub fn ask(
-    plan: &AskPlan,
+pub fn request(
+    plan: &RequestPlan,
     stop: &Stop,
     mut tell: impl FnMut(&[u64]) + Send,
-) -> (Vec<Asked>, Nanos) {
-    let flows: Vec<Mutex<Asked>> = plan.flows.iter().map(|_| Mutex::default()).collect();
-    let gate = Barrier::new(plan.flows.len() * plan.outstanding + 1);
-    let mut span = Nanos(0);
+) -> Result<(Vec<RequestOutcome>, Duration), IoError> {
+    let flows: Vec<Mutex<RequestOutcome>> = plan.flows.iter().map(|_| Mutex::default()).collect();
+    let gate = Gate::default();
+    let mut span = Duration::ZERO;
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (place, target) in plan.flows.iter().enumerate() {
             for number in 0..plan.outstanding {
                 let (flow, gate) = (&flows[place], &gate);
                 let first = ((place * plan.outstanding + number) as u64) << 40;
-                threads.push(scope.spawn(move || {
-                    let opened = Asker::open(plan, target, first, stop);
+                let thread = process::spawn_scoped(scope, "asking", move || {
+                    let opened = Requester::open(plan, target, first, stop);
                     // Who failed takes part all the same: nobody waits for ever.
-                    gate.wait();
+                    if !gate.pass() {
+                        return;
+                    }
                     if let Err(error) = opened.and_then(|mut asker| asker.run(flow)) {
                         let mut flow = locked(flow);
                         flow.error.get_or_insert(error.to_string());
-                        stop.ask();
+                        stop.request();
                     }
-                }));
+                });
+                match thread {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        gate.open(threads.len(), false);
+                        return Err(error);
+                    }
+                }
             }
         }
         process::steady();
-        gate.wait();
+        gate.open(threads.len(), true);
         let start = clock::now();
         let mut next = start + PROGRESS;
         while threads.iter().any(|thread| !thread.is_finished()) {
-            clock::sleep_until(clock::now() + Nanos(20_000_000));
+            clock::sleep_until(clock::now() + Duration::from_millis(20));
             if clock::now() >= next {
                 tell(&flows.iter().map(|f| locked(f).answered).collect::<Vec<_>>());
-                next = next + PROGRESS;
+                next += PROGRESS;
             }
         }
         span = clock::now() - start;
-    });
+        Ok(())
+    })?;
     let flows = flows
         .into_iter()
         .map(|flow| flow.into_inner().unwrap_or_else(PoisonError::into_inner))
         .collect();
-    (flows, span)
+    Ok((flows, span))
 }
 
-fn locked(flow: &Mutex<Asked>) -> std::sync::MutexGuard<'_, Asked> {
-    flow.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where threads wait for each other, as many as could be started.
+#[derive(Default)]
+struct Gate {
+    /// How many wait, and whether they are to go on once that is known.
+    state: Mutex<(usize, Option<bool>)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// Waits for the gate to open; whether there is anything to do behind it.
+    fn pass(&self) -> bool {
+        let mut state = locked(&self.state);
+        state.0 += 1;
+        self.changed.notify_all();
+        let wait = self.changed.wait_while(state, |state| state.1.is_none());
+        wait.unwrap_or_else(PoisonError::into_inner).1 == Some(true)
+    }
+
+    /// Waits until `count` threads wait, and lets them go on, or home.
+    fn open(&self, count: usize, go: bool) {
+        let state = locked(&self.state);
+        let wait = self.changed.wait_while(state, |state| state.0 < count);
+        wait.unwrap_or_else(PoisonError::into_inner).1 = Some(go);
+        self.changed.notify_all();
+    }
 }
 
 enum Line {
     Udp(UdpSocket),
     Tcp(TcpStream),
-    /// Opened anew for each transaction.
-    None,
+    /// Opened anew for each transaction. Until the first there is one that shows that somebody answers:
+    /// as many are open at one time as will be, so the other end starts its threads before the time
+    /// runs.
+    Anew(Option<TcpStream>),
 }
 
 /// One socket that asks.
-struct Asker<'a> {
-    plan: &'a AskPlan,
+struct Requester<'a> {
+    plan: &'a RequestPlan,
     target: SocketAddr,
     line: Line,
     next: u64,
+    /// Transactions whose answer did not come in time, the last of them: it may still come.
+    lost: VecDeque<u64>,
     request: Vec<u8>,
     answer: Vec<u8>,
     stop: &'a Stop,
 }
 
 enum Fate {
-    Answered,
+    /// In time, at this point.
+    Answered(Instant),
     Lost,
     Stopped,
 }
 
-impl<'a> Asker<'a> {
+/// Lost transactions whose answers are known as late ones.
+const MOST_LOST: usize = 1024;
+
+impl<'a> Requester<'a> {
     fn open(
-        plan: &'a AskPlan,
+        plan: &'a RequestPlan,
         target: &Target,
         first: u64,
         stop: &'a Stop,
@@ -163,11 +207,7 @@ impl<'a> Asker<'a> {
         let line = match plan.transport {
             Transport::Udp => Line::Udp(udp(target, plan.timeout)?),
             Transport::Tcp => Line::Tcp(connect(target.target, plan.timeout)?),
-            Transport::Connect => {
-                // A server that is not there is told of before the time runs.
-                drop(connect(target.target, plan.timeout)?);
-                Line::None
-            }
+            Transport::Connect => Line::Anew(Some(connect(target.target, plan.timeout)?)),
         };
         let mut request = vec![0; plan.request_bytes];
         request[..8].copy_from_slice(&plan.session.to_be_bytes());
@@ -176,6 +216,7 @@ impl<'a> Asker<'a> {
             target: target.target,
             line,
             next: first,
+            lost: VecDeque::new(),
             request,
             // One more: a datagram that is too long shows.
             answer: vec![0; plan.response_bytes + 1],
@@ -183,10 +224,10 @@ impl<'a> Asker<'a> {
         })
     }
 
-    fn run(&mut self, flow: &Mutex<Asked>) -> Result<(), IoError> {
+    fn run(&mut self, flow: &Mutex<RequestOutcome>) -> Result<(), IoError> {
         let mut priority = Priority::take(self.plan.priority);
         let end = clock::now() + self.plan.duration;
-        while !self.stop.asked() {
+        while !self.stop.requested() {
             if clock::now() >= end {
                 break;
             }
@@ -196,15 +237,18 @@ impl<'a> Asker<'a> {
             // Behind the lock: waiting for another thread of ours is no delay of the path.
             let start = clock::now();
             let fate = self.once(start, &mut late)?;
-            let took = clock::now() - start;
             let mut seen = locked(flow);
             seen.late += late;
             match fate {
-                Fate::Answered => {
+                Fate::Answered(at) => {
                     seen.answered += 1;
-                    seen.delays.add(took);
+                    seen.delays.add(at - start);
                 }
-                Fate::Lost => seen.lost += 1,
+                Fate::Lost => {
+                    seen.lost += 1;
+                    self.lost.truncate(MOST_LOST - 1);
+                    self.lost.push_front(self.next);
+                }
                 Fate::Stopped => seen.begun -= 1,
             }
             drop(seen);
@@ -214,30 +258,34 @@ impl<'a> Asker<'a> {
         Ok(())
     }
 
-    fn once(&mut self, start: Nanos, late: &mut u64) -> Result<Fate, IoError> {
+    fn once(&mut self, start: Instant, late: &mut u64) -> Result<Fate, IoError> {
         let deadline = start + self.plan.timeout;
         match &mut self.line {
             Line::Udp(socket) => {
                 socket
                     .send(&self.request)
-                    .map_err(|error| self::failed("request to", self.target, error))?;
+                    .map_err(|error| failed("request to", self.target, error))?;
                 loop {
                     match socket.recv(&mut self.answer) {
-                        Ok(length)
-                            if length == self.plan.response_bytes
-                                && self.answer[..HEADER_BYTES] == self.request[..HEADER_BYTES] =>
-                        {
-                            // The socket is looked at in slices: it may have come after its time.
-                            if clock::now() <= deadline {
-                                return Ok(Fate::Answered);
+                        Ok(length) if length == self.plan.response_bytes => {
+                            let at = clock::now();
+                            if self.answer[..HEADER_BYTES] == self.request[..HEADER_BYTES] {
+                                // The socket is looked at in slices: it may have come too late.
+                                if at <= deadline {
+                                    return Ok(Fate::Answered(at));
+                                }
+                                *late += 1;
+                                return Ok(Fate::Lost);
                             }
-                            *late += 1;
+                            let session = self.plan.session;
+                            *late += u64::from(was_lost(&self.answer, session, &mut self.lost));
                         }
-                        Ok(_) => *late += 1,
+                        // Of another length, so no answer.
+                        Ok(_) => {}
                         Err(error) if waits(&error) => {}
                         Err(error) => return Err(failed("answer of", self.target, error)),
                     }
-                    if self.stop.asked() {
+                    if self.stop.requested() {
                         return Ok(Fate::Stopped);
                     }
                     if clock::now() >= deadline {
@@ -253,7 +301,8 @@ impl<'a> Asker<'a> {
                 self.stop,
                 false,
             ),
-            Line::None => {
+            Line::Anew(probe) => {
+                drop(probe.take());
                 let mut stream = connect(self.target, self.plan.timeout)?;
                 exchange(
                     self.plan,
@@ -268,116 +317,92 @@ impl<'a> Asker<'a> {
     }
 }
 
+/// Whether what was received answers a transaction that was lost; it does so once.
+fn was_lost(answer: &[u8], own: u64, lost: &mut VecDeque<u64>) -> bool {
+    let [session, number] = [0, 8].map(|at| &answer[at..at + 8]);
+    if session != own.to_be_bytes() {
+        return false;
+    }
+    let place = lost.iter().position(|lost| lost.to_be_bytes() == number);
+    place.and_then(|place| lost.remove(place)).is_some()
+}
+
 /// One transaction of a connection; with `closing` the other end closes it afterwards.
 fn exchange(
-    plan: &AskPlan,
+    plan: &RequestPlan,
     stream: &mut TcpStream,
     (target, request, answer): (SocketAddr, &[u8], &mut Vec<u8>),
-    deadline: Nanos,
+    deadline: Instant,
     stop: &Stop,
     closing: bool,
 ) -> Result<Fate, IoError> {
-    stream
-        .write_all(request)
-        .map_err(|error| failed("request to", target, error))?;
+    let enough = || stop.requested() || clock::now() >= deadline;
+    let wrong = |kind, what: &str| failed("answer of", target, std::io::Error::new(kind, what));
+    let late = || wrong(ErrorKind::TimedOut, "did not come in time");
+    if !hand_over(stream, request, enough).map_err(|error| failed("request to", target, error))? {
+        return if stop.requested() {
+            Ok(Fate::Stopped)
+        } else {
+            Err(late())
+        };
+    }
     let wanted = plan.response_bytes + usize::from(closing);
-    let got = fill(stream, &mut answer[..wanted], || {
-        stop.asked() || clock::now() >= deadline
-    })
-    .map_err(|error| failed("answer of", target, error))?;
+    let got = fill(stream, &mut answer[..wanted], enough)
+        .map_err(|error| failed("answer of", target, error))?;
+    let at = clock::now();
     match got {
         Filled::Ended(length) if closing && length == plan.response_bytes => {}
         Filled::Whole if !closing => {}
-        Filled::Waiting if stop.asked() => return Ok(Fate::Stopped),
-        Filled::Waiting => {
-            let error = std::io::Error::new(ErrorKind::TimedOut, "did not come in time");
-            return Err(failed("answer of", target, error));
+        Filled::Waiting if stop.requested() => return Ok(Fate::Stopped),
+        Filled::Waiting => return Err(late()),
+        Filled::Ended(0) => {
+            let what = "did not come: the connection was closed";
+            return Err(wrong(ErrorKind::UnexpectedEof, what));
         }
         Filled::Whole | Filled::Ended(_) => {
-            let error = std::io::Error::new(ErrorKind::InvalidData, "is not as long as asked for");
-            return Err(failed("answer of", target, error));
+            return Err(wrong(ErrorKind::InvalidData, "is not as long as asked for"));
         }
     }
     if answer[..HEADER_BYTES] != request[..HEADER_BYTES] {
-        let error = std::io::Error::new(ErrorKind::InvalidData, "is to another request");
-        return Err(failed("answer of", target, error));
+        return Err(wrong(ErrorKind::InvalidData, "is to another request"));
     }
-    Ok(Fate::Answered)
+    // The connection is looked at in slices: it may have come after its time.
+    if at > deadline {
+        return Err(late());
+    }
+    Ok(Fate::Answered(at))
 }
 
-/// How far a buffer was filled.
-pub(crate) enum Filled {
-    /// To its end.
-    Whole,
-    /// The other end closed the connection after so many bytes.
-    Ended(usize),
-    /// Nothing more came until the caller would not wait longer.
-    Waiting,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Reads until the buffer is full, the connection ends, or `enough` when nothing comes.
-pub(crate) fn fill(
-    stream: &mut TcpStream,
-    buffer: &mut [u8],
-    enough: impl Fn() -> bool,
-) -> std::io::Result<Filled> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match stream.read(&mut buffer[length..]) {
-            Ok(0) => return Ok(Filled::Ended(length)),
-            Ok(more) => length += more,
-            Err(error) if waits(&error) => {}
-            Err(error) => return Err(error),
-        }
-        if length < buffer.len() && enough() {
-            return Ok(Filled::Waiting);
+    #[test]
+    fn an_answer_to_what_was_lost_is_late_once_and_any_other_is_none() {
+        let datagram =
+            |session: u64, number: u64| [session.to_be_bytes(), number.to_be_bytes()].concat();
+        let mut lost = VecDeque::from([4, 3]);
+        assert!(
+            !was_lost(&datagram(7, 2), 7, &mut lost),
+            "it was answered in time"
+        );
+        assert!(!was_lost(&datagram(8, 3), 7, &mut lost), "another session");
+        assert!(was_lost(&datagram(7, 3), 7, &mut lost));
+        assert!(!was_lost(&datagram(7, 3), 7, &mut lost), "a copy");
+        assert_eq!(lost, [4]);
+    }
+
+    #[test]
+    fn nobody_waits_at_the_gate_for_threads_that_could_not_be_started() {
+        for go in [false, true] {
+            let gate = Gate::default();
+            std::thread::scope(|scope| {
+                let threads = [(); 3].map(|()| scope.spawn(|| gate.pass()));
+                gate.open(3, go);
+                assert!(threads
+                    .into_iter()
+                    .all(|thread| thread.join().unwrap() == go));
+            });
         }
     }
-    Ok(Filled::Whole)
-}
-
-pub(crate) fn waits(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-    )
-}
-
-/// Sets a connection up for short messages, and for looking at `stop` now and then.
-pub(crate) fn ready(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(SLICE))
-}
-
-fn udp(target: &Target, timeout: Nanos) -> Result<UdpSocket, IoError> {
-    let limit = patience(timeout);
-    let any = match target.target {
-        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
-        SocketAddr::V6(_) => SocketAddr::from(([0_u16; 8], 0)),
-    };
-    let source = target.source.unwrap_or(any);
-    let socket = UdpSocket::bind(source).map_err(|error| failed("bind", source, error))?;
-    socket
-        .connect(target.target)
-        .and_then(|()| socket.set_read_timeout(Some(SLICE.min(limit))))
-        .map_err(|error| failed("connect to", target.target, error))?;
-    Ok(socket)
-}
-
-fn connect(target: SocketAddr, timeout: Nanos) -> Result<TcpStream, IoError> {
-    let limit = patience(timeout);
-    let stream = TcpStream::connect_timeout(&target, limit)
-        .map_err(|error| failed("connect to", target, error))?;
-    ready(&stream)
-        .and_then(|()| stream.set_write_timeout(Some(limit)))
-        .map_err(|error| failed("connect to", target, error))?;
-    Ok(stream)
-}
-
-fn patience(timeout: Nanos) -> Duration {
-    Duration::from_nanos(u64::try_from(timeout.0).unwrap_or(1).max(1))
-}
-
-pub(crate) fn failed(what: &str, address: SocketAddr, error: std::io::Error) -> IoError {
-    IoError::new(format!("{what} {address}"), error)
 }

@@ -5,6 +5,7 @@
 use criterion::{Criterion, Throughput};
 use serde_json::json;
 use tm_link::{Direction, DirectionConfig, Verdict};
+use tm_wire::Instant;
 
 const FRAMES: u64 = 100_000;
 
@@ -65,14 +66,14 @@ fn directions(criterion: &mut Criterion) {
 fn pass(config: &DirectionConfig) {
     let mut direction = Direction::<Vec<u8>>::new(config.clone(), None, 1, "a_to_b");
     for number in 0..FRAMES {
-        let now_ns = i64::try_from(number * 13_000).expect("fits");
+        let now = Instant(i64::try_from(number * 13_000).expect("fits"));
         // The state machine keeps a handle of the frame; its bytes are the caller's matter.
-        let verdict = direction.offer(now_ns, 1_514, Vec::new());
+        let verdict = direction.offer(now, 1_514, Vec::new());
         assert_eq!(verdict, Verdict::Accepted);
-        while direction.poll(now_ns).is_some() {}
+        while direction.poll(now).is_some() {}
     }
-    while let Some(due_ns) = direction.next_due_ns() {
-        while direction.poll(due_ns).is_some() {}
+    while let Some(due) = direction.next_due() {
+        while direction.poll(due).is_some() {}
     }
     let counters = direction.counters();
     assert_eq!(counters.delivered + counters.lost, FRAMES);

@@ -2,7 +2,7 @@
 //! fate of frame k depends on the seed and on k, not on what happened to others.
 
 use crate::config::{LossConfig, VariationConfig};
-use crate::wlan::random::Random;
+use crate::random::Random;
 
 /// Decides which frames are lost.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Loss {
 
     /// Whether the next frame is lost under a model.
     pub fn next_lost(&mut self, config: LossConfig) -> bool {
-        let (change, loss) = (unit(&mut self.random), unit(&mut self.random));
+        let (change, loss) = (self.random.unit(), self.random.unit());
         match config {
             LossConfig::None {} => false,
             LossConfig::Independent { probability } => loss < probability,
@@ -64,7 +64,7 @@ impl Variation {
 
     /// Delay added to the next frame, ns, never negative.
     pub fn next_ns(&mut self, config: VariationConfig) -> i64 {
-        let (one, other) = (unit(&mut self.random), unit(&mut self.random));
+        let (one, other) = (self.random.unit(), self.random.unit());
         let added = match config {
             VariationConfig::None {} => 0.0,
             VariationConfig::Uniform { spread_ns } => one * spread_ns as f64,
@@ -98,14 +98,9 @@ impl Chance {
 
     /// Whether it happens to the next frame, and if so a number that says how.
     pub fn next_happens(&mut self, probability: f64) -> Option<u64> {
-        let (chosen, how) = (unit(&mut self.random), self.random.bits());
+        let (chosen, how) = (self.random.unit(), self.random.bits());
         (chosen < probability).then_some(how)
     }
-}
-
-/// Uniform over [0, 1).
-fn unit(random: &mut Random) -> f64 {
-    (random.bits() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }
 
 #[cfg(test)]

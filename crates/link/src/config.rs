@@ -1,8 +1,11 @@
 //! The configuration of one direction as it comes in from outside, checked once.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+
+use crate::error::ConfigError;
 
 /// One direction of a link. Times in ns, sizes in bytes, rates in bit/s.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -18,7 +21,7 @@ pub struct DirectionConfig {
     pub frame_overhead_bytes: i32,
     /// Least cost of a frame.
     pub frame_min_bytes: u32,
-    /// Loss, drawn when serialization ends.
+    /// Loss, drawn when serialization begins, counted when it ends.
     pub loss: LossConfig,
     /// Delay added to the propagation delay.
     pub delay_variation: VariationConfig,
@@ -163,33 +166,20 @@ const MOST_CHANGES: usize = 100_000;
 const LONGEST_SCHEDULE_NS: i64 = 24 * 3_600_000_000_000;
 
 impl DirectionConfig {
-    /// Refuses impossible values; the message names place, value and limit.
-    pub fn check(&self, place: &str) -> Result<(), String> {
+    /// Refuses impossible values; `place` is where this direction stands.
+    pub fn check(&self, place: &str) -> Result<(), ConfigError> {
+        let at = |key: &str| format!("{place}.{key}");
         if let Some(trace) = &self.trace {
             if self.rate_bit_s.is_some() {
-                return Err(format!(
-                    "{place} has rate_bit_s and trace, must have one of them"
-                ));
+                let words = "has rate_bit_s and trace, must have one of them";
+                return Err(ConfigError::conflict(place.to_owned(), words));
             }
-            if !(64..=65_536).contains(&trace.opportunity_bytes) {
-                return Err(format!(
-                    "{place}.trace.opportunity_bytes is {}, must be 64 to 65536",
-                    trace.opportunity_bytes
-                ));
-            }
+            let key = at("trace.opportunity_bytes");
+            within(key, trace.opportunity_bytes, 64, 65_536)?;
         }
-        if !(-14..=1024).contains(&self.frame_overhead_bytes) {
-            return Err(format!(
-                "{place}.frame_overhead_bytes is {}, must be -14 to 1024",
-                self.frame_overhead_bytes
-            ));
-        }
-        if self.frame_min_bytes > 1024 {
-            return Err(format!(
-                "{place}.frame_min_bytes is {}, must be 0 to 1024",
-                self.frame_min_bytes
-            ));
-        }
+        let key = at("frame_overhead_bytes");
+        within(key, self.frame_overhead_bytes, -14, 1_024)?;
+        within(at("frame_min_bytes"), self.frame_min_bytes, 0, 1_024)?;
         Change {
             at_ns: 0,
             rate_bit_s: self.rate_bit_s,
@@ -202,31 +192,25 @@ impl DirectionConfig {
             hold_back: Some(self.hold_back),
         }
         .check(place)?;
-        if self.changes.len() > MOST_CHANGES {
-            return Err(format!(
-                "{place}.changes has {} entries, must be at most {MOST_CHANGES}",
-                self.changes.len()
-            ));
-        }
+        within(at("changes length"), self.changes.len(), 0, MOST_CHANGES)?;
         let mut before = 0;
         for (index, change) in self.changes.iter().enumerate() {
             let at = format!("{place}.changes[{index}]");
             if change.at_ns < before {
-                return Err(format!(
-                    "{at}.at_ns is {}, must be at least {before}, the one before it",
+                let words = format!(
+                    "is {}, must be at least {before}, the one before it",
                     change.at_ns
-                ));
+                );
+                return Err(ConfigError::conflict(format!("{at}.at_ns"), words));
             }
             before = change.at_ns;
-            if self.trace.is_some() && change.rate_bit_s.is_some() {
-                return Err(format!(
-                    "{at}.rate_bit_s is set, but the trace says the rate"
-                ));
-            }
-            if self.rate_bit_s.is_none() && change.rate_bit_s.is_some() {
-                return Err(format!(
-                    "{at}.rate_bit_s is set, but the link has no rate to change"
-                ));
+            if change.rate_bit_s.is_some() && self.rate_bit_s.is_none() {
+                let words = if self.trace.is_some() {
+                    "is set, but the trace says the rate"
+                } else {
+                    "is set, but the link has no rate to change"
+                };
+                return Err(ConfigError::conflict(format!("{at}.rate_bit_s"), words));
             }
             change.check(&at)?;
         }
@@ -235,57 +219,40 @@ impl DirectionConfig {
 }
 
 impl Change {
-    fn check(&self, place: &str) -> Result<(), String> {
-        if !(0..=LONGEST_SCHEDULE_NS).contains(&self.at_ns) {
-            return Err(format!(
-                "{place}.at_ns is {}, must be 0 to {LONGEST_SCHEDULE_NS}",
-                self.at_ns
-            ));
-        }
+    fn check(&self, place: &str) -> Result<(), ConfigError> {
+        let at = |key: &str| format!("{place}.{key}");
+        within(at("at_ns"), self.at_ns, 0, LONGEST_SCHEDULE_NS)?;
         if let Some(rate) = self.rate_bit_s {
-            let (least, most) = (RATES_BIT_S.start(), RATES_BIT_S.end());
-            if !RATES_BIT_S.contains(&rate) {
-                return Err(format!(
-                    "{place}.rate_bit_s is {rate}, must be {least} to {most} or null"
-                ));
-            }
+            let (least, most) = (*RATES_BIT_S.start(), *RATES_BIT_S.end());
+            within(at("rate_bit_s"), rate, least, most)?;
         }
         if let Some(ns) = self.delay_ns {
-            duration(place, "delay_ns", ns)?;
+            within(at("delay_ns"), ns, 0, LONGEST_NS)?;
         }
         if let Some(QueueConfig::Bytes { limit } | QueueConfig::Packets { limit }) = self.queue {
-            if limit > LARGEST_QUEUE {
-                return Err(format!(
-                    "{place}.queue.limit is {limit}, must be at most {LARGEST_QUEUE}"
-                ));
-            }
+            within(at("queue.limit"), limit, 0, LARGEST_QUEUE)?;
         }
         if let Some(loss) = self.loss {
             check_loss(place, loss)?;
         }
-        match self.delay_variation {
-            None | Some(VariationConfig::None {}) => {}
-            Some(VariationConfig::Uniform { spread_ns: ns }) => {
-                duration(place, "delay_variation.spread_ns", ns)?;
-            }
-            Some(VariationConfig::Normal { sigma_ns: ns }) => {
-                duration(place, "delay_variation.sigma_ns", ns)?;
-            }
-            Some(VariationConfig::Exponential { mean_ns: ns }) => {
-                duration(place, "delay_variation.mean_ns", ns)?;
-            }
-        }
+        let (key, ns) = match self.delay_variation {
+            None | Some(VariationConfig::None {}) => ("", 0),
+            Some(VariationConfig::Uniform { spread_ns: ns }) => ("spread_ns", ns),
+            Some(VariationConfig::Normal { sigma_ns: ns }) => ("sigma_ns", ns),
+            Some(VariationConfig::Exponential { mean_ns: ns }) => ("mean_ns", ns),
+        };
+        within(at(&format!("delay_variation.{key}")), ns, 0, LONGEST_NS)?;
         ratio(place, "duplicate", self.duplicate.unwrap_or(0.0))?;
         ratio(place, "corrupt", self.corrupt.unwrap_or(0.0))?;
         if let Some(hold_back) = self.hold_back {
             ratio(place, "hold_back.probability", hold_back.probability)?;
-            duration(place, "hold_back.extra_ns", hold_back.extra_ns)?;
+            within(at("hold_back.extra_ns"), hold_back.extra_ns, 0, LONGEST_NS)?;
         }
         Ok(())
     }
 }
 
-fn check_loss(place: &str, loss: LossConfig) -> Result<(), String> {
+fn check_loss(place: &str, loss: LossConfig) -> Result<(), ConfigError> {
     match loss {
         LossConfig::None {} => Ok(()),
         LossConfig::Independent { probability: p } => ratio(place, "loss.probability", p),
@@ -303,16 +270,18 @@ fn check_loss(place: &str, loss: LossConfig) -> Result<(), String> {
     }
 }
 
-fn duration(place: &str, key: &str, ns: i64) -> Result<(), String> {
-    if (0..=LONGEST_NS).contains(&ns) {
-        return Ok(());
-    }
-    Err(format!("{place}.{key} is {ns}, must be 0 to {LONGEST_NS}"))
+fn ratio(place: &str, key: &str, value: f64) -> Result<(), ConfigError> {
+    within(format!("{place}.{key}"), value, 0.0, 1.0)
 }
 
-fn ratio(place: &str, key: &str, value: f64) -> Result<(), String> {
-    if (0.0..=1.0).contains(&value) {
+fn within<T: PartialOrd + Display>(
+    place: String,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<(), ConfigError> {
+    if least <= value && value <= most {
         return Ok(());
     }
-    Err(format!("{place}.{key} is {value}, must be 0 to 1"))
+    Err(ConfigError::range(place, value, least, most))
 }

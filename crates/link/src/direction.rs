@@ -1,11 +1,13 @@
 //! One direction of a link: queue, serializer, loss, delay. The time is an argument.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tm_wire::{Duration, Instant};
+
 use crate::chance::{Chance, Loss, Variation};
-use crate::config::{Change, DirectionConfig, QueueConfig};
+use crate::config::{Change, DirectionConfig, LossConfig, QueueConfig, VariationConfig};
+use crate::flight::Flights;
 use crate::opportunities::Opportunities;
 use crate::serializer::Serializer;
 
@@ -51,7 +53,7 @@ pub struct Counters {
     pub delivered: u64,
     /// Bytes of these.
     pub delivered_bytes: u64,
-    /// Frames that found the queue full.
+    /// Frames that found the queue full, or as much under way as is kept.
     pub queue_dropped: u64,
     /// Frames lost on the way.
     pub lost: u64,
@@ -68,8 +70,8 @@ pub struct Counters {
 /// A frame that arrives at the far end.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Arrival<F> {
-    /// When it was due there, ns.
-    pub due_ns: i64,
+    /// When it was due there.
+    pub due: Instant,
     /// The frame.
     pub frame: F,
 }
@@ -78,9 +80,9 @@ pub struct Arrival<F> {
 pub struct Direction<F> {
     base: DirectionConfig,
     /// As changed by the schedule.
-    now: DirectionConfig,
+    current: DirectionConfig,
     /// When the schedule of changes began; None: with the first frame.
-    epoch_ns: Option<i64>,
+    epoch: Option<Instant>,
     /// Changes that have been made.
     changes_made: usize,
     fate: Fate,
@@ -88,46 +90,61 @@ pub struct Direction<F> {
     /// Frames that have not begun, with their cost on the link.
     waiting: VecDeque<(u64, u64, F)>,
     waiting_bytes: u64,
-    under_way: BinaryHeap<Reverse<Flight<F>>>,
-    next_number: u64,
-    latest_due_ns: i64,
+    under_way: Flights<F>,
+    latest_due: Instant,
     counters: Counters,
 }
 
 /// A random stream for each thing that can happen to a frame. Every frame draws from each of them,
-/// so the fate of frame k depends on the seed and on k alone.
+/// so the fate of frame k depends on the seed and on k alone; what can never happen, by the
+/// configuration and all its changes, has no stream, since nobody would see its numbers.
 struct Fate {
-    loss: Loss,
-    variation: Variation,
-    duplicate: Chance,
-    hold_back: Chance,
-    corrupt: Chance,
+    loss: Option<Loss>,
+    variation: Option<Variation>,
+    duplicate: Option<Chance>,
+    hold_back: Option<Chance>,
+    corrupt: Option<Chance>,
 }
 
-struct Flight<F> {
-    due_ns: i64,
-    number: u64,
-    bytes: u64,
-    /// None: it is lost when `due_ns` comes.
-    frame: Option<F>,
+impl Fate {
+    fn new(config: &DirectionConfig, seed: u64, name: &str) -> Self {
+        let stream = |what: &str| format!("{name}/{what}");
+        let changes = &config.changes;
+        let ever = |now: bool, later: &dyn Fn(&Change) -> bool| now || changes.iter().any(later);
+        let chance =
+            |possible: bool, what: &str| possible.then(|| Chance::new(seed, &stream(what)));
+        let loses = |loss: LossConfig| loss != LossConfig::None {};
+        let varies = |variation: VariationConfig| variation != VariationConfig::None {};
+        let happens = |probability: f64| probability > 0.0;
+        Self {
+            loss: ever(loses(config.loss), &|c| c.loss.is_some_and(loses))
+                .then(|| Loss::new(seed, &stream("loss"))),
+            variation: ever(varies(config.delay_variation), &|c| {
+                c.delay_variation.is_some_and(varies)
+            })
+            .then(|| Variation::new(seed, &stream("delay_variation"))),
+            duplicate: chance(
+                ever(happens(config.duplicate), &|c| {
+                    c.duplicate.is_some_and(happens)
+                }),
+                "duplicate",
+            ),
+            hold_back: chance(
+                ever(happens(config.hold_back.probability), &|c| {
+                    c.hold_back.is_some_and(|one| happens(one.probability))
+                }),
+                "hold_back",
+            ),
+            corrupt: chance(
+                ever(happens(config.corrupt), &|c| c.corrupt.is_some_and(happens)),
+                "corrupt",
+            ),
+        }
+    }
 }
 
-impl<F> PartialEq for Flight<F> {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-impl<F> Eq for Flight<F> {}
-impl<F> PartialOrd for Flight<F> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<F> Ord for Flight<F> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
-    }
-}
+/// Memory that frames under way may hold: 0.8 s of 10 Gbit/s.
+const MOST_HELD_BYTES: u64 = 1 << 30;
 
 impl<F: Frame> Direction<F> {
     /// An idle direction; `name` (`a_to_b`) starts the names of its random streams. `opportunities`
@@ -139,52 +156,51 @@ impl<F: Frame> Direction<F> {
         seed: u64,
         name: &str,
     ) -> Self {
-        let stream = |what: &str| format!("{name}/{what}");
         Self {
-            fate: Fate {
-                loss: Loss::new(seed, &stream("loss")),
-                variation: Variation::new(seed, &stream("delay_variation")),
-                duplicate: Chance::new(seed, &stream("duplicate")),
-                hold_back: Chance::new(seed, &stream("hold_back")),
-                corrupt: Chance::new(seed, &stream("corrupt")),
-            },
+            fate: Fate::new(&config, seed, name),
             serializer: Serializer::new(opportunities),
-            now: config.clone(),
+            current: config.clone(),
             base: config,
-            epoch_ns: None,
+            epoch: None,
             changes_made: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            under_way: BinaryHeap::new(),
-            next_number: 0,
-            latest_due_ns: i64::MIN,
+            under_way: Flights::new(),
+            latest_due: Instant::MIN,
             counters: Counters::default(),
         }
     }
 
-    /// Begins the schedule of changes, and the trace, anew at `now_ns`; frames under way stay so.
-    pub fn restart(&mut self, now_ns: i64) {
-        self.advance(now_ns);
-        self.now = self.base.clone();
-        self.epoch_ns = Some(now_ns);
+    /// Begins the schedule of changes, and the trace, anew at `now`; frames under way stay so.
+    pub fn restart(&mut self, now: Instant) {
+        self.advance(now);
+        self.current = self.base.clone();
+        self.epoch = Some(now);
         self.changes_made = 0;
-        self.serializer.restart(now_ns);
+        self.serializer.restart(now);
     }
 
-    /// Takes a frame that came at `now_ns`, of `bytes` from destination address without FCS.
+    /// Takes a frame that came at `now`, of `bytes` from destination address without FCS.
+    ///
+    /// While 1 GiB is under way, which takes a rate and a delay that no link has, frames are dropped as
+    /// from a full queue.
     ///
     /// Times of successive calls do not go back.
-    pub fn offer(&mut self, now_ns: i64, bytes: u64, frame: F) -> Verdict {
-        if self.epoch_ns.is_none() {
-            self.restart(now_ns);
+    pub fn offer(&mut self, now: Instant, bytes: u64, frame: F) -> Verdict {
+        if self.epoch.is_none() {
+            self.restart(now);
         }
-        self.advance(now_ns);
+        self.advance(now);
         self.counters.offered += 1;
         self.counters.offered_bytes += bytes;
         let cost = self.cost_bytes(bytes);
-        if self.waiting.is_empty() && self.serializer.free_ns() <= now_ns {
+        if self.under_way.held_bytes() >= MOST_HELD_BYTES {
+            self.counters.queue_dropped += 1;
+            return Verdict::QueueDropped;
+        }
+        if self.waiting.is_empty() && self.serializer.free_at() <= now {
             self.counters.in_flight += 1;
-            self.begin(now_ns, bytes, cost, frame, false);
+            self.begin(now, bytes, cost, frame, false);
             return Verdict::Accepted;
         }
         if self.is_full(cost) {
@@ -197,25 +213,22 @@ impl<F: Frame> Direction<F> {
         Verdict::Accepted
     }
 
-    /// When something happens next, ns; None while nothing is under way.
+    /// When something happens next; None while nothing is under way.
     #[must_use]
-    pub fn next_due_ns(&self) -> Option<i64> {
-        let arrival = self.under_way.peek().map(|Reverse(flight)| flight.due_ns);
-        let begin = (!self.waiting.is_empty()).then(|| self.serializer.free_ns());
+    pub fn next_due(&self) -> Option<Instant> {
+        let arrival = self.under_way.next_due();
+        let begin = (!self.waiting.is_empty()).then(|| self.serializer.free_at());
         match (arrival, begin) {
             (Some(arrival), Some(begin)) => Some(arrival.min(begin)),
             (one, other) => one.or(other),
         }
     }
 
-    /// The next frame that has arrived by `now_ns`.
-    pub fn poll(&mut self, now_ns: i64) -> Option<Arrival<F>> {
-        self.advance(now_ns);
+    /// The next frame that has arrived by `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<Arrival<F>> {
+        self.advance(now);
         loop {
-            if self.under_way.peek()?.0.due_ns > now_ns {
-                return None;
-            }
-            let Reverse(flight) = self.under_way.pop()?;
+            let flight = self.under_way.next(now)?;
             self.counters.in_flight -= 1;
             let Some(frame) = flight.frame else {
                 self.counters.lost += 1;
@@ -224,7 +237,7 @@ impl<F: Frame> Direction<F> {
             self.counters.delivered += 1;
             self.counters.delivered_bytes += flight.bytes;
             return Some(Arrival {
-                due_ns: flight.due_ns,
+                due: flight.due,
                 frame,
             });
         }
@@ -236,22 +249,22 @@ impl<F: Frame> Direction<F> {
         self.counters
     }
 
-    /// Begins the frames whose turn has come by `now_ns`.
-    fn advance(&mut self, now_ns: i64) {
-        while self.serializer.free_ns() <= now_ns {
+    /// Begins the frames whose turn has come by `now`.
+    fn advance(&mut self, now: Instant) {
+        while self.serializer.free_at() <= now {
             let Some((bytes, cost, frame)) = self.waiting.pop_front() else {
                 break;
             };
             self.waiting_bytes -= cost;
-            self.begin(self.serializer.free_ns(), bytes, cost, frame, true);
+            self.begin(self.serializer.free_at(), bytes, cost, frame, true);
         }
     }
 
-    /// Serializes a frame from `start_ns` and decides what becomes of it.
-    fn begin(&mut self, start_ns: i64, bytes: u64, cost: u64, mut frame: F, waited: bool) {
-        self.change(start_ns);
-        let rate = self.now.rate_bit_s;
-        let sent_ns = self.serializer.send(start_ns, cost, rate, waited);
+    /// Serializes a frame from `start` on and decides what becomes of it.
+    fn begin(&mut self, start: Instant, bytes: u64, cost: u64, mut frame: F, waited: bool) {
+        self.change(start);
+        let rate = self.current.rate_bit_s;
+        let sent = self.serializer.send(start, cost, rate, waited);
         let Fate {
             loss,
             variation,
@@ -259,72 +272,67 @@ impl<F: Frame> Direction<F> {
             hold_back,
             corrupt,
         } = &mut self.fate;
-        let lost = loss.next_lost(self.now.loss);
-        let varied = variation.next_ns(self.now.delay_variation);
-        let copied = duplicate.next_happens(self.now.duplicate).is_some();
-        let held = hold_back
-            .next_happens(self.now.hold_back.probability)
-            .is_some();
-        let damaged = corrupt.next_happens(self.now.corrupt);
+        let current = &self.current;
+        let draw = |chance: &mut Option<Chance>, probability: f64| {
+            chance
+                .as_mut()
+                .and_then(|one| one.next_happens(probability))
+        };
+        let lost = loss.as_mut().is_some_and(|one| one.next_lost(current.loss));
+        let varied = variation
+            .as_mut()
+            .map_or(0, |one| one.next_ns(current.delay_variation));
+        let copied = draw(duplicate, current.duplicate).is_some();
+        let held = draw(hold_back, current.hold_back.probability).is_some();
+        let damaged = draw(corrupt, current.corrupt);
         if lost {
-            self.fly(sent_ns, bytes, None);
+            self.under_way.add(sent, bytes, None);
             return;
         }
         if let Some(draw) = damaged {
             frame.corrupt(draw);
             self.counters.corrupted += 1;
         }
-        let mut due_ns = sent_ns + self.now.delay_ns + varied;
+        let mut due = sent + Duration(current.delay_ns + varied);
         if held {
-            due_ns += self.now.hold_back.extra_ns;
+            due += Duration(current.hold_back.extra_ns);
             self.counters.held_back += 1;
         } else {
-            if !self.now.reorder {
-                due_ns = due_ns.max(self.latest_due_ns);
+            if !current.reorder {
+                due = due.max(self.latest_due);
             }
-            self.latest_due_ns = self.latest_due_ns.max(due_ns);
+            self.latest_due = self.latest_due.max(due);
         }
         if copied {
             self.counters.duplicated += 1;
             self.counters.in_flight += 1;
-            self.fly(due_ns, bytes, Some(frame.clone()));
+            self.under_way.add(due, bytes, Some(frame.clone()));
         }
-        self.fly(due_ns, bytes, Some(frame));
+        self.under_way.add(due, bytes, Some(frame));
     }
 
-    fn fly(&mut self, due_ns: i64, bytes: u64, frame: Option<F>) {
-        let number = self.next_number;
-        self.next_number += 1;
-        self.under_way.push(Reverse(Flight {
-            due_ns,
-            number,
-            bytes,
-            frame,
-        }));
-    }
-
-    /// Makes the changes whose time has come by `at_ns`.
-    fn change(&mut self, at_ns: i64) {
-        let epoch = self.epoch_ns.unwrap_or(at_ns);
+    /// Makes the changes whose time has come at `now`.
+    fn change(&mut self, now: Instant) {
+        let epoch = self.epoch.unwrap_or(now);
         while let Some(change) = self.base.changes.get(self.changes_made) {
-            if epoch.saturating_add(change.at_ns) > at_ns {
+            if epoch.saturating_add(Duration(change.at_ns)) > now {
                 break;
             }
-            apply(change, &mut self.now);
+            apply(change, &mut self.current);
             self.changes_made += 1;
         }
     }
 
     fn cost_bytes(&self, bytes: u64) -> u64 {
         let cost = i64::try_from(bytes).unwrap_or(i64::MAX - 1024)
-            + i64::from(self.now.frame_overhead_bytes);
+            + i64::from(self.current.frame_overhead_bytes);
         u64::try_from(cost)
             .unwrap_or(0)
-            .max(u64::from(self.now.frame_min_bytes))
+            .max(u64::from(self.current.frame_min_bytes))
     }
 
     fn is_full(&self, cost: u64) -> bool {
-        match self.now.queue {
+        match self.current.queue {
             QueueConfig::Bytes { limit } => self.waiting_bytes + cost > limit,
             QueueConfig::Packets { limit } => self.waiting.len() as u64 >= limit,
         }

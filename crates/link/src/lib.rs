@@ -6,9 +6,12 @@
 mod chance;
 mod config;
 mod direction;
+mod error;
+mod flight;
 mod kinds;
 mod opportunities;
 pub mod radio;
+mod random;
 mod serializer;
 pub mod wlan;
 
@@ -17,5 +20,6 @@ pub use config::{
     Change, DirectionConfig, HoldBack, LossConfig, QueueConfig, TraceConfig, VariationConfig,
 };
 pub use direction::{Arrival, Counters, Direction, Frame, Verdict};
+pub use error::{ConfigError, Fault, TraceError};
 pub use kinds::{Kind, Kinds, MOST_KINDS};
 pub use opportunities::{Opportunities, LARGEST_BYTES as LARGEST_TRACE_BYTES, MAHIMAHI_BYTES};

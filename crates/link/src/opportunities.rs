@@ -1,5 +1,9 @@
 //! Mahimahi's trace format: each line is a millisecond in which a packet can leave.
 
+use tm_wire::Duration;
+
+use crate::error::TraceError;
+
 /// Chances to send in time, over and over (Netravali et al., USENIX ATC 2015, section 4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
@@ -17,33 +21,35 @@ const NS_PER_MS: i64 = 1_000_000;
 
 impl Opportunities {
     /// Parses a trace; an error names the line.
-    pub fn parse(text: &[u8], bytes: u64) -> Result<Self, String> {
+    pub fn parse(text: &[u8], bytes: u64) -> Result<Self, TraceError> {
         let mut ms: Vec<u64> = Vec::new();
-        for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            let word = line.trim_ascii();
+        for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+            let word = bytes.trim_ascii();
             if word.is_empty() {
                 continue;
             }
-            let place = format!("line {}", at + 1);
             let value = std::str::from_utf8(word)
                 .ok()
                 .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
                 .and_then(|word| word.parse().ok())
                 .filter(|value| *value <= LONGEST_MS)
-                .ok_or_else(|| {
-                    let shown = String::from_utf8_lossy(&word[..word.len().min(24)]);
-                    format!("{place} is {shown:?}, must be a millisecond from 0 to {LONGEST_MS}")
+                .ok_or_else(|| TraceError::Line {
+                    line,
+                    text: String::from_utf8_lossy(&word[..word.len().min(24)]).into_owned(),
+                    most_ms: LONGEST_MS,
                 })?;
-            if let Some(before) = ms.last() {
-                if value < *before {
-                    return Err(format!("{place} is {value}, before the {before} above it"));
-                }
+            if let Some(before) = ms.last().copied().filter(|before| value < *before) {
+                return Err(TraceError::Backwards {
+                    line,
+                    ms: value,
+                    before_ms: before,
+                });
             }
             ms.push(value);
         }
         match ms.last() {
-            None => Err("has no opportunity".to_owned()),
-            Some(0) => Err("ends at 0 ms, must end later: it is repeated".to_owned()),
+            None => Err(TraceError::Empty),
+            Some(0) => Err(TraceError::EndsAtZero),
             Some(_) => Ok(Self { ms, bytes }),
         }
     }
@@ -54,20 +60,19 @@ impl Opportunities {
         self.bytes
     }
 
-    /// Time of opportunity `number` from the start, rounds counted.
-    pub(crate) fn at_ns(&self, number: u64) -> i64 {
+    /// How long after the start opportunity `number` is, rounds counted.
+    pub(crate) fn offset(&self, number: u64) -> Duration {
         let length = self.ms.len() as u64;
         let (round, index) = (number / length, number % length);
         let ms = self.ms[usize::try_from(index).unwrap_or(0)];
         let ms = round.saturating_mul(self.period_ms()).saturating_add(ms);
-        i64::try_from(ms)
-            .unwrap_or(i64::MAX)
-            .saturating_mul(NS_PER_MS)
+        let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+        Duration(ms.saturating_mul(NS_PER_MS))
     }
 
     /// Number of the first opportunity later than this from the start.
-    pub(crate) fn first_after(&self, ns: i64) -> u64 {
-        let Ok(ns) = u64::try_from(ns) else {
+    pub(crate) fn first_after(&self, offset: Duration) -> u64 {
+        let Ok(ns) = u64::try_from(offset.0) else {
             return 0;
         };
         // Opportunities lie on whole milliseconds: one is later than `ns` if it is later than this.
@@ -95,13 +100,13 @@ mod tests {
     #[test]
     fn a_trace_is_read_and_repeats_after_its_last_line() {
         let trace = Opportunities::parse(b"0\n3\r\n3\n\n10\n", MAHIMAHI_BYTES).unwrap();
-        let ms: Vec<i64> = (0..10).map(|k| trace.at_ns(k) / NS_PER_MS).collect();
+        let ms: Vec<i64> = (0..10).map(|k| trace.offset(k).0 / NS_PER_MS).collect();
         assert_eq!(ms, [0, 3, 3, 10, 10, 13, 13, 20, 20, 23]);
     }
 
     #[test]
     fn an_error_names_its_line() {
-        let error = |text: &[u8]| Opportunities::parse(text, 1).unwrap_err();
+        let error = |text: &[u8]| Opportunities::parse(text, 1).unwrap_err().to_string();
         assert_eq!(error(b"\n"), "has no opportunity");
         assert!(error(b"0\n0\n").starts_with("ends at 0 ms"));
         assert_eq!(error(b"5\n4\n"), "line 2 is 4, before the 5 above it");
@@ -122,9 +127,9 @@ mod tests {
             }
             lines.push((at + 1).to_string());
             let trace = Opportunities::parse(lines.join("\n").as_bytes(), 1).unwrap();
-            let found = trace.first_after(ns);
-            prop_assert!(trace.at_ns(found) > ns);
-            prop_assert!(found == 0 || trace.at_ns(found - 1) <= ns);
+            let found = trace.first_after(Duration(ns));
+            prop_assert!(trace.offset(found).0 > ns);
+            prop_assert!(found == 0 || trace.offset(found - 1).0 <= ns);
         }
 
         #[test]

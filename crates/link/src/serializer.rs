@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use tm_wire::{Duration, Instant};
+
 use crate::opportunities::Opportunities;
 
 /// Puts one frame after the other on the wire.
 pub(crate) struct Serializer {
-    /// When the last frame has been sent: whole ns, and a part of one as `part / rate`.
-    ns: i64,
+    /// When the last frame has been sent, and a part of a ns more as `part / rate`.
+    sent: Instant,
     part: u64,
     rate: u64,
     trace: Option<Trace>,
@@ -16,7 +18,7 @@ pub(crate) struct Serializer {
 /// Where a trace stands.
 struct Trace {
     opportunities: Arc<Opportunities>,
-    epoch_ns: i64,
+    epoch: Instant,
     /// Number of the next opportunity from the epoch on, rounds counted.
     next: u64,
     /// Bytes that are left of the one before.
@@ -28,12 +30,12 @@ const NS_PER_S: u128 = 1_000_000_000;
 impl Serializer {
     pub(crate) fn new(opportunities: Option<Arc<Opportunities>>) -> Self {
         Self {
-            ns: i64::MIN,
+            sent: Instant::MIN,
             part: 0,
             rate: 1,
             trace: opportunities.map(|opportunities| Trace {
                 opportunities,
-                epoch_ns: 0,
+                epoch: Instant(0),
                 next: 0,
                 left: 0,
             }),
@@ -41,39 +43,40 @@ impl Serializer {
     }
 
     /// Begins the trace anew.
-    pub(crate) fn restart(&mut self, now_ns: i64) {
+    pub(crate) fn restart(&mut self, now: Instant) {
         if let Some(trace) = &mut self.trace {
-            (trace.epoch_ns, trace.next, trace.left) = (now_ns.max(self.ns), 0, 0);
+            (trace.epoch, trace.next, trace.left) = (now.max(self.sent), 0, 0);
         }
     }
 
-    /// When it is free, rounded up, ns.
-    pub(crate) fn free_ns(&self) -> i64 {
-        self.ns.saturating_add(i64::from(self.part > 0))
+    /// When it is free, rounded up.
+    pub(crate) fn free_at(&self) -> Instant {
+        let rest = Duration(i64::from(self.part > 0));
+        self.sent.saturating_add(rest)
     }
 
-    /// Sends a frame of `cost` bytes from `start_ns`; returns when it has been sent, rounded up, ns.
+    /// Sends a frame of `cost` bytes from `start` on; returns when it has been sent, rounded up.
     ///
     /// `waited`: the frame was in the queue when the one before it was done, and begins right then,
     /// to the part of a ns.
     pub(crate) fn send(
         &mut self,
-        start_ns: i64,
+        start: Instant,
         cost: u64,
         rate_bit_s: Option<u64>,
         waited: bool,
-    ) -> i64 {
+    ) -> Instant {
         if let Some(trace) = &mut self.trace {
-            self.ns = trace.send(start_ns, cost, waited);
-            return self.ns;
+            self.sent = trace.send(start, cost, waited);
+            return self.sent;
         }
         if !waited {
-            (self.ns, self.part) = (start_ns, 0);
+            (self.sent, self.part) = (start, 0);
         }
         let Some(rate) = rate_bit_s else {
             // Without a rate a frame takes no time; what was left of a slower one is done.
-            (self.ns, self.part) = (start_ns, 0);
-            return start_ns;
+            (self.sent, self.part) = (start, 0);
+            return start;
         };
         if rate != self.rate {
             // The same part of a ns at the new rate.
@@ -83,34 +86,33 @@ impl Serializer {
         }
         let total = u128::from(cost) * 8 * NS_PER_S + u128::from(self.part);
         let ns = total / u128::from(rate);
-        self.ns = self
-            .ns
-            .saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
+        let takes = Duration(i64::try_from(ns).unwrap_or(i64::MAX));
+        self.sent = self.sent.saturating_add(takes);
         self.part = u64::try_from(total % u128::from(rate)).unwrap_or(0);
-        self.free_ns()
+        self.free_at()
     }
 }
 
 impl Trace {
     /// An opportunity belongs to whoever waits when it comes; what nobody uses is gone.
-    fn send(&mut self, start_ns: i64, cost: u64, waited: bool) -> i64 {
+    fn send(&mut self, start: Instant, cost: u64, waited: bool) -> Instant {
         if !waited {
             self.left = 0;
             self.next = self
                 .next
-                .max(self.opportunities.first_after(start_ns - self.epoch_ns));
+                .max(self.opportunities.first_after(start - self.epoch));
         }
-        let mut sent_ns = start_ns;
+        let mut sent = start;
         let mut need = cost;
         loop {
             let used = need.min(self.left);
             self.left -= used;
             need -= used;
             if need == 0 {
-                return sent_ns;
+                return sent;
             }
-            let at = self.opportunities.at_ns(self.next);
-            sent_ns = self.epoch_ns.saturating_add(at).max(start_ns);
+            let offset = self.opportunities.offset(self.next);
+            sent = self.epoch.saturating_add(offset).max(start);
             self.next += 1;
             self.left = self.opportunities.bytes();
         }

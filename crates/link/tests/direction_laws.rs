@@ -7,6 +7,7 @@ use tm_link::{
     Change, Direction, DirectionConfig, Frame, HoldBack, LossConfig, Opportunities, QueueConfig,
     TraceConfig, VariationConfig, Verdict,
 };
+use tm_wire::{Duration, Instant};
 
 /// The number of a frame; damage is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,12 +23,12 @@ fn direction(config: DirectionConfig, seed: u64) -> Direction<Number> {
     Direction::new(config, None, seed, "a_to_b")
 }
 
-/// All that arrives: due time, number, damaged.
+/// All that arrives: due time in ns, number, damaged.
 fn rest(direction: &mut Direction<Number>) -> Vec<(i64, usize, bool)> {
     let mut found = Vec::new();
-    while let Some(due) = direction.next_due_ns() {
+    while let Some(due) = direction.next_due() {
         while let Some(arrival) = direction.poll(due) {
-            found.push((arrival.due_ns, arrival.frame.0, arrival.frame.1));
+            found.push((arrival.due.0, arrival.frame.0, arrival.frame.1));
         }
     }
     found
@@ -119,11 +120,11 @@ proptest! {
         seed: u64,
     ) {
         let mut direction = direction(config.clone(), seed);
-        let mut now = 1_000_000_000_i64;
+        let mut now = Instant(1_000_000_000);
         let mut came = Vec::new();
         let mut arrived = Vec::new();
         for (k, (step, bytes)) in frames.iter().enumerate() {
-            now += step;
+            now += Duration(*step);
             while let Some(arrival) = direction.poll(now) {
                 arrived.push(arrival);
             }
@@ -132,7 +133,7 @@ proptest! {
             let c = direction.counters();
             prop_assert_eq!(c.offered + c.duplicated, c.delivered + c.queue_dropped + c.lost + c.in_flight);
         }
-        while let Some(due) = direction.next_due_ns() {
+        while let Some(due) = direction.next_due() {
             while let Some(arrival) = direction.poll(due) {
                 arrived.push(arrival);
             }
@@ -142,7 +143,7 @@ proptest! {
         prop_assert_eq!(c.offered + c.duplicated, c.delivered + c.queue_dropped + c.lost);
         prop_assert_eq!(c.delivered, arrived.len() as u64);
         for pair in arrived.windows(2) {
-            prop_assert!(pair[0].due_ns <= pair[1].due_ns);
+            prop_assert!(pair[0].due <= pair[1].due);
             if !config.reorder && c.held_back == 0 {
                 prop_assert!(pair[0].frame.0 <= pair[1].frame.0);
             }
@@ -151,7 +152,7 @@ proptest! {
         let least = least.min().map_or(config.delay_ns, |delay| delay.min(config.delay_ns));
         let mut times = vec![0; came.len()];
         for arrival in &arrived {
-            prop_assert!(arrival.due_ns >= came[arrival.frame.0] + least);
+            prop_assert!(arrival.due - came[arrival.frame.0] >= Duration(least));
             times[arrival.frame.0] += 1;
         }
         prop_assert!(times.iter().all(|count| *count <= 2));
@@ -172,17 +173,17 @@ proptest! {
         let mut direction = direction(config, 1);
         let frames = 5_000_usize;
         for k in 0..frames {
-            direction.offer(0, bytes, Number(k, false));
+            direction.offer(Instant(0), bytes, Number(k, false));
         }
-        let mut last = 0;
-        while let Some(due) = direction.next_due_ns() {
+        let mut last = Instant(0);
+        while let Some(due) = direction.next_due() {
             while let Some(arrival) = direction.poll(due) {
-                last = arrival.due_ns;
+                last = arrival.due;
             }
         }
         let bits = frames as u128 * u128::from((bytes - 14) * 8);
         let exact = (bits * 1_000_000_000).div_ceil(u128::from(rate));
-        prop_assert_eq!(u128::try_from(last).unwrap(), exact);
+        prop_assert_eq!(u128::try_from(last.0).unwrap(), exact);
     }
 
     #[test]
@@ -192,7 +193,7 @@ proptest! {
         let mut direction = direction(config, 1);
         let cost = bytes - 14;
         let accepted = (0..2_000).filter(|k| {
-            direction.offer(0, bytes, Number(*k, false)) == Verdict::Accepted
+            direction.offer(Instant(0), bytes, Number(*k, false)) == Verdict::Accepted
         });
         // one is being serialized, as many as fit wait
         prop_assert_eq!(accepted.count() as u64, (1 + limit / cost).min(2_000));
@@ -202,8 +203,8 @@ proptest! {
 #[test]
 fn a_packet_of_1500_byte_takes_1500_microseconds_at_8_mbit_s() {
     let mut direction = direction(plain(), 1);
-    direction.offer(0, 1514, Number(0, false));
-    assert_eq!(direction.next_due_ns(), Some(1_500_000 + 20_500_000));
+    direction.offer(Instant(0), 1514, Number(0, false));
+    assert_eq!(direction.next_due(), Some(Instant(1_500_000 + 20_500_000)));
 }
 
 #[test]
@@ -216,21 +217,42 @@ fn ethernet_counts_what_is_on_the_wire() {
         ..plain()
     };
     let mut direction = direction(ethernet, 1);
-    direction.offer(0, 42, Number(0, false));
+    direction.offer(Instant(0), 42, Number(0, false));
     // RFC 2544: 14880 frames of 64 byte a second on 10 Mbit/s
-    assert_eq!(direction.next_due_ns(), Some(67_200));
+    assert_eq!(direction.next_due(), Some(Instant(67_200)));
 }
 
 #[test]
 fn a_lost_frame_takes_its_time_on_the_wire() {
     let loss = LossConfig::Independent { probability: 1.0 };
     let mut direction = direction(DirectionConfig { loss, ..plain() }, 1);
-    direction.offer(0, 1514, Number(0, false));
+    direction.offer(Instant(0), 1514, Number(0, false));
     assert_eq!(direction.counters().in_flight, 1);
-    assert!(direction.poll(1_499_999).is_none());
+    assert!(direction.poll(Instant(1_499_999)).is_none());
     assert_eq!(direction.counters().lost, 0);
-    assert!(direction.poll(1_500_000).is_none());
+    assert!(direction.poll(Instant(1_500_000)).is_none());
     assert_eq!(direction.counters().lost, 1);
+}
+
+#[test]
+fn what_is_under_way_is_bounded() {
+    let config = DirectionConfig {
+        rate_bit_s: None,
+        delay_ns: 60_000_000_000,
+        ..plain()
+    };
+    let mut direction = direction(config, 1);
+    let mebi = 1 << 20;
+    let accepted = (0..2_000)
+        .filter(|k| direction.offer(Instant(0), mebi, Number(*k, false)) == Verdict::Accepted)
+        .count();
+    assert_eq!(accepted, 1_024);
+    let c = direction.counters();
+    assert_eq!((c.in_flight, c.queue_dropped), (1_024, 976));
+    // what has arrived makes room
+    assert_eq!(rest(&mut direction).len(), 1_024);
+    let verdict = direction.offer(Instant(61_000_000_000), mebi, Number(0, false));
+    assert_eq!(verdict, Verdict::Accepted);
 }
 
 const MS: i64 = 1_000_000;
@@ -255,19 +277,19 @@ fn a_change_is_for_frames_that_begin_after_it() {
         ..plain()
     };
     let mut direction = direction(config, 1);
-    direction.restart(0);
+    direction.restart(Instant(0));
     // 1500 byte take 1.5 ms at 8 Mbit/s and 3 ms at 4: frames begin at 0, 1.5, 3, 4.5, 6, 9 … ms.
     for k in 0..8 {
-        direction.offer(0, 1514, Number(k, false));
+        direction.offer(Instant(0), 1514, Number(k, false));
     }
-    direction.offer(20 * MS, 1514, Number(8, false));
+    direction.offer(Instant(20 * MS), 1514, Number(8, false));
     let due: Vec<i64> = rest(&mut direction).iter().map(|frame| frame.0).collect();
     let tenths = |values: [i64; 9]| values.map(|value| value * MS / 10).to_vec();
     assert_eq!(due, tenths([115, 130, 145, 160, 190, 220, 250, 280, 2_230]));
     // Begun anew it has its first rate and delay again.
-    direction.restart(1_000 * MS);
-    direction.offer(1_001 * MS, 1514, Number(9, false));
-    assert_eq!(direction.next_due_ns(), Some(1_012 * MS + MS / 2));
+    direction.restart(Instant(1_000 * MS));
+    direction.offer(Instant(1_001 * MS), 1514, Number(9, false));
+    assert_eq!(direction.next_due(), Some(Instant(1_012 * MS + MS / 2)));
 }
 
 #[test]
@@ -284,16 +306,16 @@ fn a_trace_gives_its_opportunities_to_whoever_waits() {
         ..plain()
     };
     let mut direction = Direction::new(config, Some(Arc::new(trace)), 1, "a_to_b");
-    direction.restart(0);
+    direction.restart(Instant(0));
     // A full packet takes one opportunity; one of 1000 byte leaves 504 of the next to the one behind.
     for (k, bytes) in [1514, 1010, 1010, 1514].into_iter().enumerate() {
-        direction.offer(0, bytes, Number(k, false));
+        direction.offer(Instant(0), bytes, Number(k, false));
     }
     let due: Vec<i64> = rest(&mut direction).iter().map(|frame| frame.0).collect();
     assert_eq!(due, [MS, 2 * MS, 2 * MS, 10 * MS]);
     // Opportunities that nobody waited for are gone: after 10 ms comes 11.
-    direction.offer(10 * MS, 100, Number(4, false));
-    direction.offer(25 * MS, 100, Number(5, false));
+    direction.offer(Instant(10 * MS), 100, Number(4, false));
+    direction.offer(Instant(25 * MS), 100, Number(5, false));
     let due: Vec<i64> = rest(&mut direction).iter().map(|frame| frame.0).collect();
     assert_eq!(due, [11 * MS, 30 * MS]);
 }
@@ -312,7 +334,11 @@ fn what_is_held_back_is_overtaken() {
         3,
     );
     for k in 0..1_000 {
-        direction.offer(k * 2 * MS, 100, Number(usize::try_from(k).unwrap(), false));
+        direction.offer(
+            Instant(k * 2 * MS),
+            100,
+            Number(usize::try_from(k).unwrap(), false),
+        );
     }
     let found = rest(&mut direction);
     assert!(found.windows(2).any(|pair| pair[0].1 > pair[1].1));
@@ -332,7 +358,11 @@ fn the_fate_of_frame_k_does_not_depend_on_what_else_is_switched_on() {
         };
         let mut direction = direction(config, 11);
         for k in 0..500 {
-            direction.offer(k * 10 * MS, 100, Number(usize::try_from(k).unwrap(), false));
+            direction.offer(
+                Instant(k * 10 * MS),
+                100,
+                Number(usize::try_from(k).unwrap(), false),
+            );
         }
         let mut found: Vec<usize> = rest(&mut direction).iter().map(|frame| frame.1).collect();
         found.sort_unstable();

@@ -9,6 +9,7 @@ use tm_link::radio::{Air, Event, Sent, PENDING_MAX};
 use tm_link::wlan::{
     AggregationConfig, BandConfig, Config, ErrorConfig, PhyConfig, QosConfig, Rate,
 };
+use tm_wire::{Duration, Instant};
 use wlan_support::{b, g, plain, SECOND};
 
 const AP: [u8; 6] = [0x02, 0, 0, 0, 0, 0xa0];
@@ -45,12 +46,7 @@ fn n() -> Config {
     };
     Config {
         rate: tm_link::wlan::RateConfig::Mcs { mcs: 7, streams: 1 },
-        qos: Some(QosConfig {
-            background: None,
-            best_effort: None,
-            video: None,
-            voice: None,
-        }),
+        qos: Some(QosConfig::default()),
         aggregation: Some(AggregationConfig {
             ampdu_max_bytes: 65_535,
             ampdu_max_frames: 64,
@@ -82,26 +78,26 @@ fn sent(name: u64, frame: Vec<u8>, rates: Vec<OneRate>) -> Sent {
 }
 
 fn air(config: &Config) -> Air {
-    Air::new(config, "medium", 1, 0).unwrap()
+    Air::new(config, "medium", 1, Instant(0)).unwrap()
 }
 
 /// The access point says who it is, so that others can answer.
-fn introduce(air: &mut Air, rate: u64) -> i64 {
+fn introduce(air: &mut Air, rate: u64) -> Instant {
     for (station, from) in [(0, AP), (1, CLIENT)] {
         let hello = frame(0x40, ALL, from, 30);
         air.offer(
-            0,
+            Instant(0),
             station,
             sent(0, hello, vec![Some((legacy(rate), 1, false, false))]),
         );
     }
-    let at = 10_000_000;
+    let at = Instant(10_000_000);
     while air.poll(at).is_some() {}
     at
 }
 
 /// Everything that comes about until `until`, in the order of its polling.
-fn events(air: &mut Air, until: i64) -> Vec<Event> {
+fn events(air: &mut Air, until: Instant) -> Vec<Event> {
     std::iter::from_fn(|| air.poll(until)).collect()
 }
 
@@ -116,20 +112,20 @@ fn a_frame_takes_the_time_of_the_rate_that_its_sender_chose() {
             1,
             sent(7, data.clone(), vec![Some((legacy(rate), 7, false, false))]),
         );
-        let events = events(&mut air, start + 100_000_000);
+        let events = events(&mut air, start + Duration::from_millis(100));
         // the medium was idle for long, so it goes at once: preamble and header 192 µs
-        let heard_ns = start + (192 + data_us) * 1_000;
+        let heard = start + Duration((192 + data_us) * 1_000);
         // SIFS 10 µs and an Ack of 14 bytes at the basic rate below: 1 or 2 Mbit/s
         let ack_us = if rate == 1_000_000 { 304 } else { 248 };
         let expected = [
             Event::Heard {
-                due_ns: heard_ns,
+                due: heard,
                 sender: 1,
                 frame: data,
                 rate_bit_s: rate,
             },
             Event::Done {
-                due_ns: heard_ns + (10 + ack_us) * 1_000,
+                due: heard + Duration((10 + ack_us) * 1_000),
                 sender: 1,
                 name: 7,
                 used: [1, 0, 0, 0],
@@ -148,8 +144,8 @@ fn rts_and_cts_are_sent_where_the_sender_asks_for_them() {
         let data = frame(0x08, AP, CLIENT, 1_020);
         let rates = vec![Some((legacy(54_000_000), 1, reserve, protect))];
         air.offer(start, 1, sent(1, data, rates));
-        match events(&mut air, start + 100_000_000)[..] {
-            [Event::Heard { due_ns, .. }, _] => (due_ns - start) / 1_000,
+        match events(&mut air, start + Duration::from_millis(100))[..] {
+            [Event::Heard { due, .. }, _] => (due - start).0 / 1_000,
             ref other => panic!("{other:?}"),
         }
     };
@@ -172,7 +168,7 @@ fn a_frame_that_never_arrives_goes_through_its_whole_chain() {
     let rates = rates.map(|(rate, count)| Some((legacy(rate), count, false, false)));
     let data = frame(0x08, AP, CLIENT, 200);
     air.offer(start, 1, sent(5, data, rates.to_vec()));
-    let events = events(&mut air, start + 1_000_000_000);
+    let events = events(&mut air, start + Duration::from_secs(1));
     let [Event::Done {
         used, acknowledged, ..
     }] = events[..]
@@ -192,7 +188,7 @@ fn nobody_acknowledges_what_is_for_all_or_for_a_stranger() {
         let rates = vec![Some((legacy(1_000_000), 7, false, false))];
         air.offer(start, 0, sent(1, frame(0x08, to, AP, 100), rates));
     }
-    let done: Vec<_> = events(&mut air, start + 100_000_000)
+    let done: Vec<_> = events(&mut air, start + Duration::from_millis(100))
         .into_iter()
         .filter_map(|event| match event {
             Event::Done {
@@ -214,8 +210,8 @@ fn a_rate_that_the_standard_lacks_is_refused_and_counted() {
         vec![],
     ];
     for rates in wrong {
-        air.offer(0, 1, sent(3, frame(0x08, AP, CLIENT, 100), rates));
-        let events = events(&mut air, 0);
+        air.offer(Instant(0), 1, sent(3, frame(0x08, AP, CLIENT, 100), rates));
+        let events = events(&mut air, Instant(0));
         assert!(
             matches!(
                 events[..],
@@ -249,7 +245,7 @@ fn at_most_so_many_frames_are_pending_as_the_kernel_keeps() {
         (counters.in_flight, counters.queue_dropped),
         (pending, 200 - pending)
     );
-    let done = events(&mut air, start + 10_000_000_000);
+    let done = events(&mut air, start + Duration::from_secs(10));
     let done = done
         .iter()
         .filter(|event| matches!(event, Event::Done { .. }));
@@ -270,11 +266,11 @@ fn a_beacon_goes_before_what_waits() {
     }
     let beacon = frame(0x80, ALL, AP, 60);
     air.offer(
-        start + 1_000_000,
+        start + Duration::from_millis(1),
         0,
         sent(99, beacon, vec![Some((legacy(1_000_000), 1, false, false))]),
     );
-    let order: Vec<_> = events(&mut air, start + 10_000_000_000)
+    let order: Vec<_> = events(&mut air, start + Duration::from_secs(10))
         .into_iter()
         .filter_map(|event| match event {
             Event::Done { name, .. } => Some(name),
@@ -302,15 +298,15 @@ fn frames_of_one_chain_share_an_aggregate() {
                 sent(name, frame(0x88, AP, CLIENT, 1_534), rates.clone()),
             );
         }
-        let last = events(&mut air, start + 1_000_000_000)
+        let last = events(&mut air, start + Duration::from_secs(1))
             .into_iter()
             .filter_map(|event| match event {
-                Event::Heard { due_ns, .. } => Some(due_ns),
+                Event::Heard { due, .. } => Some(due),
                 Event::Done { .. } => None,
             })
             .max()
             .unwrap();
-        64.0 * 1_472.0 * 8.0 / ((last - start) as f64 / 1e9)
+        64.0 * 1_472.0 * 8.0 / ((last - start).0 as f64 / 1e9)
     };
     let (with, without) = (throughput(true), throughput(false));
     assert!(with > 55e6 && with < 65e6, "{with}");
@@ -324,7 +320,7 @@ fn the_same_load_takes_as_long_as_on_the_modelled_link() {
     let start = introduce(&mut air, 1_000_000);
     let rates = vec![Some((legacy(11_000_000), 7, false, false))];
     let (mut heard, mut now) = (0_u64, start);
-    let end = start + 10_000_000_000;
+    let end = start + Duration::from_secs(10);
     for name in 0..50 {
         air.offer(
             now,
@@ -333,7 +329,7 @@ fn the_same_load_takes_as_long_as_on_the_modelled_link() {
         );
     }
     while now < end {
-        now = air.next_due_ns().unwrap();
+        now = air.next_due().unwrap();
         while let Some(event) = air.poll(now) {
             match event {
                 Event::Heard { .. } => heard += 1,
@@ -350,7 +346,12 @@ fn the_same_load_takes_as_long_as_on_the_modelled_link() {
 
 #[test]
 fn what_radios_cannot_do_is_refused_in_one_line() {
-    let refused = |config: Config| Air::new(&config, "medium", 1, 0).err().unwrap().to_string();
+    let refused = |config: Config| {
+        Air::new(&config, "medium", 1, Instant(0))
+            .err()
+            .unwrap()
+            .to_string()
+    };
     let two = Config { stations: 2, ..n() };
     assert_eq!(
         refused(two),
@@ -365,7 +366,7 @@ fn what_radios_cannot_do_is_refused_in_one_line() {
     };
     assert_eq!(
         refused(wide),
-        "medium.phy.standard is 802.11ac, radios may be 802.11a, b, g or n"
+        "medium.phy.standard is 802.11ac or ax, radios may be 802.11a, b, g or n"
     );
 }
 
@@ -402,24 +403,24 @@ proptest! {
     ) {
         let mut config = [b(&[1_000_000, 2_000_000]), g(true), n()][config].clone();
         config.errors = ErrorConfig::Fixed { probability: lossy };
-        let mut air = Air::new(&config, "medium", seed, 0).unwrap();
-        let mut now = 0;
+        let mut air = Air::new(&config, "medium", seed, Instant(0)).unwrap();
+        let mut now = Instant(0);
         let (mut done, mut heard) = (HashMap::new(), 0);
-        let mut latest = i64::MIN;
+        let mut latest = Instant::MIN;
         let total = offers.len();
         let mut take = |event: Event| match event {
-            Event::Heard { due_ns, .. } => {
+            Event::Heard { due, .. } => {
                 heard += 1;
-                due_ns
+                due
             }
-            Event::Done { due_ns, name, used, acknowledged, .. } => {
+            Event::Done { due, name, used, acknowledged, .. } => {
                 *done.entry(name).or_insert(0) += 1;
                 assert!(!acknowledged || used.iter().any(|&count| count > 0));
-                due_ns
+                due
             }
         };
         for (name, (gap, (client, frame), rates)) in offers.into_iter().enumerate() {
-            now += gap;
+            now += Duration(gap);
             while let Some(event) = air.poll(now) {
                 take(event);
             }
@@ -432,7 +433,7 @@ proptest! {
                 prop_assert!(c.in_flight <= PENDING_MAX as u64);
             }
         }
-        let end = now + i64::try_from(600 * SECOND).unwrap();
+        let end = now + Duration(i64::try_from(600 * SECOND).unwrap());
         while let Some(event) = air.poll(end) {
             let due = take(event);
             prop_assert!(due <= end);

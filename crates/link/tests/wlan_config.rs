@@ -44,8 +44,12 @@ fn n() -> Value {
             ),
             (
                 "/qos",
-                json!({"background": null, "best_effort": null, "video": null,
-                    "voice": {"aifsn": 2, "cw_min": 3, "cw_max": 7, "txop_limit_ns": 1_504_000}}),
+                json!({
+                    "stations": {"background": null, "best_effort": null, "video": null,
+                        "voice": {"aifsn": 2, "cw_min": 3, "cw_max": 7, "txop_limit_ns": 1_504_000}},
+                    "access_point": {"background": null, "best_effort": null, "video": null,
+                        "voice": {"aifsn": 1, "cw_min": 3, "cw_max": 7, "txop_limit_ns": 1_504_000}},
+                }),
             ),
             (
                 "/aggregation",
@@ -65,6 +69,24 @@ fn ac() -> Value {
                 json!({"standard": "802.11ac", "width_mhz": 80, "guard_interval_ns": 400}),
             ),
             ("/rate", json!({"type": "mcs", "mcs": 9, "streams": 2})),
+        ],
+    )
+}
+
+fn ax() -> Value {
+    with(
+        n(),
+        &[
+            (
+                "/phy",
+                json!({"standard": "802.11ax", "width_mhz": 80, "guard_interval_ns": 1600}),
+            ),
+            ("/rate", json!({"type": "mcs", "mcs": 11, "streams": 2})),
+            (
+                "/aggregation",
+                json!({"ampdu_max_bytes": 4_194_303, "ampdu_max_frames": 256,
+                    "amsdu_max_bytes": 0, "mpdu_spacing_ns": 0}),
+            ),
         ],
     )
 }
@@ -107,7 +129,7 @@ fn all_standards_are_taken() {
             ("/protection", json!("cts_to_self")),
         ],
     );
-    for value in [base(), a, g, n(), ac()] {
+    for value in [base(), a, g, n(), ac(), ax()] {
         serde_json::from_value::<Config>(value)
             .unwrap()
             .setup("medium")
@@ -204,23 +226,27 @@ fn what_the_standard_does_not_allow_is_refused_with_place_value_and_limit() {
         ),
         (
             with(n(), &[("/security", json!("tkip"))]),
-            "medium.security is wep or tkip, which 802.11n and ac exclude",
+            "medium.security is wep or tkip, which 802.11n, ac and ax exclude",
         ),
         (
             with(n(), &[("/qos", json!(null))]),
             "medium.aggregation is set, but needs qos",
         ),
         (
-            with(n(), &[("/qos/voice/cw_min", json!(4))]),
-            "medium.qos.voice.cw_min is 4, must be a power of two less one",
+            with(n(), &[("/qos/stations/voice/cw_min", json!(4))]),
+            "medium.qos.stations.voice.cw_min is 4, must be a power of two less one",
         ),
         (
-            with(n(), &[("/qos/voice/cw_min", json!(15))]),
-            "medium.qos.voice.cw_min is 15, must be at most cw_max, 7",
+            with(n(), &[("/qos/stations/voice/cw_min", json!(15))]),
+            "medium.qos.stations.voice.cw_min is 15, must be at most cw_max, 7",
         ),
         (
-            with(n(), &[("/qos/voice/txop_limit_ns", json!(1_000))]),
-            "medium.qos.voice.txop_limit_ns is 1000, must be a multiple of 32000",
+            with(n(), &[("/qos/stations/voice/txop_limit_ns", json!(1_000))]),
+            "medium.qos.stations.voice.txop_limit_ns is 1000, must be a multiple of 32000",
+        ),
+        (
+            with(n(), &[("/qos/access_point/voice/aifsn", json!(0))]),
+            "medium.qos.access_point.voice.aifsn is 0, must be 1 to 15",
         ),
         (
             with(n(), &[("/aggregation/ampdu_max_bytes", json!(131_071))]),
@@ -241,6 +267,26 @@ fn what_the_standard_does_not_allow_is_refused_with_place_value_and_limit() {
         (
             with(ac(), &[("/rate/streams", json!(5))]),
             "medium.rate.streams is 5, must be 1 to 4",
+        ),
+        (
+            with(ac(), &[("/aggregation/ampdu_max_frames", json!(65))]),
+            "medium.aggregation.ampdu_max_frames is 65, must be 1 to 64",
+        ),
+        (
+            with(ax(), &[("/aggregation/ampdu_max_frames", json!(257))]),
+            "medium.aggregation.ampdu_max_frames is 257, must be 1 to 256",
+        ),
+        (
+            with(ax(), &[("/rate/mcs", json!(12))]),
+            "medium.rate.mcs is 12, must be 0 to 11",
+        ),
+        (
+            with(ax(), &[("/phy/guard_interval_ns", json!(400))]),
+            "medium.phy.guard_interval_ns is 400, must be one of 800, 1600, 3200",
+        ),
+        (
+            with(ax(), &[("/security", json!("wep"))]),
+            "medium.security is wep or tkip, which 802.11n, ac and ax exclude",
         ),
     ];
     for (value, expected) in cases {

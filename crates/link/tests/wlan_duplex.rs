@@ -4,13 +4,14 @@ mod wlan_support;
 
 use proptest::prelude::*;
 use tm_link::wlan::{BackgroundConfig, Config, Duplex, ErrorConfig, QosConfig, QueueConfig, Way};
+use tm_wire::{Duration, Instant};
 use wlan_support::{assert_close, b, n, SECOND};
 
 /// A monotonic clock that has run for eleven days.
-const START_NS: i64 = 1_000_000_000_000_000;
+const START: Instant = Instant(1_000_000_000_000_000);
 
 fn duplex(config: &Config) -> Duplex<Vec<u8>> {
-    Duplex::new(config, "medium", 1, START_NS).unwrap()
+    Duplex::new(config, "medium", 1, START).unwrap()
 }
 
 /// An IPv4 frame of that many bytes without FCS.
@@ -24,15 +25,15 @@ fn ethernet(bytes: usize) -> Vec<u8> {
 fn saturate(duplex: &mut Duplex<Vec<u8>>, ways: &[Way], ip_bytes: usize) -> [f64; 2] {
     for way in ways {
         for _ in 0..70 {
-            duplex.offer(START_NS, *way, ethernet(ip_bytes + 14));
+            duplex.offer(START, *way, ethernet(ip_bytes + 14));
         }
     }
-    let end_ns = START_NS + 10 * i64::try_from(SECOND).unwrap();
+    let end = START + Duration(10 * i64::try_from(SECOND).unwrap());
     let mut bits = [0; 2];
-    while let Some(due_ns) = duplex.next_due_ns().filter(|&due_ns| due_ns < end_ns) {
-        while let Some((way, arrival)) = duplex.poll(due_ns) {
+    while let Some(due) = duplex.next_due().filter(|due| *due < end) {
+        while let Some((way, arrival)) = duplex.poll(due) {
             bits[way as usize] += arrival.frame.len() - 14;
-            duplex.offer(due_ns, way, arrival.frame);
+            duplex.offer(due, way, arrival.frame);
         }
     }
     bits.map(|bytes| bytes as f64 * 8.0 / 10e6)
@@ -72,10 +73,10 @@ fn background_stations_take_their_share() {
     assert_close("a quarter", forward, 6.4 / 4.0, 0.06);
     // though asked only every 20 ms
     let mut coarse = duplex(&config);
-    let mut now_ns = START_NS;
+    let mut now = START;
     for _ in 0..250 {
-        now_ns += 20_000_000;
-        assert!(coarse.poll(now_ns).is_none());
+        now += Duration::from_millis(20);
+        assert!(coarse.poll(now).is_none());
     }
     let delivered: u64 = (2..=4)
         .map(|s| coarse.medium().counters(s).unwrap().delivered)
@@ -91,16 +92,16 @@ fn background_stations_take_their_share() {
 #[test]
 fn an_unloaded_frame_takes_its_time_on_air() {
     let mut duplex = duplex(&b(&[1_000_000]));
-    let now_ns = START_NS + 5_000_000;
-    assert!(duplex.offer(now_ns, Way::BToA, ethernet(1_514)));
-    let due_ns = loop {
-        let next_ns = duplex.next_due_ns().unwrap();
-        if let Some((_, arrival)) = duplex.poll(next_ns) {
-            break arrival.due_ns;
+    let now = START + Duration::from_millis(5);
+    assert!(duplex.offer(now, Way::BToA, ethernet(1_514)));
+    let due = loop {
+        let next = duplex.next_due().unwrap();
+        if let Some((_, arrival)) = duplex.poll(next) {
+            break arrival.due;
         }
     };
     // MSDU 1508, MPDU 1542 byte
-    assert_eq!(due_ns - now_ns, (192 + 1_122) * 1_000);
+    assert_eq!(due - now, Duration((192 + 1_122) * 1_000));
     assert_eq!(duplex.counters(Way::BToA).delivered_bytes, 1_514);
 }
 
@@ -116,15 +117,15 @@ proptest! {
         let config = Config {
             errors: ErrorConfig::Fixed { probability },
             queue: QueueConfig::Packets { limit },
-            qos: Some(QosConfig { background: None, best_effort: None, video: None, voice: None }),
+            qos: Some(QosConfig::default()),
             ..base
         };
         let mut duplex = duplex(&config);
-        let mut now_ns = START_NS;
+        let mut now = START;
         let mut arrived = [(0_u64, 0_u64); 2];
-        let mut pass = |duplex: &mut Duplex<Vec<u8>>, now_ns| {
-            while let Some((way, arrival)) = duplex.poll(now_ns) {
-                assert!(arrival.due_ns <= now_ns);
+        let mut pass = |duplex: &mut Duplex<Vec<u8>>, now: Instant| {
+            while let Some((way, arrival)) = duplex.poll(now) {
+                assert!(arrival.due <= now);
                 let sum = &mut arrived[way as usize];
                 *sum = (sum.0 + 1, sum.1 + arrival.frame.len() as u64);
             }
@@ -135,12 +136,12 @@ proptest! {
             }
         };
         for (gap_ns, forward, bytes) in offers {
-            now_ns += gap_ns;
-            pass(&mut duplex, now_ns);
+            now += Duration(gap_ns);
+            pass(&mut duplex, now);
             let way = if forward { Way::AToB } else { Way::BToA };
-            duplex.offer(now_ns, way, vec![u8::try_from(bytes % 251).unwrap(); bytes]);
+            duplex.offer(now, way, vec![u8::try_from(bytes % 251).unwrap(); bytes]);
         }
-        pass(&mut duplex, now_ns + 100_000_000_000);
+        pass(&mut duplex, now + Duration::from_secs(100));
         for way in [Way::AToB, Way::BToA] {
             prop_assert_eq!(duplex.counters(way).in_flight, 0);
         }

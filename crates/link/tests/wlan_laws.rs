@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use tm_link::wlan::{
     AggregationConfig, Airtime, BandConfig, BeaconConfig, Category, Config, EifsConfig,
-    ErrorConfig, Fate, Frame, Medium, Outcome, PhyConfig, ProtectionConfig, QosConfig, QueueConfig,
+    ErrorConfig, Fate, Frame, Medium, Outcome, PhyConfig, ProtectionConfig, QueueConfig,
     RateConfig, Receiver, RtsCounts, SecurityConfig, StationId, Verdict, ACCESS_POINT,
 };
-use wlan_support::{medium, plain, SECOND};
+use wlan_support::{medium, plain, EDCA, SECOND};
 
 const SIFS_MIN_NS: u64 = 10_000;
 
@@ -85,13 +85,6 @@ fn legacy() -> impl Strategy<Value = Config> {
         )
 }
 
-const EDCA: QosConfig = QosConfig {
-    background: None,
-    best_effort: None,
-    video: None,
-    voice: None,
-};
-
 fn aggregating() -> impl Strategy<Value = Config> {
     let aggregation = (
         prop::sample::select(vec![0, 8_191, 65_535]),
@@ -145,10 +138,33 @@ fn aggregating() -> impl Strategy<Value = Config> {
         };
         config.setup("").is_ok().then_some(config)
     });
-    (prop_oneof![n, ac], aggregation).prop_map(|(config, aggregation)| Config {
-        qos: Some(EDCA),
-        aggregation: Some(aggregation),
-        ..config
+    let guards = prop::sample::select(vec![800, 1_600, 3_200]);
+    let ax = (0_u8..12, 1_u8..=4, guards).prop_map(|(mcs, streams, guard_interval_ns)| {
+        let phy = PhyConfig::Ax {
+            width_mhz: 80,
+            guard_interval_ns,
+        };
+        let rate = RateConfig::Mcs { mcs, streams };
+        Config {
+            rate,
+            ..plain(phy, 0, &[6_000_000])
+        }
+    });
+    (prop_oneof![n, ac, ax], aggregation).prop_map(|(config, aggregation)| {
+        // block ack agreements of 802.11ax are four times as long
+        let longer = if matches!(config.phy, PhyConfig::Ax { .. }) {
+            4
+        } else {
+            1
+        };
+        Config {
+            qos: Some(EDCA),
+            aggregation: Some(AggregationConfig {
+                ampdu_max_frames: longer * aggregation.ampdu_max_frames,
+                ..aggregation
+            }),
+            ..config
+        }
     })
 }
 

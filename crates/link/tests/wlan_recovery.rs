@@ -3,10 +3,10 @@
 mod wlan_support;
 
 use tm_link::wlan::{
-    Category, Config, EdcaConfig, EifsConfig, ErrorConfig, Fate, Frame, Ppdu, QosConfig, Receiver,
-    ACCESS_POINT,
+    CategoriesConfig, Category, Config, EdcaConfig, EifsConfig, ErrorConfig, Fate, Frame, Ppdu,
+    RateConfig, Receiver, ACCESS_POINT,
 };
-use wlan_support::{a, b, drain, frame, logged, n, EDCA, SECOND, US};
+use wlan_support::{a, b, drain, frame, log_us, logged, n, of_stations, EDCA, SECOND, US};
 
 #[test]
 fn after_a_collision_those_that_heard_it_wait_for_eifs() {
@@ -192,11 +192,11 @@ fn an_internal_collision_counts_as_an_attempt() {
         cw_max: 0,
         txop_limit_ns: 0,
     });
-    let qos = QosConfig {
+    let qos = of_stations(CategoriesConfig {
         voice: fixed,
         video: fixed,
-        ..EDCA
-    };
+        ..EDCA.stations
+    });
     let config = Config {
         qos: Some(qos),
         short_retry_limit: 1,
@@ -276,5 +276,39 @@ fn an_rts_without_cts_reserves_the_medium_no_longer_than_needed() {
         // 2 SIFS 20, CTS 304, start delay 192, 2 slots 40, DIFS 50
         assert_eq!(lost().map(|(_, start)| *start).min(), Some(606));
         assert_eq!(lost().map(|(_, start)| *start).max(), Some(606 + 31 * 20));
+    }
+}
+
+#[test]
+fn minstrel_falls_back_behind_rts_as_without_it() {
+    // every rate loses as much, so the fastest is the best, and many frames need seven attempts
+    let sevenths = |rts_threshold_bytes| {
+        let config = Config {
+            rate: RateConfig::Minstrel { max_streams: 1 },
+            errors: ErrorConfig::Fixed { probability: 0.7 },
+            rts_threshold_bytes,
+            short_retry_limit: 8,
+            long_retry_limit: 8,
+            ..a()
+        };
+        let mut medium = logged(&config, 1);
+        let mut sevenths = vec![];
+        for token in 0..200_u64 {
+            medium.offer(token * 50_000 * US, 1, frame(token, 1_500));
+            drain(&mut medium, (token + 1) * 50_000 * US);
+            let log = log_us(&mut medium).into_iter();
+            let mut data = log.filter(|(kind, ..)| *kind == Ppdu::Data);
+            sevenths.extend(data.nth(6).map(|(.., length_us)| length_us));
+        }
+        sevenths
+    };
+    for rts_threshold_bytes in [1 << 20, 0] {
+        let sevenths = sevenths(rts_threshold_bytes);
+        assert!(sevenths.len() >= 10, "{}", sevenths.len());
+        // the slowest: 1534 byte at 6 Mbit/s
+        assert!(
+            sevenths.iter().all(|&length_us| length_us == 2_072),
+            "RTS threshold {rts_threshold_bytes}: {sevenths:?}"
+        );
     }
 }

@@ -3,10 +3,12 @@
 mod wlan_support;
 
 use tm_link::wlan::{
-    BeaconConfig, Category, Config, EdcaConfig, Fate, Frame, Ppdu, QosConfig, QueueConfig,
-    Receiver, ACCESS_POINT,
+    BeaconConfig, CategoriesConfig, Category, Config, EdcaConfig, ErrorConfig, Fate, Frame, Ppdu,
+    QueueConfig, Receiver, ACCESS_POINT,
 };
-use wlan_support::{a, b, drain, frame, log_us, logged, medium, saturate, EDCA, SECOND, US};
+use wlan_support::{
+    a, b, drain, frame, log_us, logged, medium, of_stations, saturate, EDCA, SECOND, US,
+};
 
 #[test]
 fn an_idle_medium_is_taken_at_once() {
@@ -156,10 +158,10 @@ fn aifs_follows_the_configured_number() {
         txop_limit_ns: 0,
     };
     for aifsn in [2, 3, 7, 15] {
-        let qos = QosConfig {
+        let qos = of_stations(CategoriesConfig {
             best_effort: Some(edca(aifsn)),
-            ..EDCA
-        };
+            ..EDCA.stations
+        });
         let mut medium = logged(
             &Config {
                 qos: Some(qos),
@@ -268,11 +270,11 @@ fn edca_counts_down_at_a_boundary_on_which_another_starts() {
     };
     // Voice starts at every first boundary, so there is never an idle slot; by the rule of DCF video
     // would never count down.
-    let qos = QosConfig {
+    let qos = of_stations(CategoriesConfig {
         voice: fixed(0, 0),
         video: fixed(7, 7),
-        ..EDCA
-    };
+        ..EDCA.stations
+    });
     let config = Config {
         qos: Some(qos),
         stations: 2,
@@ -344,4 +346,59 @@ fn who_is_overtaken_before_difs_is_over_draws_a_backoff() {
     let starts: Vec<_> = (0..400).map(start).collect();
     assert_eq!(starts.iter().min(), Some(&50));
     assert_eq!(starts.iter().max(), Some(&(50 + 31 * 20)));
+}
+
+/// Slots between the end of an exchange and the next frame of a saturated sender, smallest and
+/// largest of many.
+fn waits(config: &Config, sender: u16, category: Category) -> (u64, u64) {
+    let receiver = if sender == ACCESS_POINT {
+        1
+    } else {
+        ACCESS_POINT
+    };
+    let sent = Frame {
+        receiver: Receiver::Station(receiver),
+        category,
+        ..frame(0, 1_500)
+    };
+    let mut medium = logged(config, 1);
+    saturate(&mut medium, &[(sender, sent)], 2 * SECOND);
+    let log = log_us(&mut medium);
+    let gaps = log.windows(2).filter_map(|pair| {
+        let idle_us = pair[1].2 - pair[0].2 - pair[0].3;
+        // those of SIFS belong to an exchange or a TXOP
+        (idle_us > 16).then(|| (idle_us - 16) / 9)
+    });
+    let gaps: Vec<_> = gaps.collect();
+    (*gaps.iter().min().unwrap(), *gaps.iter().max().unwrap())
+}
+
+#[test]
+fn the_access_point_contends_with_its_own_set() {
+    let config = Config {
+        qos: Some(EDCA),
+        ..a()
+    };
+    // AIFSN, and with it the smallest contention window
+    for (category, station, access_point) in [
+        (Category::Background, (7, 22), (7, 22)),
+        (Category::BestEffort, (3, 18), (3, 18)),
+        (Category::Video, (2, 9), (1, 8)),
+        (Category::Voice, (2, 5), (1, 4)),
+    ] {
+        assert_eq!(waits(&config, 1, category), station, "{category:?}");
+        let own = waits(&config, ACCESS_POINT, category);
+        assert_eq!(own, access_point, "{category:?} of the access point");
+    }
+    // nothing arrives, so the window grows to its largest: 1023 of a station, 63 of the access point
+    let deaf = Config {
+        errors: ErrorConfig::Fixed { probability: 1.0 },
+        short_retry_limit: 255,
+        ..config
+    };
+    let (_, station) = waits(&deaf, 1, Category::BestEffort);
+    let (_, access_point) = waits(&deaf, ACCESS_POINT, Category::BestEffort);
+    assert!(station > 500, "{station}");
+    // AIFSN 3, 63 slots, and the Ack timeout, which is 29 µs longer than a SIFS
+    assert!((60..=71).contains(&access_point), "{access_point}");
 }

@@ -3,7 +3,7 @@
 mod wlan_support;
 
 use tm_link::wlan::{Config, EifsConfig};
-use wlan_support::{a, assert_close, b, frame, g, medium, n, saturate, SECOND};
+use wlan_support::{a, assert_close, ax, b, frame, g, medium, n, saturate, saturate_with, SECOND};
 
 const SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 1500, 2304];
 
@@ -104,5 +104,34 @@ fn aggregation_802_11n_ht20() {
         let mut medium = medium(&n(mcs, 20), 1);
         let got = saturate(&mut medium, &[(1, frame(0, 1508))], 20 * SECOND);
         assert_close(&format!("MCS {mcs}"), got * 1472.0 / 1508.0, mbit_s, 0.02);
+    }
+}
+
+/// 802.11ax by arithmetic: MPDUs of 1538 byte in subframes of 1544, as many as 5.484 ms, the limit and
+/// the window allow; AIFS 43 µs, 7.5 slots of 9, the PPDU, SIFS 16, the `BlockAck` at a basic rate, of 32
+/// byte up to 64 MPDUs and of 56 beyond.
+#[test]
+fn aggregation_802_11ax() {
+    // 117 bit a symbol of 13.6 µs: 3 MPDUs in 317 symbols, `BlockAck` 100 µs at 6 Mbit/s
+    let slow = 3.0 * 12_064.0 / (43.0 + 67.5 + 43.2 + 317.0 * 13.6 + 16.0 + 100.0);
+    // 8166 bit: 64 MPDUs in 97 symbols, `BlockAck` 32 µs at 24 Mbit/s; 256 in 388, 40 µs
+    let short = 64.0 * 12_064.0 / (43.0 + 67.5 + 43.2 + 97.0 * 13.6 + 16.0 + 32.0);
+    let long = 256.0 * 12_064.0 / (43.0 + 67.5 + 43.2 + 388.0 * 13.6 + 16.0 + 40.0);
+    // the same in symbols of 16 µs: 224 MPDUs in 339 of the 339 that 5.484 ms have room for
+    let wide = 224.0 * 12_064.0 / (43.0 + 67.5 + 52.0 + 339.0 * 16.0 + 16.0 + 40.0);
+    for (config, mbit_s) in [
+        (ax(0, 20, 800, 256), slow),
+        (ax(11, 80, 800, 64), short),
+        (ax(11, 80, 800, 256), long),
+        (ax(11, 80, 3_200, 256), wide),
+    ] {
+        let mut medium = medium(&config, 1);
+        let got = saturate_with(&mut medium, &[(1, frame(0, 1508))], 300, 20 * SECOND);
+        assert_close(
+            &format!("{:?} {:?}", config.phy, config.rate),
+            got,
+            mbit_s,
+            0.005,
+        );
     }
 }

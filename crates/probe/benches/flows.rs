@@ -3,8 +3,10 @@
 //! `cargo bench -p tm-probe`. One turn is what a packet costs beside its system calls.
 
 use criterion::{Criterion, Throughput};
-use tm_probe::{Answer, Answered, Missed, Pacer, ReflectorFlow, Schedule, SenderFlow, Size, Stop};
-use tm_wire::Nanos;
+use tm_probe::{
+    Missed, Pacer, ReceivedReply, ReflectorFlow, ReplyOutcome, Schedule, SenderFlow, Size, Stop,
+};
+use tm_wire::{Duration, Instant, RemoteInstant};
 
 const PACKETS: u64 = 100_000;
 const GAP_NS: i64 = 1_000;
@@ -20,11 +22,16 @@ fn flows(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("probe");
     group.throughput(Throughput::Elements(PACKETS));
     for (name, schedule) in [
-        ("pacer, fixed gap", Schedule::Fixed { gap: Nanos(GAP_NS) }),
+        (
+            "pacer, fixed gap",
+            Schedule::Fixed {
+                gap: Duration(GAP_NS),
+            },
+        ),
         (
             "pacer, poisson",
             Schedule::Poisson {
-                mean_gap: Nanos(GAP_NS),
+                mean_gap: Duration(GAP_NS),
             },
         ),
     ] {
@@ -44,10 +51,10 @@ fn flows(criterion: &mut Criterion) {
     });
     group.bench_function("reflector", |bencher| {
         bencher.iter(|| {
-            let mut flow = ReflectorFlow::new(0);
+            let mut flow = ReflectorFlow::new(0, 0);
             for seq in 0..u32::try_from(PACKETS).expect("fits") {
-                let at = Nanos(i64::from(seq) * GAP_NS);
-                flow.on_packet(seq, at, Answer::Sent(at), 64, false);
+                let at = Instant(i64::from(seq) * GAP_NS);
+                flow.on_packet(seq, at, ReplyOutcome::Sent(at), 64, false);
             }
             assert_eq!(flow.counters.received, PACKETS);
         });
@@ -58,7 +65,7 @@ fn flows(criterion: &mut Criterion) {
 fn pacer(schedule: Schedule) -> Pacer {
     let size = Size::Fixed(64);
     Pacer::new(
-        Nanos(0),
+        Instant(0),
         schedule,
         size,
         Stop::Packets(PACKETS),
@@ -67,27 +74,27 @@ fn pacer(schedule: Schedule) -> Pacer {
     )
 }
 
-/// Send and answer every packet; the records of those that are through are handed on.
+/// Send and reply to every packet; the records of those that are through are given out.
 fn send() -> u64 {
-    let mut flow = SenderFlow::new(0, Nanos(1_000_000_000));
+    let mut flow = SenderFlow::new(0, Duration(1_000_000_000));
     let mut records = 0;
     let behind = RTT_NS / GAP_NS;
     let packets = i64::try_from(PACKETS).expect("fits");
     for turn in 0..packets + behind {
-        let now = Nanos(turn * GAP_NS);
+        let now = Instant(turn * GAP_NS);
         if turn < packets {
             flow.on_due(now, Some(now), 64);
         }
         if let Ok(seq) = u32::try_from(turn - behind) {
-            let answer = Answered {
+            let reply = ReceivedReply {
                 seq,
-                remote_rx: Nanos(now.0 - RTT_NS / 2),
-                residence: Some(Nanos(1_000)),
-                remote_count: None,
+                remote_rx: RemoteInstant(now.0 - RTT_NS / 2),
+                residence: Some(Duration(1_000)),
+                remote_seq: None,
             };
-            flow.on_answer(&answer, now, false);
+            flow.on_reply(&reply, now, false);
         }
-        flow.expire(now, Nanos(1_000_000_000), |_| records += 1);
+        flow.expire(now, Duration(1_000_000_000), |_| records += 1);
     }
     flow.finish(|_| records += 1);
     records

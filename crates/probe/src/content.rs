@@ -1,7 +1,6 @@
 //! What fills a packet behind its header; a compressing tunnel decides by it.
 
-use rand_core::{RngCore, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use crate::stream::Stream;
 
 /// Filling of the payload.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,33 +15,47 @@ pub enum Content {
     Compressible(f64),
 }
 
-/// Random bytes from which packets take pieces at changing offsets, so that none repeats soon and
-/// no generator runs per packet.
+/// Random bytes from which packets take pieces at changing offsets, so that none repeats soon and no
+/// generator runs per packet. All flows share one.
+pub struct Pool(Vec<u8>);
+
+impl Pool {
+    /// The bytes, always the same: where a flow begins in them is drawn from its seed.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut bytes = vec![0; POOL_BYTES];
+        Stream::named(0, "content").fill(&mut bytes);
+        Self(bytes)
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Fills the packets of one flow.
 pub struct Filler {
     content: Content,
-    pool: Vec<u8>,
+    /// Where the flow begins in the pool.
+    begin: usize,
 }
 
 const POOL_BYTES: usize = 1 << 20;
 const PIECE_BYTES: usize = 1024;
 
 impl Filler {
-    /// Prepares the bytes; the same seed gives the same packets.
+    /// The same seed gives the same packets.
     #[must_use]
     pub fn new(content: Content, seed: u64) -> Self {
-        let pool = match content {
-            Content::Random | Content::Compressible(_) => {
-                let mut pool = vec![0; POOL_BYTES];
-                Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut pool);
-                pool
-            }
-            Content::Zero | Content::Repeat(_) => Vec::new(),
-        };
-        Self { content, pool }
+        let begin = Stream::named(seed, "content").between(0, POOL_BYTES as u64 - 1);
+        let begin = usize::try_from(begin).unwrap_or(0);
+        Self { content, begin }
     }
 
     /// Fills `payload` (the bytes behind the header) of packet `seq`.
-    pub fn fill(&self, seq: u32, payload: &mut [u8]) {
+    pub fn fill(&self, pool: &Pool, seq: u32, payload: &mut [u8]) {
         match &self.content {
             Content::Zero => payload.fill(0),
             Content::Repeat(pattern) if pattern.is_empty() => payload.fill(0),
@@ -51,9 +64,9 @@ impl Filler {
                     *byte = *source;
                 }
             }
-            Content::Random => self.random(seq, payload),
+            Content::Random => self.random(pool, seq, payload),
             Content::Compressible(ratio) => {
-                self.random(seq, payload);
+                self.random(pool, seq, payload);
                 for piece in payload.chunks_mut(PIECE_BYTES) {
                     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                     let zeros = (piece.len() as f64 * ratio).round() as usize;
@@ -64,14 +77,14 @@ impl Filler {
         }
     }
 
-    fn random(&self, seq: u32, payload: &mut [u8]) {
+    fn random(&self, pool: &Pool, seq: u32, payload: &mut [u8]) {
         // A stride that is odd and larger than any payload visits all offsets before one comes again.
-        let mut at = (seq as usize).wrapping_mul(66_047) % POOL_BYTES;
+        let mut at = (seq as usize).wrapping_mul(66_047).wrapping_add(self.begin) % POOL_BYTES;
         let mut rest = payload;
         while !rest.is_empty() {
             let take = rest.len().min(POOL_BYTES - at);
             let (head, tail) = rest.split_at_mut(take);
-            head.copy_from_slice(&self.pool[at..at + take]);
+            head.copy_from_slice(&pool.0[at..at + take]);
             rest = tail;
             at = 0;
         }
@@ -84,7 +97,7 @@ mod tests {
 
     fn filled(content: Content, seed: u64, seq: u32, size: usize) -> Vec<u8> {
         let mut payload = vec![1; size];
-        Filler::new(content, seed).fill(seq, &mut payload);
+        Filler::new(content, seed).fill(&Pool::new(), seq, &mut payload);
         payload
     }
 

@@ -1,22 +1,32 @@
-//! Session sender and reflector as state machines: the time is an argument, packets are values.
+//! Session-Sender and Session-Reflector as state machines: the time is an argument, packets are values.
 //!
 //! `tm-io` drives them with clocks and sockets, the tests with virtual time.
 
 mod content;
+mod counts;
 mod delays;
+mod format;
+pub mod port;
 mod record;
-mod reflector;
+mod reflect;
 mod schedule;
-mod sender;
+mod send;
 mod size;
 mod stream;
 mod trace;
 
-pub use content::{Content, Filler};
+pub use content::{Content, Filler, Pool};
 pub use delays::{Delays, Summary};
+pub use format::Format;
 pub use record::{flags, ReflectRecord, SendRecord};
-pub use reflector::{Answer, ReflectCounters, ReflectorFlow};
+pub use reflect::{
+    Endpoint, FlowTotal, Peer, ReflectCounters, Reflector, ReflectorFlow, ReplyOutcome,
+    SessionPlan, StampPlan, MOST_SENDERS,
+};
 pub use schedule::{Missed, Pacer, Schedule, Slot, Stop};
-pub use sender::{Answered, SendCounters, SenderFlow};
+pub use send::{
+    Incoming, Note, Outgoing, OutgoingFlow, ReceivedReply, SendCounters, SenderFlow, Waiting,
+};
 pub use size::{Share, Size};
+pub use stream::Stream;
 pub use trace::{Trace, TraceError, LARGEST_TRACE_BYTES};

@@ -1,6 +1,6 @@
 //! What is kept of each packet, and its form in the record files of `docs/engine.md`.
 
-use tm_wire::Nanos;
+use tm_wire::{Instant, RemoteInstant};
 
 /// Bits of the flags of a record.
 pub mod flags {
@@ -8,7 +8,7 @@ pub mod flags {
     pub const NOT_SENT: u16 = 1;
     /// The kernel refused it.
     pub const SEND_ERROR: u16 = 2;
-    /// The answer came after the limit.
+    /// The reply came after the limit.
     pub const LATE: u16 = 4;
     /// Arrived behind a packet with a higher sequence number.
     pub const REORDERED: u16 = 8;
@@ -25,20 +25,20 @@ pub struct SendRecord {
     /// Sequence number.
     pub seq: u64,
     /// When it was due.
-    pub scheduled: Nanos,
+    pub scheduled: Instant,
     /// When it left; None if it did not.
-    pub sent: Option<Nanos>,
-    /// When it reached the reflector, by its answer.
-    pub remote_rx: Option<Nanos>,
-    /// When its answer came back.
-    pub returned: Option<Nanos>,
+    pub sent: Option<Instant>,
+    /// When it reached the reflector, by the reflector's clock.
+    pub remote_rx: Option<RemoteInstant>,
+    /// When its reply came back.
+    pub returned: Option<Instant>,
     /// Payload size in bytes.
     pub size: u32,
     /// Flow number.
     pub flow: u16,
     /// Bits of [`flags`].
     pub flags: u16,
-    /// Answers beyond the first.
+    /// Replies beyond the first.
     pub duplicates: u32,
     /// Residence time at the reflector, ns; None if it did not say.
     pub residence_ns: Option<u32>,
@@ -54,13 +54,13 @@ impl SendRecord {
         let mut out = [0; Self::BYTES];
         out[0..8].copy_from_slice(&self.seq.to_le_bytes());
         let times = [
-            Some(self.scheduled),
-            self.sent,
-            self.remote_rx,
-            self.returned,
+            Some(self.scheduled.0),
+            self.sent.map(|at| at.0),
+            self.remote_rx.map(|at| at.0),
+            self.returned.map(|at| at.0),
         ];
         for (place, time) in out[8..40].chunks_exact_mut(8).zip(times) {
-            place.copy_from_slice(&time.map_or(MISSING, |t| t.0).to_le_bytes());
+            place.copy_from_slice(&time.unwrap_or(MISSING).to_le_bytes());
         }
         out[40..44].copy_from_slice(&self.size.to_le_bytes());
         out[44..46].copy_from_slice(&self.flow.to_le_bytes());
@@ -78,9 +78,9 @@ pub struct ReflectRecord {
     /// Sequence number.
     pub seq: u64,
     /// When it arrived.
-    pub received: Nanos,
-    /// When its answer left; None if the kernel refused it.
-    pub answered: Option<Nanos>,
+    pub received: Instant,
+    /// When its reply left; None if the kernel refused it.
+    pub answered: Option<Instant>,
     /// Payload size in bytes.
     pub size: u32,
     /// Flow number.
@@ -89,6 +89,8 @@ pub struct ReflectRecord {
     pub flags: u16,
     /// Arrivals beyond the first, as far as they came before the record was written.
     pub duplicates: u32,
+    /// Which sender of the flow it came from: the place of its session in order of arrival.
+    pub session: u32,
 }
 
 impl ReflectRecord {
@@ -107,6 +109,7 @@ impl ReflectRecord {
         out[28..30].copy_from_slice(&self.flow.to_le_bytes());
         out[30..32].copy_from_slice(&self.flags.to_le_bytes());
         out[32..36].copy_from_slice(&self.duplicates.to_le_bytes());
+        out[36..40].copy_from_slice(&self.session.to_le_bytes());
         out
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tm_wire::Nanos;
+use tm_wire::{Duration, Instant};
 
 use crate::size::{Size, Sizes};
 use crate::stream::Stream;
@@ -14,14 +14,14 @@ pub enum Schedule {
     /// Packet k at k × gap.
     Fixed {
         /// From packet to packet, at least 1 ns.
-        gap: Nanos,
+        gap: Duration,
     },
     /// Packet k at k × per / packets, so that any rate is exact over any time.
     PacketRate {
         /// At least 1.
         packets: u64,
         /// In this time, at least 1 ns.
-        per: Nanos,
+        per: Duration,
     },
     /// Each packet when the payload before it would have been sent at this rate.
     BitRate {
@@ -31,23 +31,23 @@ pub enum Schedule {
     /// Gaps drawn from an exponential distribution: packets come as of many independent sources.
     Poisson {
         /// At least 1 ns.
-        mean_gap: Nanos,
+        mean_gap: Duration,
     },
     /// Bursts at a fixed gap, and silence between them; the lengths of both are uniform.
     OnOff {
         /// From packet to packet within a burst, at least 1 ns.
-        gap: Nanos,
+        gap: Duration,
         /// Shortest and longest burst.
-        on: (Nanos, Nanos),
+        on: (Duration, Duration),
         /// Shortest and longest silence.
-        off: (Nanos, Nanos),
+        off: (Duration, Duration),
     },
     /// As a trace has it.
     Trace {
         /// The packets.
         trace: Arc<Trace>,
         /// From one replay to the start of the next; None: once.
-        period: Option<Nanos>,
+        period: Option<Duration>,
     },
 }
 
@@ -57,7 +57,7 @@ pub enum Stop {
     /// After this many packets.
     Packets(u64),
     /// When a packet would be due this long after the start, or later.
-    Duration(Nanos),
+    Duration(Duration),
 }
 
 /// What happens to packets that were due while the sender was held up.
@@ -75,7 +75,7 @@ pub struct Slot {
     /// Sequence number.
     pub seq: u32,
     /// When it should have left.
-    pub scheduled: Nanos,
+    pub scheduled: Instant,
     /// Payload bytes.
     pub size: u32,
     /// False: too late, not to be sent.
@@ -85,21 +85,21 @@ pub struct Slot {
 /// Hands out the packets of one flow as they become due.
 #[derive(Clone, Debug)]
 pub struct Pacer {
-    start: Nanos,
+    start: Instant,
     missed: Missed,
     stop: Stop,
     offsets: Offsets,
     sizes: Sizes,
     /// Sequence number, offset and size of the next packet.
-    next: Option<(u64, i64, u32)>,
-    last_gap: i64,
+    next: Option<(u64, Duration, u32)>,
+    last_gap: Duration,
 }
 
 impl Pacer {
     /// A flow that begins at `start`; its gaps and its sizes have a random stream each.
     #[must_use]
     pub fn new(
-        start: Nanos,
+        start: Instant,
         schedule: Schedule,
         size: Size,
         stop: Stop,
@@ -113,25 +113,25 @@ impl Pacer {
             offsets: Offsets::new(schedule, Stream::named(seed, "schedule")),
             sizes: Sizes::new(size, Stream::named(seed, "size")),
             next: None,
-            last_gap: 0,
+            last_gap: Duration::ZERO,
         };
         pacer.next = pacer.after(None, 0);
         pacer
     }
 
     /// Moves the whole schedule by `by`: for a start that is known only when all is ready.
-    pub fn shift(&mut self, by: Nanos) {
-        self.start = self.due(by.0);
+    pub fn shift(&mut self, by: Duration) {
+        self.start = self.start.saturating_add(by);
     }
 
     /// When the next packet is due; None when there is none.
     #[must_use]
-    pub fn next_due(&self) -> Option<Nanos> {
+    pub fn next_due(&self) -> Option<Instant> {
         self.next.map(|(_, offset, _)| self.due(offset))
     }
 
     /// The next packet if it is due at `now`.
-    pub fn poll(&mut self, now: Nanos) -> Option<Slot> {
+    pub fn poll(&mut self, now: Instant) -> Option<Slot> {
         let (number, offset, size) = self.next?;
         let scheduled = self.due(offset);
         if scheduled > now {
@@ -142,7 +142,7 @@ impl Pacer {
         if let Some((_, following, _)) = self.next {
             self.last_gap = following - offset;
         }
-        let too_late = self.missed == Missed::Skip && (now - scheduled).0 > self.last_gap;
+        let too_late = self.missed == Missed::Skip && now - scheduled > self.last_gap;
         Some(Slot {
             seq,
             scheduled,
@@ -151,11 +151,11 @@ impl Pacer {
         })
     }
 
-    fn due(&self, offset: i64) -> Nanos {
-        Nanos(self.start.0.saturating_add(offset))
+    fn due(&self, offset: Duration) -> Instant {
+        self.start.saturating_add(offset)
     }
 
-    fn after(&mut self, last: Option<u64>, last_size: u32) -> Option<(u64, i64, u32)> {
+    fn after(&mut self, last: Option<u64>, last_size: u32) -> Option<(u64, Duration, u32)> {
         let number = last.map_or(0, |number| number + 1);
         // The sequence number on the wire has 32 bits.
         if number > u64::from(u32::MAX) {
@@ -164,7 +164,7 @@ impl Pacer {
         let (offset, traced) = self.offsets.next(number, last_size)?;
         let over = match self.stop {
             Stop::Packets(packets) => number >= packets,
-            Stop::Duration(duration) => offset >= duration.0,
+            Stop::Duration(duration) => offset >= duration,
         };
         (!over).then(|| (number, offset, self.sizes.next(traced)))
     }
@@ -176,9 +176,9 @@ struct Offsets {
     schedule: Schedule,
     random: Stream,
     /// Poisson: offset of the packet before. `OnOff`: start of the burst.
-    base: i64,
+    base: Duration,
     /// `OnOff`: end of the burst, and packets in it so far.
-    burst_end: i64,
+    burst_end: Duration,
     burst_packets: i64,
     /// `BitRate`: payload bits before the packet.
     bits: u128,
@@ -188,12 +188,12 @@ impl Offsets {
     fn new(schedule: Schedule, mut random: Stream) -> Self {
         let burst_end = match &schedule {
             Schedule::OnOff { on, .. } => drawn(&mut random, *on),
-            _ => 0,
+            _ => Duration::ZERO,
         };
         Self {
             schedule,
             random,
-            base: 0,
+            base: Duration::ZERO,
             burst_end,
             burst_packets: 0,
             bits: 0,
@@ -201,7 +201,7 @@ impl Offsets {
     }
 
     /// Offset of packet `k`, asked for in order, and its size where a trace says it.
-    fn next(&mut self, k: u64, last_size: u32) -> Option<(i64, Option<u32>)> {
+    fn next(&mut self, k: u64, last_size: u32) -> Option<(Duration, Option<u32>)> {
         let wide = i128::from(k);
         let offset = match &self.schedule {
             Schedule::Fixed { gap } => narrow(wide * i128::from(gap.0.max(1))),
@@ -211,19 +211,19 @@ impl Offsets {
             Schedule::BitRate { bit_s } => {
                 self.bits += u128::from(last_size) * 8;
                 let ns = self.bits * 1_000_000_000 / u128::from((*bit_s).max(1));
-                i64::try_from(ns).unwrap_or(i64::MAX)
+                Duration(i64::try_from(ns).unwrap_or(i64::MAX))
             }
             Schedule::Poisson { mean_gap } => {
                 if k > 0 {
                     let gap = -self.random.unit().ln() * mean_gap.0 as f64;
                     #[allow(clippy::cast_possible_truncation)] // saturates
-                    let gap = gap.round() as i64;
+                    let gap = Duration(gap.round() as i64);
                     self.base = self.base.saturating_add(gap);
                 }
                 self.base
             }
             Schedule::OnOff { gap, on, off } => {
-                let (gap, on, off) = (gap.0.max(1), *on, *off);
+                let (gap, on, off) = (Duration(gap.0.max(1)), *on, *off);
                 let mut at = self
                     .base
                     .saturating_add(gap.saturating_mul(self.burst_packets));
@@ -245,7 +245,7 @@ impl Offsets {
                     return None;
                 }
                 let (at, size) = trace.packet(usize::try_from(index).ok()?)?;
-                let shift = i128::from(round) * i128::from(period.map_or(0, |ns| ns.0));
+                let shift = i128::from(round) * i128::from(period.map_or(0, |period| period.0));
                 return Some((narrow(i128::from(at.0) + shift), Some(size)));
             }
         };
@@ -253,13 +253,14 @@ impl Offsets {
     }
 }
 
-fn drawn(random: &mut Stream, (least, most): (Nanos, Nanos)) -> i64 {
-    let bound = |ns: Nanos| u64::try_from(ns.0).unwrap_or(0);
-    i64::try_from(random.between(bound(least), bound(most).max(bound(least)))).unwrap_or(i64::MAX)
+fn drawn(random: &mut Stream, (least, most): (Duration, Duration)) -> Duration {
+    let bound = |ns: Duration| u64::try_from(ns.0).unwrap_or(0);
+    let ns = random.between(bound(least), bound(most).max(bound(least)));
+    Duration(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
-fn narrow(offset: i128) -> i64 {
-    i64::try_from(offset).unwrap_or(i64::MAX)
+fn narrow(offset: i128) -> Duration {
+    Duration(i64::try_from(offset).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

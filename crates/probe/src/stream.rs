@@ -37,6 +37,11 @@ impl Stream {
         least + u64::try_from(product >> 64).unwrap_or(0)
     }
 
+    /// Fills `bytes`, each as likely.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
+    }
+
     /// A number above 0 and at most 1.
     pub fn unit(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64

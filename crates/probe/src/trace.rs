@@ -1,11 +1,11 @@
 //! A trace to be replayed: when each packet left, and how long it was.
 
-use tm_wire::{Nanos, LARGEST_PAYLOAD_BYTES};
+use tm_wire::{Duration, LARGEST_PAYLOAD_BYTES};
 
 /// Packets of a trace, in order of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    packets: Vec<(Nanos, u32)>,
+    packets: Vec<(Duration, u32)>,
 }
 
 /// Largest number of packets in a trace.
@@ -39,7 +39,7 @@ impl Trace {
     ///
     /// Offsets count from the start of the trace and never go back; `#` begins a comment.
     pub fn parse(text: &[u8]) -> Result<Self, TraceError> {
-        let mut packets: Vec<(Nanos, u32)> = Vec::new();
+        let mut packets: Vec<(Duration, u32)> = Vec::new();
         for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let wrong = |what| TraceError { line: at + 1, what };
             let Some(packet) = parse_line(line).map_err(wrong)? else {
@@ -67,9 +67,9 @@ impl Trace {
         Ok(Self { packets })
     }
 
-    /// Packet `index`: its time from the start of the trace, and its payload size.
+    /// Packet `index`: how long after the start of the trace it left, and its payload size.
     #[must_use]
-    pub fn packet(&self, index: usize) -> Option<(Nanos, u32)> {
+    pub fn packet(&self, index: usize) -> Option<(Duration, u32)> {
         self.packets.get(index).copied()
     }
 
@@ -79,10 +79,10 @@ impl Trace {
         self.packets.len()
     }
 
-    /// Time of the last packet.
+    /// How long after the start of the trace the last packet left.
     #[must_use]
-    pub fn end(&self) -> Nanos {
-        self.packets.last().map_or(Nanos(0), |(at, _)| *at)
+    pub fn end(&self) -> Duration {
+        self.packets.last().map_or(Duration(0), |(at, _)| *at)
     }
 
     /// Smallest and largest payload size.
@@ -94,7 +94,7 @@ impl Trace {
     }
 }
 
-fn parse_line(line: &[u8]) -> Result<Option<(Nanos, u32)>, String> {
+fn parse_line(line: &[u8]) -> Result<Option<(Duration, u32)>, String> {
     let line = line.split(|byte| *byte == b'#').next().unwrap_or(line);
     let mut words = line
         .split(|byte| byte.is_ascii_whitespace() || *byte == b',')
@@ -109,7 +109,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(Nanos, u32)>, String> {
     let size = number(second, "payload size", LARGEST_PAYLOAD_BYTES as u64)?;
     let (offset, size) = (i64::try_from(offset), u32::try_from(size));
     match (offset, size) {
-        (Ok(offset), Ok(size)) => Ok(Some((Nanos(offset), size))),
+        (Ok(offset), Ok(size)) => Ok(Some((Duration(offset), size))),
         _ => Err("is out of range".to_owned()),
     }
 }
@@ -136,8 +136,11 @@ mod tests {
     fn comments_blank_lines_and_commas_are_read() {
         let trace = Trace::parse(b"# mine\n0 100\n\n5,200 # again\r\n5\t30\n").unwrap();
         let packets: Vec<_> = (0..).map_while(|k| trace.packet(k)).collect();
-        assert_eq!(packets, [(Nanos(0), 100), (Nanos(5), 200), (Nanos(5), 30)]);
-        assert_eq!((trace.end(), trace.sizes()), (Nanos(5), (30, 200)));
+        assert_eq!(
+            packets,
+            [(Duration(0), 100), (Duration(5), 200), (Duration(5), 30)]
+        );
+        assert_eq!((trace.end(), trace.sizes()), (Duration(5), (30, 200)));
     }
 
     #[test]
@@ -172,7 +175,7 @@ mod tests {
             for (gap, size) in gaps {
                 at += gap;
                 lines.push(format!("{at} {size}"));
-                packets.push((Nanos(at), size));
+                packets.push((Duration(at), size));
             }
             let trace = Trace::parse(lines.join("\n").as_bytes()).unwrap();
             let read: Vec<_> = (0..).map_while(|k| trace.packet(k)).collect();

@@ -1,7 +1,7 @@
 //! Test packets: parse and emit, without allocation, clock or socket.
 //!
 //! Layouts and meaning are in `docs/engine.md`. A packet of our own format is accepted only if its
-//! tag verifies, so a reflector never answers a stranger, and an answer has the size of its question.
+//! tag verifies, so a reflector replies to no stranger, and a reply has the size of its packet.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -10,10 +10,10 @@ pub mod stamp;
 mod time;
 
 pub use packet::{
-    emit, header_bytes, pack_answer_time, parse, unpack_answer_time, Direction, Header, Key, Named,
-    HEADER_BYTES, SHORT_HEADER_BYTES,
+    emit, header_bytes, pack_reply_time, parse, unpack_reply_time, Direction, Header, Key, Named,
+    PacketTime, HEADER_BYTES, SHORT_HEADER_BYTES,
 };
-pub use time::Nanos;
+pub use time::{Duration, Instant, RemoteInstant, UnixTime};
 
 /// Largest UDP payload over IPv4.
 pub const LARGEST_PAYLOAD_BYTES: usize = 65_507;
@@ -27,4 +27,6 @@ pub enum Reject {
     Session,
     /// The tag does not verify.
     Tag,
+    /// A reply where a test packet is due.
+    Direction,
 }

@@ -4,7 +4,7 @@ use core::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-use crate::{Nanos, Reject, LARGEST_PAYLOAD_BYTES};
+use crate::{Duration, Instant, Reject, RemoteInstant, LARGEST_PAYLOAD_BYTES};
 
 /// Bytes in front of the filling of a packet that has room for them.
 pub const HEADER_BYTES: usize = 24;
@@ -21,13 +21,13 @@ pub const fn header_bytes(payload_bytes: usize) -> usize {
     }
 }
 
-/// Which way a packet goes; part of what the tag covers, so an answer is no valid question.
+/// Which way a packet goes; part of what the tag covers, so a reply is not a valid test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the sender to the reflector.
-    Question,
+    TestPacket,
     /// Back to the sender.
-    Answer,
+    Reply,
 }
 
 /// The 128-bit key of a session, never printed.
@@ -60,6 +60,19 @@ impl Named {
     }
 }
 
+/// The eight bytes of time in a packet.
+///
+/// In a test packet they are when it left, by its sender's clock, which the sender alone reads; in a
+/// reply what [`pack_reply_time`] made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketTime(pub i64);
+
+impl From<Instant> for PacketTime {
+    fn from(sent: Instant) -> Self {
+        Self(sent.0)
+    }
+}
+
 /// What a packet says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -67,8 +80,8 @@ pub struct Header {
     pub session: u32,
     /// From 0.
     pub seq: u32,
-    /// Question: time of sending. Answer: see [`pack_answer_time`].
-    pub time: Nanos,
+    /// When it left, or what a reply says of that.
+    pub time: PacketTime,
 }
 
 /// Writes the header at the start of `packet`, whose length is the payload size.
@@ -117,22 +130,22 @@ pub fn parse(
     Ok(Header {
         session,
         seq: u32::from_be_bytes(array(&packet[at..at + 4])),
-        time: Nanos(i64::from_be_bytes(array(&packet[at + 4..at + 12]))),
+        time: PacketTime(i64::from_be_bytes(array(&packet[at + 4..at + 12]))),
     })
 }
 
-/// What the time of an answer says: the arrival of the question, and how long the reflector had it.
+/// What the time of a reply says: the arrival of the test packet, and how long the reflector had it.
 ///
 /// Both fit into eight bytes: the upper 44 bits are the arrival in ns, which the sender completes
 /// from its own clock, the lower 20 the residence time as a mantissa of 16 bits and an exponent of
 /// 4: exact to 65 µs, to a 65536th part up to [`LONGEST_RESIDENCE`]. What is longer, or negative
 /// because a clock was set, is unknown: all ones.
 #[must_use]
-pub fn pack_answer_time(arrival: Nanos, residence: Nanos) -> Nanos {
-    Nanos((arrival.0 << RESIDENCE_BITS) | pack_residence(residence))
+pub fn pack_reply_time(arrival: Instant, residence: Duration) -> PacketTime {
+    PacketTime((arrival.0 << RESIDENCE_BITS) | pack_residence(residence))
 }
 
-fn pack_residence(residence: Nanos) -> i64 {
+fn pack_residence(residence: Duration) -> i64 {
     if !(0..=LONGEST_RESIDENCE.0).contains(&residence.0) {
         return UNKNOWN_RESIDENCE;
     }
@@ -145,16 +158,16 @@ fn pack_residence(residence: Nanos) -> i64 {
         })
 }
 
-/// Arrival and residence time of an answer to a question that left at `sent`; the residence time is
+/// Arrival and residence time of a reply to a test packet that left at `sent`; the residence time is
 /// None if the reflector could not tell it.
 #[must_use]
-pub fn unpack_answer_time(time: Nanos, sent: Nanos) -> (Nanos, Option<Nanos>) {
+pub fn unpack_reply_time(time: PacketTime, sent: Instant) -> (RemoteInstant, Option<Duration>) {
     // Shifting left and back takes the arrival and `sent` modulo 2^44 and finds the nearest.
     let apart = ((time.0 >> RESIDENCE_BITS).wrapping_sub(sent.0)) << RESIDENCE_BITS;
-    let arrival = Nanos(sent.0.wrapping_add(apart >> RESIDENCE_BITS));
+    let arrival = RemoteInstant(sent.0.wrapping_add(apart >> RESIDENCE_BITS));
     let told = time.0 & UNKNOWN_RESIDENCE;
     let mantissa = told & ((1 << MANTISSA_BITS) - 1);
-    let residence = Nanos(mantissa << (told >> MANTISSA_BITS));
+    let residence = Duration(mantissa << (told >> MANTISSA_BITS));
     (arrival, (told != UNKNOWN_RESIDENCE).then_some(residence))
 }
 
@@ -162,15 +175,15 @@ const MANTISSA_BITS: u32 = 16;
 const RESIDENCE_BITS: u32 = 20;
 const LARGEST_EXPONENT: i64 = (1 << (RESIDENCE_BITS - MANTISSA_BITS)) - 1;
 const UNKNOWN_RESIDENCE: i64 = (1 << RESIDENCE_BITS) - 1;
-/// Longest residence time that an answer can tell, 2.1 s.
-pub const LONGEST_RESIDENCE: Nanos = Nanos(((1 << MANTISSA_BITS) - 2) << LARGEST_EXPONENT);
+/// Longest residence time that a reply can tell, 2.1 s.
+pub const LONGEST_RESIDENCE: Duration = Duration(((1 << MANTISSA_BITS) - 2) << LARGEST_EXPONENT);
 
 fn tag(head: &[u8], payload_bytes: usize, direction: Direction, key: &Key) -> u64 {
     let mut hasher = SipHasher24::new_with_key(&key.0);
     let mut covered = [0_u8; 19];
     covered[0] = match direction {
-        Direction::Question => b'Q',
-        Direction::Answer => b'A',
+        Direction::TestPacket => b'Q',
+        Direction::Reply => b'A',
     };
     let end = 1 + head.len();
     covered[1..end].copy_from_slice(head);
@@ -202,11 +215,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_emitted_is_parsed(
-            session: u32, seq: u32, time: i64, question: bool,
+            session: u32, seq: u32, time: i64, test_packet: bool,
             size in prop_oneof![SHORT_HEADER_BYTES..HEADER_BYTES, HEADER_BYTES..3000_usize],
         ) {
-            let direction = if question { Direction::Question } else { Direction::Answer };
-            let header = Header { session, seq, time: Nanos(time) };
+            let direction = if test_packet { Direction::TestPacket } else { Direction::Reply };
+            let header = Header { session, seq, time: PacketTime(time) };
             let bytes = packet(size, &header, direction);
             let key_of = |named: Named| named.means(session).then_some((session, KEY));
             prop_assert_eq!(parse(&bytes, direction, key_of), Ok(header));
@@ -216,33 +229,33 @@ mod tests {
         fn any_flipped_bit_of_the_header_is_rejected(
             session: u32, seq: u32, time: i64, size in SHORT_HEADER_BYTES..64, bit: usize,
         ) {
-            let header = Header { session, seq, time: Nanos(time) };
-            let mut bytes = packet(size, &header, Direction::Question);
+            let header = Header { session, seq, time: PacketTime(time) };
+            let mut bytes = packet(size, &header, Direction::TestPacket);
             let bit = bit % (header_bytes(size) * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(parse(&bytes, Direction::Question, |_| Some((session, KEY))).is_err());
+            prop_assert!(parse(&bytes, Direction::TestPacket, |_| Some((session, KEY))).is_err());
         }
 
         #[test]
-        fn an_answer_is_no_question(
+        fn a_reply_is_no_test_packet(
             session: u32, seq: u32, time: i64, size in SHORT_HEADER_BYTES..64,
         ) {
-            let bytes = packet(size, &Header { session, seq, time: Nanos(time) }, Direction::Answer);
-            let parsed = parse(&bytes, Direction::Question, |_| Some((session, KEY)));
+            let bytes = packet(size, &Header { session, seq, time: PacketTime(time) }, Direction::Reply);
+            let parsed = parse(&bytes, Direction::TestPacket, |_| Some((session, KEY)));
             prop_assert_eq!(parsed, Err(Reject::Tag));
         }
 
         #[test]
-        fn the_time_of_an_answer_comes_back(
+        fn the_time_of_a_reply_comes_back(
             sent in 0_i64..i64::MAX / 4, away in -4_000_000_000_000_i64..4_000_000_000_000,
             residence in prop_oneof![
                 0_i64..65_536, 65_536_i64..20_000_000, 0..LONGEST_RESIDENCE.0,
             ],
         ) {
-            let arrival = Nanos(sent + away);
-            let packed = pack_answer_time(arrival, Nanos(residence));
-            let (back, told) = unpack_answer_time(packed, Nanos(sent));
-            prop_assert_eq!(back, arrival);
+            let arrival = Instant(sent + away);
+            let packed = pack_reply_time(arrival, Duration(residence));
+            let (back, told) = unpack_reply_time(packed, Instant(sent));
+            prop_assert_eq!(back, RemoteInstant(sent + away));
             let error = (told.unwrap().0 - residence).abs();
             prop_assert!(error <= residence >> 16, "{} is told as {:?}", residence, told);
         }
@@ -252,20 +265,21 @@ mod tests {
             sent in 0_i64..i64::MAX / 4,
             residence in prop_oneof![i64::MIN / 4..0_i64, LONGEST_RESIDENCE.0 + 1..i64::MAX / 4],
         ) {
-            let packed = pack_answer_time(Nanos(sent), Nanos(residence));
-            prop_assert_eq!(unpack_answer_time(packed, Nanos(sent)), (Nanos(sent), None));
+            let packed = pack_reply_time(Instant(sent), Duration(residence));
+            let unpacked = unpack_reply_time(packed, Instant(sent));
+            prop_assert_eq!(unpacked, (RemoteInstant(sent), None));
         }
 
         #[test]
         fn another_length_is_rejected(cut in 1_usize..64) {
-            let bytes = packet(64, &Header { session: 1, seq: 2, time: Nanos(3) }, Direction::Question);
-            let parsed = parse(&bytes[..64 - cut], Direction::Question, |_| Some((1, KEY)));
+            let bytes = packet(64, &Header { session: 1, seq: 2, time: PacketTime(3) }, Direction::TestPacket);
+            let parsed = parse(&bytes[..64 - cut], Direction::TestPacket, |_| Some((1, KEY)));
             prop_assert!(parsed.is_err());
         }
 
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes, Direction::Question, |_| Some((1, KEY)));
+            let _ = parse(&bytes, Direction::TestPacket, |_| Some((1, KEY)));
         }
     }
 
@@ -276,12 +290,12 @@ mod tests {
             &Header {
                 session: 1,
                 seq: 2,
-                time: Nanos(3),
+                time: PacketTime(3),
             },
-            Direction::Question,
+            Direction::TestPacket,
         );
         assert_eq!(
-            parse(&bytes, Direction::Question, |_| None),
+            parse(&bytes, Direction::TestPacket, |_| None),
             Err(Reject::Session)
         );
     }

@@ -7,52 +7,99 @@
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use crate::{Nanos, Reject, LARGEST_PAYLOAD_BYTES};
+use crate::{Reject, UnixTime, LARGEST_PAYLOAD_BYTES};
 
 /// Size of both kinds of unauthenticated packet (section 4.2.1, 4.3.1); padding may follow.
 pub const PLAIN_BYTES: usize = 44;
 /// Size of both kinds of authenticated packet (section 4.2.2, 4.3.2); padding may follow.
 pub const AUTHENTICATED_BYTES: usize = 112;
-/// Error estimate (RFC 4656, section 4.1.2) of a clock that no one has set: S 0, Z 0 (NTP format),
-/// scale 0, multiplier 1.
-pub const ERROR_ESTIMATE: u16 = 1;
+/// Smallest unauthenticated test packet: one of TWAMP-Light (RFC 8762, section 4.6) with the padding
+/// that makes room for TWAMP's reply. The reply to a shorter one would be longer than it.
+pub const TWAMP_LIGHT_BYTES: usize = 41;
 
 const HMAC_BYTES: usize = 16;
 const COVERED_BYTES: usize = AUTHENTICATED_BYTES - HMAC_BYTES;
+/// A packet whose own two times lie closer together is a reply.
+pub const LONGEST_RESIDENCE_S: u64 = 10;
 /// Seconds from 1900, where NTP counts from, to 1970.
 const ERA: i64 = 2_208_988_800;
 const NS_PER_S: i64 = 1_000_000_000;
 
+/// How far a clock may be off, and whether something sets it (RFC 4656, section 4.1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorEstimate {
+    /// The clock is set by an external source (bit S).
+    pub synchronized: bool,
+    /// Largest error in ns.
+    pub error_ns: u64,
+}
+
+impl ErrorEstimate {
+    /// A clock of which nothing is known: as far off as the field can say.
+    pub const UNKNOWN: Self = Self {
+        synchronized: false,
+        error_ns: u64::MAX,
+    };
+
+    /// The field: S, Z 0 (NTP format), 6 bits of scale, 8 of multiplier, which is never 0; the error is
+    /// multiplier times 2^(scale - 32) seconds. Rounded up: what is told is never less than the error.
+    #[must_use]
+    pub fn to_wire(self) -> u16 {
+        // In units of 2^-32 s, 96 bits at most.
+        let mut rest =
+            (u128::from(self.error_ns) << 32).div_ceil(u128::from(NS_PER_S.unsigned_abs()));
+        let mut scale = 0_u16;
+        while rest > u128::from(u8::MAX) {
+            rest = rest.div_ceil(2);
+            scale += 1;
+        }
+        let multiplier = u16::try_from(rest.max(1)).unwrap_or(u16::from(u8::MAX));
+        (u16::from(self.synchronized) << 15) | (scale << 8) | multiplier
+    }
+
+    /// What a field says; None where its multiplier is 0, which no clock may send.
+    #[must_use]
+    pub fn from_wire(field: u16) -> Option<Self> {
+        let multiplier = u128::from(field & 0xff);
+        let scale = u32::from((field >> 8) & 0x3f);
+        let ns = ((multiplier << scale) * u128::from(NS_PER_S.unsigned_abs())) >> 32;
+        (multiplier != 0).then(|| Self {
+            synchronized: field >> 15 == 1,
+            error_ns: u64::try_from(ns).unwrap_or(u64::MAX),
+        })
+    }
+}
+
 /// Key of an authenticated session: any length, as HMAC takes it.
 pub type StampKey<'a> = Option<&'a [u8]>;
 
-/// What a question says.
+/// What a test packet says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct TestPacket {
     /// Sequence number of the sender.
     pub seq: u32,
     /// When it left.
     pub sent: Timestamp,
     /// How good the sender's clock is.
     pub error: u16,
-    /// Session identifier of RFC 8972, which an answer repeats; 0 where there is none.
+    /// Session identifier of RFC 8972, which a reply repeats; 0 where there is none.
     pub ssid: u16,
 }
 
-/// What an answer says.
+/// What a reply says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Reply {
     /// Sequence number of the reflector: its own count if it is stateful, else the sender's.
     pub seq: u32,
-    /// When the answer left.
-    pub answered: Timestamp,
+    /// When the reply left.
+    pub sent: Timestamp,
     /// How good the reflector's clock is.
     pub error: u16,
-    /// When the question arrived.
+    /// When the test packet arrived.
     pub received: Timestamp,
-    /// The question.
-    pub question: Question,
-    /// Time to live, or hop limit, with which the question arrived.
+    /// The test packet.
+    pub test_packet: TestPacket,
+    /// Time to live, or hop limit, with which the test packet arrived.
     pub ttl: u8,
 }
 
@@ -63,7 +110,7 @@ pub struct Timestamp(pub u64);
 impl Timestamp {
     /// A time of `CLOCK_REALTIME`, rounded to a quarter of a nanosecond.
     #[must_use]
-    pub fn from_realtime(at: Nanos) -> Self {
+    pub fn from_realtime(at: UnixTime) -> Self {
         let seconds = at.0.div_euclid(NS_PER_S) + ERA;
         let fraction = (i128::from(at.0.rem_euclid(NS_PER_S)) << 32) / i128::from(NS_PER_S);
         // The count of seconds wraps in 2036 by design; the era is taken from the receiver's clock.
@@ -73,7 +120,7 @@ impl Timestamp {
 
     /// As a time of `CLOCK_REALTIME`, in the era that lies closest to `near`.
     #[must_use]
-    pub fn to_realtime(self, near: Nanos) -> Nanos {
+    pub fn to_realtime(self, near: UnixTime) -> UnixTime {
         let fraction = self.0 & 0xffff_ffff;
         // Rounded up: what was cut off on the way in is less than a nanosecond.
         let ns = (fraction * NS_PER_S.unsigned_abs()).div_ceil(1 << 32);
@@ -81,7 +128,7 @@ impl Timestamp {
         let era = 1_i64 << 32;
         let away = near.0.div_euclid(NS_PER_S) - seconds;
         let seconds = seconds + (away + era / 2).div_euclid(era) * era;
-        Nanos(seconds * NS_PER_S + i64::try_from(ns).unwrap_or(0))
+        UnixTime(seconds * NS_PER_S + i64::try_from(ns).unwrap_or(0))
     }
 }
 
@@ -95,26 +142,42 @@ pub fn least_bytes(authenticated: bool) -> usize {
     }
 }
 
-/// Writes a question at the start of `packet`; what follows is padding and left as it is.
+/// Writes a test packet at the start of `packet`; what follows is padding and left as it is.
 ///
 /// # Panics
 /// If `packet` is shorter than [`least_bytes`].
-pub fn emit_question(packet: &mut [u8], question: &Question, key: StampKey<'_>) {
+pub fn emit_test_packet(packet: &mut [u8], test_packet: &TestPacket, key: StampKey<'_>) {
     let head = &mut packet[..least_bytes(key.is_some())];
     head.fill(0);
     let at = Places::of(key);
-    put(head, 0, &question.seq.to_be_bytes());
-    put(head, at.time, &question.sent.0.to_be_bytes());
-    put(head, at.time + 8, &question.error.to_be_bytes());
-    put(head, at.time + 10, &question.ssid.to_be_bytes());
+    put(head, 0, &test_packet.seq.to_be_bytes());
+    put(head, at.time, &test_packet.sent.0.to_be_bytes());
+    put(head, at.time + 8, &test_packet.error.to_be_bytes());
+    put(head, at.time + 10, &test_packet.ssid.to_be_bytes());
     seal(head, key);
 }
 
-/// Reads a question.
-pub fn parse_question(packet: &[u8], key: StampKey<'_>) -> Result<Question, Reject> {
-    let head = verified(packet, key)?;
+/// Reads a test packet.
+///
+/// A reply is none ([`Reject::Direction`]): a reflector that took one for a test packet would reply to
+/// the other reflector, which would reply in turn, for ever. The RFC has both of one length and a
+/// receiver ignore what must be zero in a test packet, so they are distinguished by two times of a
+/// reply, of one clock: its arrival is at most [`LONGEST_RESIDENCE_S`] before its departure. Of
+/// padding at random one packet in 400 million looks so.
+pub fn parse_test_packet(packet: &[u8], key: StampKey<'_>) -> Result<TestPacket, Reject> {
+    let least = if key.is_some() {
+        AUTHENTICATED_BYTES
+    } else {
+        TWAMP_LIGHT_BYTES
+    };
+    let head = verified(packet, key, least)?;
     let at = Places::of(key);
-    Ok(Question {
+    let time = |place| u64::from_be_bytes(take(head, place));
+    let (left, arrived) = (time(at.time), time(at.received));
+    if arrived != 0 && left.wrapping_sub(arrived) <= LONGEST_RESIDENCE_S << 32 {
+        return Err(Reject::Direction);
+    }
+    Ok(TestPacket {
         seq: u32::from_be_bytes(take(head, 0)),
         sent: Timestamp(u64::from_be_bytes(take(head, at.time))),
         error: u16::from_be_bytes(take(head, at.time + 8)),
@@ -122,40 +185,46 @@ pub fn parse_question(packet: &[u8], key: StampKey<'_>) -> Result<Question, Reje
     })
 }
 
-/// Writes an answer over the question in `packet`; the size and the padding stay.
+/// Writes a reply over the test packet in `packet`; the size and the padding stay.
 ///
 /// # Panics
-/// If `packet` is shorter than [`least_bytes`].
-pub fn emit_answer(packet: &mut [u8], answer: &Answer, key: StampKey<'_>) {
-    let head = &mut packet[..least_bytes(key.is_some())];
+/// If `packet` is shorter than what [`parse_test_packet`] takes.
+pub fn emit_reply(packet: &mut [u8], reply: &Reply, key: StampKey<'_>) {
+    // A test packet of TWAMP-Light has no room for the last three bytes, which are zero.
+    let end = least_bytes(key.is_some()).min(packet.len());
+    let head = &mut packet[..end];
     head.fill(0);
     let at = Places::of(key);
-    put(head, 0, &answer.seq.to_be_bytes());
-    put(head, at.time, &answer.answered.0.to_be_bytes());
-    put(head, at.time + 8, &answer.error.to_be_bytes());
-    put(head, at.time + 10, &answer.question.ssid.to_be_bytes());
-    put(head, at.received, &answer.received.0.to_be_bytes());
-    put(head, at.sender_seq, &answer.question.seq.to_be_bytes());
-    put(head, at.sender_time, &answer.question.sent.0.to_be_bytes());
+    put(head, 0, &reply.seq.to_be_bytes());
+    put(head, at.time, &reply.sent.0.to_be_bytes());
+    put(head, at.time + 8, &reply.error.to_be_bytes());
+    put(head, at.time + 10, &reply.test_packet.ssid.to_be_bytes());
+    put(head, at.received, &reply.received.0.to_be_bytes());
+    put(head, at.sender_seq, &reply.test_packet.seq.to_be_bytes());
+    put(
+        head,
+        at.sender_time,
+        &reply.test_packet.sent.0.to_be_bytes(),
+    );
     put(
         head,
         at.sender_time + 8,
-        &answer.question.error.to_be_bytes(),
+        &reply.test_packet.error.to_be_bytes(),
     );
-    head[at.ttl] = answer.ttl;
+    head[at.ttl] = reply.ttl;
     seal(head, key);
 }
 
-/// Reads an answer.
-pub fn parse_answer(packet: &[u8], key: StampKey<'_>) -> Result<Answer, Reject> {
-    let head = verified(packet, key)?;
+/// Reads a reply.
+pub fn parse_reply(packet: &[u8], key: StampKey<'_>) -> Result<Reply, Reject> {
+    let head = verified(packet, key, least_bytes(key.is_some()))?;
     let at = Places::of(key);
-    Ok(Answer {
+    Ok(Reply {
         seq: u32::from_be_bytes(take(head, 0)),
-        answered: Timestamp(u64::from_be_bytes(take(head, at.time))),
+        sent: Timestamp(u64::from_be_bytes(take(head, at.time))),
         error: u16::from_be_bytes(take(head, at.time + 8)),
         received: Timestamp(u64::from_be_bytes(take(head, at.received))),
-        question: Question {
+        test_packet: TestPacket {
             seq: u32::from_be_bytes(take(head, at.sender_seq)),
             sent: Timestamp(u64::from_be_bytes(take(head, at.sender_time))),
             error: u16::from_be_bytes(take(head, at.sender_time + 8)),
@@ -171,7 +240,7 @@ struct Places {
     time: usize,
     received: usize,
     sender_seq: usize,
-    /// Time stamp of the question, its error estimate behind it.
+    /// Time stamp of the test packet, its error estimate behind it.
     sender_time: usize,
     ttl: usize,
 }
@@ -198,8 +267,7 @@ impl Places {
     }
 }
 
-fn verified<'a>(packet: &'a [u8], key: StampKey<'_>) -> Result<&'a [u8], Reject> {
-    let least = least_bytes(key.is_some());
+fn verified<'a>(packet: &'a [u8], key: StampKey<'_>, least: usize) -> Result<&'a [u8], Reject> {
     if !(least..=LARGEST_PAYLOAD_BYTES).contains(&packet.len()) {
         return Err(Reject::Size);
     }

@@ -164,12 +164,12 @@ def _load_equation(rows: Sequence[Row], claims: Mapping[str, Row]) -> Iterator[F
             if abs(load - claimed) > 0.5:  # noqa: PLR2004
                 yield Finding(
                     "caldas-calle-2017",
-                    f"table II, {device} 1280 byte, and {claim_id}",
+                    f"table II, {device} 1280 bytes, and {claim_id}",
                     "arithmetic",
                     f"{claimed:.0f} Mbit/s",
                     f"{load:.2f} Mbit/s",
-                    f"{row['frames_per_s']} packet/s of 1280 byte are {load:.2f} Mbit/s, Eq. (1); "
-                    f"the text says {claimed:.0f} Mbit/s",
+                    f"{row['frames_per_s']} packets/s of 1280 bytes are {load:.2f} Mbit/s, Eq. "
+                    f"(1); the text says {claimed:.0f} Mbit/s",
                 )
 
 
@@ -194,7 +194,7 @@ def _differences(claims: Mapping[str, Row]) -> Iterator[Finding]:
     gain, percent = float(claims["kol-02"]["value"]), float(claims["kol-04"]["value"])
     peak = float(claims["kol-01"]["value"])
     of_open, of_wpa2 = gain / percent * 100, gain / percent * 100 + gain
-    # kol-08: throughput rises up to 1408 byte, so the open system at 1408 byte is the peak. The
+    # kol-08: throughput rises up to 1408 bytes, so the open system at 1408 bytes is the peak. The
     # percentage can be a share of either system; neither reading gives the peak.
     if min(abs(of_open - peak), abs(of_wpa2 - peak)) > 1:
         yield Finding(

@@ -11,6 +11,7 @@ from tunnelmark.analysis.packets import Packets, packets
 from tunnelmark.analysis.strata import bare_name, stratum_of
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.hypothesis import Selection, param_fits
+from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import BASELINE
 
 Slot = tuple[str, int, int]
@@ -115,8 +116,17 @@ def name_of(cell: Cell, *, without: Collection[str] = ()) -> str:
     """Return ``8 Mbit/s 41 ms, udp_echo 64`` for messages."""
     shown = ("tunnel", "link", "device", "workload")
     parts = [cell.names[axis] for axis in shown if axis not in without]
-    parts += [f"{cell.stratum} CPU"] if cell.stratum is not Stratum.NAMESPACES else []
+    if cell.stratum is Stratum.SIMULATION:
+        parts.append("simulated")
+    elif cell.stratum is not Stratum.NAMESPACES:
+        parts.append(f"{cell.stratum} CPU")
     return ", ".join(part for part in parts if part not in {"", "host"})
+
+
+def title_of(metric: str) -> str:
+    """Return what a metric, or the fragmentation point, is called in a message."""
+    known = METRICS.get(metric)
+    return known.title if known else "fragmentation point"
 
 
 def _agree(one: Cell, other: Cell, differing: Collection[str]) -> bool:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from tunnelmark.analysis.cells import Cell, chosen, name_of
+from tunnelmark.analysis.cells import Cell, chosen, name_of, title_of
 from tunnelmark.analysis.contrasts import one_cell
 from tunnelmark.analysis.differences import between_groups
 from tunnelmark.analysis.shapes import Nothing, Side, shape
@@ -24,7 +24,7 @@ def claim_of(
     in one packet by (link, device, tunnel).
     """
     if hypothesis.left_out is not None:
-        return Nothing(f"not at this scale of the study: {hypothesis.left_out}")
+        return Nothing(f"not part of this scale of the study: {hypothesis.left_out}")
     if hypothesis.metric == FRAGMENTATION_POINT:
         cells = _fragmentation_cells(fragmentation)
     every, cells = cells, chosen(cells, hypothesis.over)
@@ -42,17 +42,21 @@ def _lacking(
 ) -> Nothing | None:
     """Say what a claim speaks of and no valid trial measured; ``cells`` are those it is about."""
     if hypothesis.metric == FRAGMENTATION_POINT and not cells:
-        return Nothing("the proof by wire found no fragmentation point where the claim is made")
+        return Nothing("the captures show no fragmentation point at the points of the claim")
     if not any(cell.figures for cell in cells):
-        return Nothing(f"no valid trial gave {hypothesis.metric} where the claim is made")
+        return Nothing(
+            f"no valid trial gave {title_of(hypothesis.metric)} at the points of the claim"
+        )
     for selection in (hypothesis.over, *hypothesis.groups):
         sizes = Selection(params={**hypothesis.over.params, **selection.params})
         for cell in chosen(cells, selection):
             if not cell.figures:
-                return Nothing(f"no valid trial of {name_of(cell)} gave {hypothesis.metric}")
+                return Nothing(
+                    f"no valid trial of {name_of(cell)} gave {title_of(hypothesis.metric)}"
+                )
         for part, what in _named(selection):
             if not chosen(cells, part) and _is_meant(part, sizes, every):
-                return Nothing(f"no valid trial {what} gave {hypothesis.metric}")
+                return Nothing(f"no valid trial {what} gave {title_of(hypothesis.metric)}")
     return None
 
 

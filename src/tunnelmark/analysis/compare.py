@@ -48,7 +48,7 @@ class Change:
     """None: too few repeats for an interval."""
     high: float | None
     outcome: Outcome
-    """Differs, has no difference worth telling, or cannot be told: of all changes together."""
+    """Differs, has no relevant difference, or is undecided: of all changes together."""
     p: float
     """Corrected for the moments of the runs and for how many changes are looked at."""
     confidence: float
@@ -57,18 +57,18 @@ class Change:
 
     @property
     def clear(self) -> bool:
-        """Whether it may be told as a change."""
+        """Whether it may be reported as a change."""
         return self.outcome == "differs"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs beside each other."""
+    """Two runs side by side."""
 
     environment: tuple[tuple[str, str | None, str | None], ...]
     """Name and both values where they differ; None: only the other has it."""
     unlike: tuple[str, ...]
-    """Why the figures do not answer the same question; empty if they do."""
+    """Why the figures are not comparable; empty if they are."""
     changes: tuple[Change, ...]
     only_first: tuple[str, ...]
     """Points that only one run measured."""
@@ -77,14 +77,14 @@ class Comparison:
 
     @property
     def said(self) -> str:
-        """Return what the two runs come to, in one line."""
+        """Return a summary of the comparison in one line."""
         clear = sum(change.clear for change in self.changes)
         count = len(self.changes)
         if clear:
             return f"{clear} of {count} figures differ clearly"
         unsure = sum(change.outcome == "open" for change in self.changes)
-        rest = f"; {unsure} of {count} figures have too wide an interval to exclude one"
-        return f"no difference worth telling{rest if unsure else ''}"
+        rest = f"; {unsure} of {count} figures have intervals too wide to exclude one"
+        return f"no relevant difference{rest if unsure else ''}"
 
 
 def compare(
@@ -133,13 +133,13 @@ def _unlike(first: Run, second: Run, *, changes: bool) -> tuple[str, ...]:
     for what in ("study", "scale"):
         one, other = getattr(first, what), getattr(second, what)
         if one != other:
-            found.append(f"the {what} is {one} there and {other} here")
+            found.append(f"the {what} is {one} in A and {other} in B")
     strata = [{block.stratum for block in run.blocks} for run in (first, second)]
     if strata[0] != strata[1] and all(strata):
         there, here = (", ".join(sorted(one)) for one in strata)
-        found.append(f"it ran in other places: {there} there, {here} here")
+        found.append(f"they ran in different places: {there} in A, {here} in B")
     if not changes:
-        found.append("no point and metric was measured by both")
+        found.append("they share no point and metric")
     return tuple(found)
 
 
@@ -218,7 +218,7 @@ def _mean(cell: Cell) -> float:
 
 
 def headline_metrics(*frames: pl.DataFrame) -> tuple[str, ...]:
-    """Return the metrics that are told first, of those that all tables have figures of."""
+    """Return the metrics that come first, of those that all tables have figures of."""
     return tuple(
         name
         for name, metric in METRICS.items()

@@ -23,7 +23,7 @@ class CpuCost:
 
     @property
     def clear(self) -> bool:
-        """Whether it can be told apart from nothing."""
+        """Whether it can be distinguished from nothing."""
         return self.of_programs or (self.estimate.low is not None and self.estimate.low > 0)
 
 

@@ -22,7 +22,7 @@ CPUS: Final = ("cpu_device_client_ratio", "cpu_device_server_ratio", "cpu_machin
 
 @dataclass(frozen=True)
 class Crossing:
-    """Between which levels a figure passes a limit, as far as the intervals tell."""
+    """Between which levels a figure passes a limit, as far as the intervals show."""
 
     metric: str
     limit: float
@@ -144,7 +144,7 @@ def _crossing(
     confidence: float,
     moments: int,
 ) -> Crossing:
-    # Shared among the levels and both sides: all that is told of a curve holds together.
+    # Shared among the levels and both sides: all that is reported of a curve holds together.
     level = (1 - confidence) / (2 * len(steps) * moments)
     before: float | None = None
     clear = True

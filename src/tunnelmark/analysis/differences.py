@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunnelmark.analysis.cells import Cell, chosen, matched, name_of
+from tunnelmark.analysis.cells import Cell, chosen, matched, name_of, title_of
 from tunnelmark.analysis.contrasts import contrast, on_logarithms, scaled_difference
 from tunnelmark.analysis.shapes import Nothing, Side, together
 from tunnelmark.analysis.testing import OneSided, Part, mean_of
@@ -56,7 +56,7 @@ def _compared(hypothesis: Hypothesis, cells: Sequence[Cell], position: int) -> l
     own = [chosen(cells, group) for group in groups]
     for name, members in zip(names, own, strict=True):
         if not members:
-            return Nothing(f"no valid trial of {name} gave {hypothesis.metric}")
+            return Nothing(f"no valid trial of {name} gave {title_of(hypothesis.metric)}")
     pairs = matched(own[0], own[1], groups[0].keys | groups[1].keys)
     if not pairs:
         return Nothing(f"{names[0]} and {names[1]} have no point in common")
@@ -65,7 +65,9 @@ def _compared(hypothesis: Hypothesis, cells: Sequence[Cell], position: int) -> l
         tests = [_test(hypothesis, one, other, names, bound) for one, other in pairs]
         if hypothesis.hold == "on_average" and len(tests) > 1:
             if len({test.quantity for test in tests}) > 1:
-                return Nothing("some points compare as ratios, some as differences: no average")
+                return Nothing(
+                    "some points compare as ratios and some as differences: there is no common mean"
+                )
             tests = [_mean(tests, names)]
         found += tests
     return found
@@ -79,7 +81,7 @@ def _test(
     what = f"{names[0]} against {names[1]}" + (f", {place}" if place else "")
     logarithmic = bound.relative and on_logarithms(metric, [*one.values, *other.values])
     if bound.relative and bound.shift and not logarithmic:
-        # On a linear scale "5 % of the other" is no number but a share of a mean that is itself
+        # On a linear scale "5 % of the other"is not a number but a share of a mean that is itself
         # an estimate: the test is of first - share * second (Fieller 1954), its limit is 0.
         share = 1 + bound.shift
         own, method = scaled_difference(one, other, share, metric)

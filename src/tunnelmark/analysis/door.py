@@ -7,12 +7,12 @@ Whatever says that something differs asks here: the first page, the key findings
   moments at which the run could have ended (Bonferroni).
 - All contrasts that one output may tell are one family. Where nothing differs, no more than
   1 - confidence of all outputs tell anything; where something does, no more than that share of
-  what is told is false (Benjamini and Hochberg 1995, for figures that go together Benjamini and
+  what is reported is false (Benjamini and Hochberg 1995, for figures that go together Benjamini and
   Yekutieli 2001).
 - Intervals have the level of the decision, so they never contradict it (false coverage rate,
   Benjamini and Yekutieli 2005).
-- What is told must matter: the difference is at least the metric's ``worth_telling``. An interval
-  wholly within it says that there is no difference worth telling (Schuirmann 1987).
+- What is reported must matter: the difference is at least the metric's ``worth_telling``. An
+  interval wholly within it says that there is no relevant difference (Schuirmann 1987).
 """
 
 import math
@@ -34,7 +34,7 @@ _MOST_EXPONENT: Final = 700.0
 
 @dataclass(frozen=True)
 class Contrast:
-    """One difference that an output may tell."""
+    """One difference that an output may report."""
 
     metric: str
     spread: Spread
@@ -98,7 +98,7 @@ def _p(test: OneSided) -> float:
 
 
 def _told(p: Mapping[int, float], error: float) -> tuple[int, dict[int, float]]:
-    """Return how many are told, and the corrected p of each."""
+    """Return how many are reported, and the corrected p of each."""
     if not p:
         return 0, {}
     adjusted = _benjamini_hochberg(list(p.values()))
@@ -137,7 +137,7 @@ def _decision(contrast: Contrast, test: OneSided, level: float, p: float) -> Dec
 
 
 def _settled(test: OneSided, value: float, worth: float, level: float) -> int | None:
-    """Return how many repeats would tell a difference, or that there is none worth telling."""
+    """Return how many repeats would show a difference, or that there is none that is relevant."""
     if abs(value) >= worth:
         return test.repeats_to_settle(level / 2)
     near = math.copysign(worth, value)
@@ -156,7 +156,7 @@ def corrected(p: Sequence[float], *, moments: int = 1) -> list[float]:
 
 
 def to_baseline(points: Sequence[PointEstimates], metric: str) -> Contrast | None:
-    """Return the difference to no tunnel on average over some points of a tunnel.
+    """Return the difference from no tunnel on average over some points of a tunnel.
 
     Points of a bring-up share it, so they are no independent figures: the means over the points
     of each bring-up are, or of each repeat where there was one bring-up. None without a figure on
@@ -199,10 +199,11 @@ def averaged(estimates: Sequence[Estimate]) -> Spread | None:
     value = math.fsum(means) / len(means)
     repeats = min(one.repeats for one in spreads)
     ups = min(one.bring_ups for one in spreads)
+    bias = math.fsum(one.bias for one in spreads) / len(spreads)
     if all(one.error == 0 for one in spreads):
         freedom = min(one.freedom for one in spreads)
-        return Spread(value, 0.0, freedom, repeats, ups)
+        return Spread(value, 0.0, freedom, repeats, ups, bias)
     if count < 2:  # noqa: PLR2004 - scatter needs two
-        return Spread(value, None, 0, repeats, ups)
+        return Spread(value, None, 0, repeats, ups, bias)
     variance = math.fsum(one**2 for one in effects) / (count - 1)
-    return Spread(value, math.sqrt(variance / count), count - 1, repeats, ups)
+    return Spread(value, math.sqrt(variance / count), count - 1, repeats, ups, bias)

@@ -28,11 +28,11 @@ class Drift:
     relative: bool
     p: float
     told: bool = False
-    """Whether it may be told, of all that was looked at together: see ``explore``."""
+    """Whether it may be reported, of all that was looked at together: see ``explore``."""
 
     @property
     def matters(self) -> bool:
-        """Whether it is a difference worth telling."""
+        """Whether it is a relevant difference."""
         return abs(self.change) >= METRICS[self.metric].worth_telling
 
 
@@ -40,7 +40,7 @@ def baseline_drift(trials: pl.DataFrame, metric: str, *, confidence: float) -> D
     """Fit one slope over time to all baseline points, each with a level of its own.
 
     Valid trials only. None with too few of them, or where all were at the same time. Differences
-    to the baseline are paired within a repeat, so a slow drift falls out of them; this tells
+    to the baseline are paired within a repeat, so a slow drift cancels out; this shows
     whether the plain figures of early and late blocks can be set side by side.
     """
     if metric not in trials.columns:

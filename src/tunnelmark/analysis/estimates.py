@@ -47,6 +47,8 @@ class Estimate:
     """Share of the variance of single figures that lies between bring-ups; None with one."""
     spread: Spread | None = None
     """The same on the scale on which it is judged; None where there is no interval of ours."""
+    clock_error: float = 0.0
+    """So far each end of the interval is moved out by the error of two clocks; of values only."""
     units: Mapping[Unit, float] = field(default_factory=dict, repr=False, compare=False)
     """Mean of each independent unit, on that scale; of differences only."""
 
@@ -167,10 +169,14 @@ class _Column:
     confidence: float
     units: Callable[[int], Mapping[Unit, float]]
     is_value: bool
+    bias: Floats
+    """Error that the trials share, on the scale: that of two clocks. Infinite: has no bound."""
+    moved: Floats
+    """The same in the metric's own unit; of values only."""
 
     def of(self, at: int) -> Estimate:
         """Return what one point comes to."""
-        own = one_of(self.found, at)
+        own = one_of(self.found, at, float(self.bias[at]))
         logarithmic = bool(self.logarithmic[at])
         back = _back(logarithmic, difference=not self.is_value)
         certain = METRICS[self.metric].exact and own.error in {0.0, None}
@@ -183,17 +189,21 @@ class _Column:
             "t on logarithms" if logarithmic else "t",
             "t of a ratio of means",
         )
+        moved = float(self.moved[at])
+        # What is compared as a ratio is never below 0.
+        floor = 0.0 if moved and METRICS[self.metric].scale == "log" else -math.inf
         return Estimate(
             self.metric,
             own.repeats,
             back(own.value),
-            back(low) if told else None,
-            back(high) if told else None,
+            max(floor, back(low) - moved) if told else None,
+            back(high) + moved if told else None,
             self.confidence,
             "none" if not told else names[bool(self.relative[at])],
             own.bring_ups,
             None if math.isnan(between) else between,
             own,
+            moved,
             {} if self.is_value else self.units(at),
         )
 
@@ -259,14 +269,15 @@ class _Table:
         dead = np.zeros(valid.height, dtype=np.bool_)
         for metric in metrics:
             values = valid[metric].to_numpy().astype(np.float64)
-            self.estimates[metric] = self._values(metric, values)
+            errors = clock_errors(valid, metric)
+            self.estimates[metric] = self._values(metric, values, errors)
             if pairs.height:
-                self.differences[metric] = self._differences(metric, values)
+                self.differences[metric] = self._differences(metric, values, errors)
             if metric in _NOTHING_CAME:
                 dead |= values == _NOTHING_CAME[metric]
         self.dead: Ints = np.bincount(self._own.group[dead], minlength=points)
 
-    def _values(self, metric: str, values: Floats) -> _Column:
+    def _values(self, metric: str, values: Floats, errors: Floats) -> _Column:
         rows = ~np.isnan(values)
         logarithmic = np.zeros(self._own.groups, dtype=np.bool_)
         if METRICS[metric].scale == "log":
@@ -274,14 +285,20 @@ class _Table:
         scaled = _logarithms(values, logarithmic[self._own.group])
         found = self._own.summaries(scaled, rows)
         none = np.zeros_like(logarithmic)
-        return self._column(metric, found, logarithmic, none, _no_units, is_value=True)
+        bias = _of_each(self._own, _shift(values, errors, logarithmic[self._own.group]), rows)
+        moved = _of_each(self._own, errors, rows)
+        return self._column(
+            metric, found, logarithmic, none, _no_units, is_value=True, bias=bias, moved=moved
+        )
 
-    def _differences(self, metric: str, values: Floats) -> _Column:
+    def _differences(self, metric: str, values: Floats, errors: Floats) -> _Column:
         paired = self._paired
         own, beside = values[self._pair_rows], values[self._beside]
         rows = ~(np.isnan(own) | np.isnan(beside))
         logarithmic = relative = np.zeros(paired.groups, dtype=np.bool_)
         scaled = own - beside
+        own_error, base_error = errors[self._pair_rows], errors[self._beside]
+        shift = own_error + base_error
         if METRICS[metric].scale == "log":
             logarithmic = paired.lowest(np.minimum(own, beside), rows) > 0
             in_logs = logarithmic[paired.group]
@@ -294,13 +311,17 @@ class _Table:
                 linear = (own - ratio[at] * beside) / base[at] + ratio[at] - 1
             logs = _logarithms(own, in_logs) - _logarithms(beside, in_logs)
             scaled = np.where(in_logs, logs, linear)
+            apart = _shift(own, own_error, in_logs) + _shift(beside, base_error, in_logs)
+            # A ratio of means, of which one is 0, has no bound by two clocks.
+            shift = np.where(in_logs | (shift == 0), apart, np.inf)
             rows = rows & (in_logs | relative[at])
         found = paired.summaries(scaled, rows)
 
         def units(at: int) -> Mapping[Unit, float]:
             return self._units(at, scaled, rows)
 
-        return self._column(metric, found, logarithmic, relative, units, is_value=False)
+        bias = _of_each(paired, shift, rows)
+        return self._column(metric, found, logarithmic, relative, units, is_value=False, bias=bias)
 
     def _column(
         self,
@@ -311,12 +332,17 @@ class _Table:
         units: Callable[[int], Mapping[Unit, float]],
         *,
         is_value: bool,
+        bias: Floats,
+        moved: Floats | None = None,
     ) -> _Column:
         exact = METRICS[metric].exact
         half = _quantiles(found.freedom, self._confidence) * found.error
         half[(found.repeats < FEWEST) | (found.error == 0)] = np.nan
         if exact:
             half[~(found.error > 0)] = 0.0
+        if not is_value:
+            # An interval from nothing to everything tells nothing.
+            half = np.where(np.isinf(bias), np.nan, half + bias)
         return _Column(
             metric,
             found,
@@ -327,6 +353,8 @@ class _Table:
             self._confidence,
             units,
             is_value,
+            bias,
+            np.zeros_like(bias) if moved is None else moved,
         )
 
     def _units(self, point: int, scaled: Floats, rows: Bools) -> Mapping[Unit, float]:
@@ -364,6 +392,36 @@ def _grouping(rows: pl.DataFrame, points: int) -> Grouping:
     up: Ints = changed.cum_sum().to_numpy().astype(np.int64) - 1
     group: Ints = ups["_point"].to_numpy().astype(np.int64)
     return Grouping(group, up, group[changed.to_numpy()], points)
+
+
+def clock_errors(trials: pl.DataFrame, metric: str) -> Floats:
+    """Return how far each trial's figure may be off by the error of two clocks; 0 with one."""
+    told = METRICS[metric]
+    if told.clock_error is None or told.clock_error not in trials.columns:
+        return np.zeros(trials.height)
+    errors: Floats = trials[told.clock_error].fill_null(0.0).to_numpy().astype(np.float64)
+    return errors * told.clock_errors
+
+
+def _of_each(grouping: Grouping, errors: Floats, rows: Bools) -> Floats:
+    """Return the error of the mean of each group: all may be off the same way, so none cancels."""
+    if not errors.any():
+        return np.zeros(grouping.groups)
+    largest = np.zeros(grouping.groups)
+    np.maximum.at(largest, grouping.group[rows], errors[rows])
+    return largest
+
+
+def _shift(values: Floats, errors: Floats, where: Bools) -> Floats:
+    """Return errors on the scale of logarithms ``where`` that is it; no bound: infinite.
+
+    Downwards a logarithm moves further than upwards, so that is the bound of both.
+    """
+    if not errors.any():
+        return errors
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(errors < values, -np.log1p(-errors / values), np.inf)
+    return np.where(where & (errors > 0), logs, errors)
 
 
 def _logarithms(values: Floats, where: Bools) -> Floats:

@@ -1,4 +1,4 @@
-"""What ``tunnelmark analyse`` tells: drift, bends, what goes together, factors, as one family."""
+"""What ``tunnelmark analyse`` reports: drift, bends, what goes together, factors, as one family."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from tunnelmark.analysis.factorial import Effect, Factorial, factorial
 from tunnelmark.model.metrics import METRICS
 
 LITTLE: Final = 0.01
-"""Share of the scatter below which a factor is not worth telling (Cohen 1988)."""
+"""Share of the scatter below which a factor is not relevant (Cohen 1988)."""
 WEAK: Final = 0.3
-"""Rank correlation below which two figures do not go together worth telling (Cohen 1988)."""
+"""Rank correlation below which two figures have no relevant correlation (Cohen 1988)."""
 _NO_RESULTS: Final = ("cpu_", "overhead_", "outer_", "compression_")
 
 
@@ -33,7 +33,7 @@ class Exploration:
 def explore(
     trials: pl.DataFrame, metrics: Sequence[str], *, confidence: float, moments: int
 ) -> Exploration:
-    """Look at all curves and factors of a result, and decide together what of it may be told.
+    """Look at all curves and factors of a result, and decide together what of it may be reported.
 
     ``trials`` is that of ``store.Result.trials()`` after ``set_apart``.
     """
@@ -103,6 +103,6 @@ def explore(
 
 
 def _matters(effect: Effect, metric: str) -> bool:
-    """Say whether a factor explains enough, and moves the metric by what is worth telling."""
+    """Say whether a factor explains enough, and moves the metric by a relevant amount."""
     enough = effect.partial_omega_squared >= LITTLE
     return enough and effect.reach >= METRICS[metric].worth_telling

@@ -35,7 +35,7 @@ class Effect:
     """From the lowest to the highest mean of its levels (of a pair: beyond what each does alone),
     as a ratio minus 1 where figures are logarithms, else in the metric's unit."""
     told: bool = False
-    """Whether it may be told, of all that was looked at together: see ``explore``."""
+    """Whether it may be reported, of all that was looked at together: see ``explore``."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def factorial(cells: Sequence[Cell], metric: str) -> tuple[Factorial, ...]:
     Type II sums of squares: a factor's share is what it adds to all others, so repeats need not be
     equally many. Rates and times are analysed as logarithms. Where points were measured in several
     bring-ups their means are the figures; blocks of one link and device, which each measured the
-    baseline, are a factor of their own that is not told. A workload in which nothing varies, or
+    baseline, are a factor of their own that is not reported. A workload in which nothing varies, or
     whose points were measured once only, gives nothing.
     """
     kinds = dict.fromkeys(cell.kinds["workload"] for cell in cells)

@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from tunnelmark.analysis.cells import Cell, cells_of
+from tunnelmark.analysis.cells import Cell, cells_of, title_of
 from tunnelmark.analysis.claims import claim_of
 from tunnelmark.analysis.fragmentation import fragmentation_points
 from tunnelmark.analysis.shapes import Nothing
@@ -102,7 +102,7 @@ def _verdict(
     return Verdict(
         hypothesis=hypothesis,
         outcome=outcome,
-        reason=_reason(outcome, test, shown),
+        reason=_reason(hypothesis, outcome, test, shown),
         deciding=shown,
         tests=len(leaves(part)),
         p_confirm=part.p_confirm,
@@ -153,13 +153,22 @@ _VERB: Final[Mapping[Outcome, str]] = {
 }
 
 
-def _reason(outcome: Outcome, test: OneSided, shown: Deciding) -> str:
-    text = as_text if shown.quantity == "value" else change_as_text
-    value, limit = (text(v, shown.metric, shown.quantity) for v in (shown.value, shown.limit))
+def _reason(hypothesis: Hypothesis, outcome: Outcome, test: OneSided, shown: Deciding) -> str:
+    """Return the metric and points that decided, their figure and the limit it was tested on."""
+
+    def text(value: float) -> str:
+        if shown.quantity == "value":
+            return as_text(value, shown.metric)
+        return change_as_text(value, shown.metric, shown.quantity, hypothesis.along)
+
+    where = f"{title_of(shown.metric)}, {shown.what}"
+    value, limit = text(shown.value), text(shown.limit)
     if shown.low is None or shown.high is None:
         count = "1 repeat gives" if shown.repeats == 1 else f"{shown.repeats} repeats give"
-        return f"{shown.what}: {value}, but {count} no interval to hold against {limit}"
-    low, high = (text(v, shown.metric, shown.quantity) for v in (shown.low, shown.high))
-    within = "" if test.spread.error == 0 and low == high else f" [{low}, {high}]"
+        return f"{where}: {value}, but {count} no interval to compare with {limit}"
+    # The unit stands once.
+    ending = value.partition(" ")[2]
+    low, high = (text(end).removesuffix(f" {ending}") for end in (shown.low, shown.high))
+    within = "" if test.spread.error == 0 and shown.low == shown.high else f" [{low}, {high}]"
     said = _VERB[outcome].format(_WORDS[test.side, test.inclusive], limit)
-    return f"{shown.what}: {value}{within} {said}"
+    return f"{where}: {value}{within} {said}"

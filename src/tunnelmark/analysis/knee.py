@@ -36,10 +36,10 @@ class Knee:
     the larger of the two."""
     points: int
     matters: bool
-    """Whether the bend is worth telling: it leaves the straight line by that much, and two
+    """Whether the bend is relevant: it leaves the straight line by that much, and two
     segments are what the repeats show, no other curve."""
     told: bool = False
-    """Whether it may be told, of all that was looked at together: see ``explore``."""
+    """Whether it may be reported, of all that was looked at together: see ``explore``."""
 
 
 def knee(
@@ -60,7 +60,7 @@ def knee(
     parameters, with the scatter of the repeats (parametric bootstrap, Davison and Hinkley 1997,
     section 4.4).
 
-    ``worth`` is the smallest difference worth telling, in the unit of the figures. Needs five
+    ``worth`` is the smallest relevant difference, in the unit of the figures. Needs five
     different levels, six points, and some scatter.
     """
     x, y = np.asarray(along, dtype=np.float64), np.asarray(figures, dtype=np.float64)
@@ -102,7 +102,7 @@ def knee(
 def _is_shape(x: _Array, y: _Array, kept: _Array, worth: float) -> bool:
     """Say whether two segments are all that the levels show: the F test for lack of fit.
 
-    Draper and Smith, Applied Regression Analysis, section 2.1. A misfit that is not worth telling
+    Draper and Smith, Applied Regression Analysis, section 2.1. A misfit that is not relevant
     does not count, however certain.
     """
     levels, at, count = np.unique(x, return_inverse=True, return_counts=True)
@@ -192,7 +192,7 @@ class Correlation:
     points: int
     p: float
     told: bool = False
-    """Whether it may be told, of all that was looked at together: see ``explore``."""
+    """Whether it may be reported, of all that was looked at together: see ``explore``."""
 
 
 def rank_correlation(

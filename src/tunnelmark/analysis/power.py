@@ -15,14 +15,14 @@ from scipy import stats
 from tunnelmark.model.metrics import METRICS
 
 POWER: Final = 0.8
-"""A difference is seen if four of five runs tell it (Cohen 1988)."""
+"""A difference is seen if four of five runs detect it (Cohen 1988)."""
 _PAIR: Final = ("block_id", "pair_id", "repeat")
 _PLACE: Final = ("block_id", "tunnel", "workload_kind")
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Standard deviations of a tunnel's paired difference to no tunnel.
+    """Standard deviations of a tunnel's paired difference from no tunnel.
 
     Of the logarithm of the ratio where the metric is compared as one, else in its stored unit.
     """
@@ -42,7 +42,7 @@ class Scatter:
 def smallest_seen(
     scatter: Scatter, *, repeats: int, bring_ups: int, points: int, level: float
 ) -> float | None:
-    """Return the smallest true difference that four of five runs tell at a two-sided level.
+    """Return the smallest true difference that four of five runs detect at a two-sided level.
 
     Of the mean over ``points``, in the unit of ``scatter``. None where so few repeats give no
     interval. By the noncentral t; where there are several bring-ups each of them counts as one.
@@ -60,7 +60,7 @@ def smallest_seen(
 
 
 def scatter_of(trials: pl.DataFrame) -> Mapping[str, Scatter]:
-    """Return how much the differences to no tunnel scattered in a result, pooled over its points.
+    """Return how much the differences from no tunnel scattered in a result, pooled over its points.
 
     ``trials`` is ``store.Result.trials()``. Of the metrics that were measured at least twice beside
     a baseline in some bring-up; variances by the analysis of variance.
@@ -88,14 +88,14 @@ def typical() -> tuple[Mapping[str, Scatter], str]:
 
 
 def _told(distance: float, limit: float, freedom: float) -> float:
-    """Return how often a difference of so many standard errors is told."""
+    """Return how often a difference of so many standard errors is detected."""
     return float(stats.nct.sf(limit, freedom, distance))
 
 
 def _scatter(pairs: pl.DataFrame, name: str) -> Scatter | None:
     own, base = pl.col(name), pl.col(f"{name}_baseline")
     ratio = METRICS[name].scale == "log"
-    # As a report tells them: means over the points of a tunnel, repeat by repeat.
+    # As a report states them: means over the points of a tunnel, repeat by repeat.
     means = (
         pairs.filter(own.is_not_null() & base.is_not_null())
         .filter((own > 0) & (base > 0) if ratio else pl.lit(value=True))

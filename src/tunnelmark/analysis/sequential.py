@@ -21,10 +21,10 @@ def looks(min_repeats: int, max_repeats: int) -> tuple[int, ...]:
 def chances(min_repeats: int, max_repeats: int) -> int:
     """Return at how many moments a run may end a point: every look, and the last repeat.
 
-    Who ends when the figures happen to lie close together errs more often than a plain interval
-    says: in simulations 95 % become 90 to 94 %. If the error is divided among all the moments
-    (Bonferroni's inequality), it keeps to what was said, whatever the law of the figures and
-    whichever metric the run looked at.
+    A run that ends when the figures happen to lie close together errs more often than a plain
+    interval says: in simulations 95 % become 90 to 94 %. If the error is divided among all the
+    moments (Bonferroni's inequality), it keeps to what was said, whatever the law of the figures
+    and whichever metric the run looked at.
     """
     return len(looks(min_repeats, max_repeats)) + 1
 

@@ -53,7 +53,7 @@ def shape(
             return part
         parts.append(part)
     if not parts:
-        return Nothing(f"no two values of {along} were measured at the same place")
+        return Nothing(f"no place has measurements at two values of {along}")
     return together(parts)
 
 
@@ -80,7 +80,7 @@ class _Curve:
             names = self.levels[0][1].names
             at = fragmentation.get((names["link"], names["device"], names["tunnel"]))
         if at is None:
-            return Nothing(f"the proof by wire found no fragmentation point of {self._place}")
+            return Nothing(f"the captures show no fragmentation point of {self._place}")
         return self._peak(at) if shape == "peaks_at" else self._past(at)
 
     @property

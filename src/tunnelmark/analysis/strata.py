@@ -1,6 +1,7 @@
-"""Figures of different strata are told apart by the tunnel's name, and never pooled.
+"""Figures of different strata are distinguished by the tunnel's name, and never pooled.
 
-So are those of what a driver chose: whoever reads "wireguard" takes it for the kernel's.
+So are those of what a driver chose: whoever reads "wireguard" takes it for the kernel's. And those
+of another environment than the one in which a result was begun: another kernel, CPU or program.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,10 +13,18 @@ import polars as pl
 from tunnelmark.model.block import BlockRecord, Stratum
 
 MARKS: Final[Mapping[Stratum, str]] = MappingProxyType(
-    {Stratum.EMULATED: ", emulated", Stratum.VIRTUALIZED: ", virtualized"}
+    {
+        Stratum.EMULATED: ", emulated",
+        Stratum.VIRTUALIZED: ", virtualized",
+        Stratum.HOSTS: ", real hosts",
+        Stratum.SIMULATION: ", simulated",
+    }
 )
 """Behind a tunnel's name; no label of a study can have a comma. Namespaces of this computer, where
 most is measured, have none."""
+
+ELSEWHERE: Final = ", in environment "
+"""Behind a tunnel's name where a result was continued in another environment, with its key."""
 
 
 def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFrame:
@@ -29,21 +38,27 @@ def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFra
     for block in blocks:
         strata[block.block_id] = MARKS.get(block.stratum, "")
         chosen[block.block_id] = _choice(block)
-    if not any((*strata.values(), *chosen.values())) or trials.is_empty():
+    if trials.is_empty():
+        return trials
+    first = trials["environment"][trials["started_at"].arg_min() or 0]
+    elsewhere = pl.col("environment") != first
+    moved = bool(trials.select(elsewhere.any()).item())
+    if not moved and not any((*strata.values(), *chosen.values())):
         return trials
 
     def of_block(marks: Mapping[str, str]) -> pl.Expr:
         return pl.col("block_id").replace_strict(marks, default="", return_dtype=pl.String)
 
     own = pl.when(pl.col("is_baseline")).then(pl.lit("")).otherwise(of_block(chosen))
-    mark = own + of_block(strata)
+    place = pl.when(elsewhere).then(pl.lit(ELSEWHERE) + pl.col("environment")).otherwise(pl.lit(""))
+    mark = own + place + of_block(strata)
     return trials.with_columns(pl.col(name) + mark for name in ("tunnel", "point_id"))
 
 
 def shown_name(tunnel: str, block: BlockRecord) -> str:
     """Return what a tunnel of a block, or the baseline there, is called in a report.
 
-    E.g. ``none, emulated``, or ``wireguard, wireguard-go`` where the study leaves that open.
+    For example ``none, emulated``, or ``wireguard, wireguard-go`` where the study leaves that open.
     """
     return (
         tunnel + (_choice(block) if tunnel == block.tunnel else "") + MARKS.get(block.stratum, "")

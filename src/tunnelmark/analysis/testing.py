@@ -15,7 +15,7 @@ Quantity = Literal["value", "difference", "ratio", "slope", "relative_slope"]
 
 MOST_REPEATS: Final = 10_000
 FEWEST: Final = 4
-"""Repeats below which no interval is told: with two Student's is thirteen standard errors wide."""
+"""Repeats below which no interval is given: with two Student's is thirteen standard errors wide."""
 _POWER: Final = 0.8
 """Usual since Cohen, Statistical Power Analysis (1988): four of five runs would decide."""
 
@@ -30,6 +30,8 @@ class Spread:
     freedom: float
     repeats: int
     bring_ups: int = 1
+    bias: float = 0.0
+    """So far the value may be from the truth beside its scatter: no repeat lessens that."""
 
     @property
     def independent(self) -> int:
@@ -39,7 +41,7 @@ class Spread:
     @property
     def certain(self) -> bool:
         """Whether the figure is known without any scatter, like a length on the wire."""
-        return self.error == 0 and math.isinf(self.freedom)
+        return self.error == 0 and math.isinf(self.freedom) and self.bias == 0
 
     @property
     def decides(self) -> bool:
@@ -92,6 +94,7 @@ class OneSided:
         if error is None or (error == 0 and not self.spread.certain and self._p_alike > tail):
             return None
         half = 0.0 if error == 0 else _quantile(tail, self.spread.freedom) * error
+        half += self.spread.bias
         return self.spread.value - half, self.spread.value + half
 
     def repeats_to_settle(self, tail: float) -> int | None:
@@ -101,9 +104,11 @@ class OneSided:
         """
         tail /= self.looks
         error, count = self.spread.error, self.spread.independent
-        gap = abs(self.spread.value - self.limit)
+        gap = max(0.0, abs(self.spread.value - self.limit) - self.spread.bias)
         if self.packets is not None:
             return self._packets_to_settle(tail)
+        if self.spread.bias and gap == 0:
+            return None
         if error == 0 and not self.spread.certain:
             return self._repeats(max(count, math.ceil(-math.log2(tail))))
         if error is None or gap == 0 or error == 0:
@@ -146,9 +151,16 @@ class OneSided:
         if self.packets is not None:
             above, below = _binomial(*self.packets, self.limit)
             return (above, below) if self.side == 1 else (below, above)
+        beyond = self.side * (self.spread.value - self.limit)
+        if (bias := self.spread.bias) > 0:
+            # Each way the truth is as near to the limit as the bias allows.
+            return self._above(beyond - bias)[0], self._above(beyond + bias)[1]
+        return self._above(beyond)
+
+    def _above(self, beyond: float) -> tuple[float, float]:
+        """Return p for and against a figure that lies so far on the right side of the limit."""
         if self.spread.error is None:
             return 1.0, 1.0
-        beyond = self.side * (self.spread.value - self.limit)
         if self.spread.error == 0:
             holds = beyond > 0 or (beyond == 0 and self.inclusive)
             # A length on the wire is what it is; figures that only happened to be alike are not.
@@ -226,23 +238,24 @@ def combined(parts: Sequence[Spread], weights: Sequence[float]) -> Spread:
     value = math.fsum(w * part.value for w, part in zip(weights, parts, strict=True))
     repeats = min(part.repeats for part in parts)
     ups = min(part.bring_ups for part in parts)
+    bias = math.fsum(abs(w) * part.bias for w, part in zip(weights, parts, strict=True))
     variances = [
         None if part.error is None else (w * part.error) ** 2
         for w, part in zip(weights, parts, strict=True)
     ]
     known = [v for v in variances if v is not None]
     if len(known) < len(parts):
-        return Spread(value, None, 0, repeats, ups)
+        return Spread(value, None, 0, repeats, ups, bias)
     total = math.fsum(known)
     if total == 0:
         # Certain only if each of them is.
-        return Spread(value, 0.0, min(part.freedom for part in parts), repeats, ups)
+        return Spread(value, 0.0, min(part.freedom for part in parts), repeats, ups, bias)
     # As shares of the whole: the squares of very small variances would be no floats any more.
     inverse = math.fsum(
         (v / total) ** 2 / part.freedom for v, part in zip(known, parts, strict=True) if v > 0
     )
     freedom = 1 / inverse if inverse else math.inf
-    return Spread(value, math.sqrt(total), freedom, repeats, ups)
+    return Spread(value, math.sqrt(total), freedom, repeats, ups, bias)
 
 
 def spread(values: Sequence[float], bring_ups: Sequence[Hashable] | None = None) -> Spread:
@@ -255,15 +268,16 @@ def spread(values: Sequence[float], bring_ups: Sequence[Hashable] | None = None)
     return one_of(found, 0)
 
 
-def one_of(found: Summaries, at: int) -> Spread:
-    """Return one group's summary."""
+def one_of(found: Summaries, at: int, bias: float = 0.0) -> Spread:
+    """Return one group's summary; where its ``bias`` has no bound, nothing is known of it."""
     error = float(found.error[at])
     return Spread(
         float(found.mean[at]),
-        None if math.isnan(error) else error,
+        None if math.isnan(error) or math.isinf(bias) else error,
         float(found.freedom[at]),
         int(found.repeats[at]),
         int(found.bring_ups[at]),
+        0.0 if math.isinf(bias) else bias,
     )
 
 

@@ -23,10 +23,10 @@ docs/statistics.md explains every method.
 
 @click.command(epilog=_EPILOG)
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--metric", "metrics", multiple=True, help="May be given several times.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--metric", "metrics", multiple=True, help="Metric to analyse; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def analyse(*, directory: Path, metrics: tuple[str, ...], as_json: bool) -> None:
-    """Tell where curves bend, what goes with the CPU, which factor matters, what drifted."""
+    """Find where curves bend, what correlates with CPU use, which factors matter, what drifted."""
     from tunnelmark.analysis.compare import headline_metrics  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.analysis.explore import explore  # noqa: PLC0415 - likewise
     from tunnelmark.analysis.strata import set_apart  # noqa: PLC0415 - likewise
@@ -37,7 +37,7 @@ def analyse(*, directory: Path, metrics: tuple[str, ...], as_json: bool) -> None
 
     for metric in metrics:
         if metric not in METRICS:
-            raise click.UsageError(f"--metric {metric} is no metric{nearest(metric, METRICS)}")
+            raise click.UsageError(f"--metric {metric} is unknown{nearest(metric, METRICS)}")
     result = open_result(directory)
     trials = set_apart(result.trials(), result.blocks.values())
     wanted = metrics or headline_metrics(trials)
@@ -49,12 +49,15 @@ def analyse(*, directory: Path, metrics: tuple[str, ...], as_json: bool) -> None
     for title, lines in (
         ("Drift of the baseline over the run", _drifts(found.drift)),
         ("Curves", (line for curve in found.curves for line in _curve(curve))),
-        ("What goes with the CPU, by ranks over the points", _together(found.correlations)),
-        ("Which factor matters", _factorial(found.factorial)),
+        (
+            "What correlates with CPU use, by rank correlation over the points",
+            _together(found.correlations),
+        ),
+        ("Which factors matter", _factorial(found.factorial)),
     ):
         shown = list(lines)
         click.echo(title)
-        for line in shown or ["nothing to tell"]:
+        for line in shown or ["nothing to report"]:
             click.echo(f"  {line}")
 
 
@@ -66,7 +69,7 @@ def _drifts(found: Sequence[Any]) -> Iterator[str]:
         value, low, high = (
             change_as_text(v, one.metric, quantity) for v in (one.change, one.low, one.high)
         )
-        said = "drifted" if one.told else "no drift worth telling"
+        said = "drifted" if one.told else "no relevant drift"
         yield f"{_title(one.metric)}: {value} [{low}, {high}] in {one.span_s:.0f} s: {said}"
 
 
@@ -80,7 +83,7 @@ def _curve(curve: "Curve") -> Iterator[str]:
             continue
         start = "the start" if one.before is None else f"{one.before:g}"
         yield (
-            f"{curve.place}: {_title(one.metric)} passes {one.limit:.1%} between {start} and "
+            f"{curve.place}: {_title(one.metric)} crosses {one.limit:.1%} between {start} and "
             f"{one.after:g} of {curve.along}"
         )
 

@@ -8,10 +8,10 @@ import click
 
 
 @click.command(epilog="example: tunnelmark audit --study dymora-2014")
-@click.option("--study", help="Only findings of this publication.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--study", help="List only findings about this publication.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def audit(*, study: str | None, as_json: bool) -> None:
-    """Check the published figures against themselves and list what does not fit."""
+    """Check the published figures for internal inconsistencies and list what is found."""
     from tunnelmark.analysis.audit import STEMS  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.analysis.audit import audit as check  # noqa: PLC0415 - likewise
     from tunnelmark.published import table  # noqa: PLC0415 - likewise

@@ -17,20 +17,22 @@ examples:
   tunnelmark compare A B --metric rtt_p50_ns --to-baseline
   tunnelmark compare A B --json > changes.json
 
-Changes are those of B against A. Only those are listed that are clear although
-many are looked at together, and worth telling; --all lists the others too, and
-marks these with a star.
+Changes are from A to B. The list has only those that are clear, with a correction
+for the number of comparisons, and relevant; --all lists every figure and marks
+these with a star.
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("first", metavar="A", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B", type=click.Path(path_type=Path))
-@click.option("--metric", "metrics", multiple=True, help="May be given several times.")
-@click.option("--to-baseline", is_flag=True, help="Compare what the tunnel changes, not figures.")
+@click.option("--metric", "metrics", multiple=True, help="Metric to compare; may be repeated.")
+@click.option(
+    "--to-baseline", is_flag=True, help="Compare the effect of the tunnel, not the figures."
+)
 @click.option("--force", is_flag=True, help="Compare even if study, scale or platform differ.")
 @click.option("--all", "every", is_flag=True, help="List all figures, not only what changed.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def compare(
     *,
     first: Path,
@@ -51,7 +53,7 @@ def compare(
 
     for metric in metrics:
         if metric not in METRICS:
-            raise click.UsageError(f"--metric {metric} is no metric{nearest(metric, METRICS)}")
+            raise click.UsageError(f"--metric {metric} is unknown{nearest(metric, METRICS)}")
     (one, own), (other, its) = _run(first), _run(second)
     found = compared(
         one,
@@ -62,7 +64,7 @@ def compare(
     )
     if found.unlike and not force:
         raise click.UsageError(
-            f"the runs are not alike: {'; '.join(found.unlike)}; --force compares them all the same"
+            f"the runs are not comparable: {'; '.join(found.unlike)}; --force compares them anyway"
         )
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found), indent=1))
@@ -71,21 +73,11 @@ def compare(
 
 
 def _run(path: Path) -> "tuple[Run, float]":
-    from tunnelmark.analysis.compare import Run  # noqa: PLC0415 - keeps --help quick
-    from tunnelmark.report.verdicts import moments_of  # noqa: PLC0415 - likewise
+    from tunnelmark.report.compared import run_of  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.store import open_result  # noqa: PLC0415 - likewise
 
     result = open_result(path)
-    manifest = result.manifest
-    run = Run(
-        study=manifest.study,
-        scale=manifest.scale,
-        environment=manifest.environment,
-        trials=result.trials(),
-        blocks=tuple(result.blocks.values()),
-        moments=moments_of(result),
-    )
-    return run, manifest.confidence
+    return run_of(result), result.manifest.confidence
 
 
 def _print(found: "Comparison", *, every: bool) -> None:
@@ -94,7 +86,7 @@ def _print(found: "Comparison", *, every: bool) -> None:
 
     console = Console() if Console().is_terminal else Console(width=100)
     for reason in found.unlike:
-        console.print(Text(f"not alike: {reason}", style="yellow"))
+        console.print(Text(f"not comparable: {reason}", style="yellow"))
     if found.environment:
         console.print(Text("Environment", style="bold"))
         for name, one, other in found.environment:
@@ -112,21 +104,11 @@ def _table(changes: "tuple[Change, ...]") -> object:
     from rich.table import Table  # noqa: PLC0415 - keeps --help quick
     from rich.text import Text  # noqa: PLC0415 - likewise
 
-    from tunnelmark.analysis.units import as_text, change_as_text  # noqa: PLC0415 - likewise
-    from tunnelmark.model.metrics import METRICS  # noqa: PLC0415 - likewise
+    from tunnelmark.report.compared import HEADS, row  # noqa: PLC0415 - likewise
 
     table = Table(box=None, padding=(0, 1, 0, 0))
-    for head in ("", "point", "metric", "A", "B", "change"):
+    for head in ("", *HEADS):
         table.add_column(head)
     for one in changes:
-        place = [one.tunnel, one.workload, one.link, *([one.device] * (one.device != "host"))]
-        figures = [as_text(value, one.metric) for value in (one.first, one.second)]
-        bounds = [one.value, one.low, one.high]
-        words = [
-            "?" if value is None else change_as_text(value, one.metric, one.quantity)
-            for value in bounds
-        ]
-        shown = words[0] + ("" if one.low is None else f" [{words[1]}, {words[2]}]")
-        row = ("*" if one.clear else "", ", ".join(place), METRICS[one.metric].title)
-        table.add_row(*(Text(cell) for cell in (*row, *figures, shown)))
+        table.add_row(*(Text(cell) for cell in ("*" if one.clear else "", *row(one))))
     return table

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from tunnelmark.lab.ability import Ability
     from tunnelmark.lab.doctor import Finding
-    from tunnelmark.run.ability import Ability
 
 _EPILOG = """
 \b
@@ -25,15 +25,15 @@ _NOTHING_RUNS = 3
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--no-machine", is_flag=True, help="Boot no machine to look at what it can run.")
+@click.option("--no-machine", is_flag=True, help="Do not boot a virtual machine to check.")
 def doctor(*, as_json: bool, no_machine: bool) -> int:
-    """Say what this computer can run and where, what is missing, and what brings it."""
+    """Show what this computer can run and where, what is missing and how to install it."""
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.lab.ability import abilities  # noqa: PLC0415 - likewise
     from tunnelmark.lab.doctor import examine  # noqa: PLC0415 - likewise
     from tunnelmark.lab.placement import Placement  # noqa: PLC0415 - likewise
     from tunnelmark.lab.rootless import stand  # noqa: PLC0415 - likewise
     from tunnelmark.model.host import Host  # noqa: PLC0415 - likewise
-    from tunnelmark.run.ability import abilities  # noqa: PLC0415 - likewise
     from tunnelmark.tunnels.registry import tunnel_kinds  # noqa: PLC0415 - likewise
 
     # What can run is asked where a run would stand: without root, in a user namespace.
@@ -45,7 +45,7 @@ def doctor(*, as_json: bool, no_machine: bool) -> int:
         Placement(ledger, engine="", wanted="machine", say=_say) as placement,
     ):
         local: Host | str = _sentence(no_engine) if no_engine else placement.local_host()
-        machine: Host | str = "not looked at (--no-machine)"
+        machine: Host | str = "not checked (--no-machine)"
         if not no_machine:
             machine = _sentence(no_engine) if no_engine else placement.ready_machine()
         found = abilities(tunnel_kinds(), local, machine)
@@ -76,7 +76,7 @@ def _text(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:
         here, inside = ("ok" if why is None else "--" for why in (ability.local, ability.machine))
         click.echo(f"{ability.kind:12} {here:5} {inside:8} {_why(ability)}".rstrip())
     if any(ability.local is not None and ability.machine is None for ability in found):
-        click.echo("\ntunnelmark run puts a tunnel that cannot run here into a machine by itself")
+        click.echo("\ntunnelmark run uses a virtual machine for a tunnel that cannot run here")
 
 
 def _why(ability: "Ability") -> str:

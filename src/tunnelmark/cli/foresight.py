@@ -4,16 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tunnelmark.analysis.power import scatter_of, typical
-from tunnelmark.cli.duration import shown_duration
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.report.show import Unit, unit
+from tunnelmark.report.show import Unit, shown_duration, unit
 from tunnelmark.run.foresight import Foresight, Seen, foresee, repeats_in
 from tunnelmark.store import open_result
 from tunnelmark.study.study import Study
 
 
 def foreseen(study: Study, *, budget_s: float | None, like: Path | None) -> Iterator[str]:
-    """Yield lines: the differences that the study sees, and what that rests on.
+    """Yield lines: the differences that the study can detect, and the assumptions behind them.
 
     With the least and the most repeats, or with those that a time is enough for. ``like`` is an
     earlier result whose scatter is taken instead of the typical one.
@@ -30,19 +29,19 @@ def foreseen(study: Study, *, budget_s: float | None, like: Path | None) -> Iter
         if enough < precision.min_repeats:
             least = foresee(study, scatter, precision.min_repeats)
             yield (
-                f"{shown_duration(budget_s)} are not enough for the study's least number of "
-                f"repeats, {_what(least)}: what comes last is left out"
+                f"{shown_duration(budget_s)} is too short for the study's minimum number of "
+                f"repeats, {_what(least)}: the last points are left out"
             )
         counts = [max(enough, precision.min_repeats)]
     found = [foresee(study, scatter, count) for count in dict.fromkeys(counts)]
     for one in found:
         if one.seen:
-            yield f"{_what(one)}: this study will see differences of {_seen(one)}"
+            yield f"{_what(one)}: this study will detect differences of {_seen(one)}"
     if any(one.seen for one in found):
-        yield f"four of five runs see them, if figures scatter as in {source}"
+        yield f"in four of five runs, if figures scatter as in {source}"
     if unknown := found[0].unknown:
         names = ", ".join(METRICS[name].title for name in unknown)
-        yield f"nothing is known of the scatter of {names}; --like RESULT takes that of a run"
+        yield f"the scatter of {names} is unknown; --like RESULT takes it from an earlier run"
 
 
 def _what(one: Foresight) -> str:
@@ -53,12 +52,12 @@ def _what(one: Foresight) -> str:
 def _seen(one: Foresight) -> str:
     told = [seen for seen in one.seen if seen.difference is not None]
     if not told:
-        return "no size: too few repeats"
+        return "unknown size: too few repeats"
     return ", ".join(f"{_size(seen)} in {METRICS[seen.metric].title}" for seen in told)
 
 
 def _size(seen: Seen) -> str:
-    """Return ``2.4 %`` or ``0.1 points``: two digits are what a forecast is worth."""
+    """Return ``2.4 %`` or ``0.1 points``: a forecast deserves no more than two digits."""
     relative = METRICS[seen.metric].scale == "log"
     shown = Unit(100.0, "%") if relative else unit(seen.metric)
     name = "points" if shown.name == "%" and not relative else shown.name

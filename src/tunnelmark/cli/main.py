@@ -17,22 +17,22 @@ INTERRUPTED = 130
 _EPILOG = """
 \b
 examples:
-  tunnelmark doctor                   what this machine can run
-  tunnelmark run quickstart           measure the built-in study
-  tunnelmark run my-study.toml        measure your own
-  tunnelmark report results/NAME      the report of a run, again
+  tunnelmark doctor                   what this computer can run
+  tunnelmark run quickstart           run a built-in study
+  tunnelmark run my-study.toml        run your own
+  tunnelmark report results/NAME      print the report of a run again
   tunnelmark compare results/A results/B   what changed between two runs
 
 \b
 exit status:
   0  done
-  1  unexpected error (where its details were saved is printed)
+  1  unexpected error (the message names the file with the details)
   2  the command line or the study is wrong
-  3  the machine cannot do it: a program, privilege or feature is missing
+  3  this computer lacks a program, privilege or feature
   4  a tunnel failed
   5  a result directory cannot be read or written
   6  the run ended, but some points have no valid trial
-  130  interrupted; go on with: tunnelmark run --resume DIR
+  130  interrupted; resume with: tunnelmark run --resume DIR
 """
 
 
@@ -40,13 +40,19 @@ exit status:
     cls=LazyGroup,
     commands_in={
         "run": "tunnelmark.cli.run:run",
+        "plan": "tunnelmark.cli.plan:plan",
+        "merge": "tunnelmark.cli.merge:merge",
         "report": "tunnelmark.cli.report:report",
+        "fit": "tunnelmark.cli.fit:fit",
+        "export": "tunnelmark.cli.export:export",
         "studies": "tunnelmark.cli.studies:studies",
         "doctor": "tunnelmark.cli.doctor:doctor",
+        "hosts": "tunnelmark.cli.hosts:hosts",
         "clean": "tunnelmark.cli.clean:clean",
         "overhead": "tunnelmark.cli.overhead:overhead",
         "analyse": "tunnelmark.cli.analyse:analyse",
         "compare": "tunnelmark.cli.compare:compare",
+        "serve": "tunnelmark.cli.serve:serve",
         "audit": "tunnelmark.cli.audit:audit",
         "vm": "tunnelmark.cli.vm:vm",
         "version": "tunnelmark.cli.version:version",

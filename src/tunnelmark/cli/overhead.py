@@ -19,12 +19,18 @@ examples:
 @click.argument("tunnel")
 @click.option("--payload", default=1000, show_default=True, help="UDP payload in bytes.")
 @click.option("--mtu", default=1500, show_default=True, help="MTU of the link in bytes.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A tunnel parameter.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Tunnel parameter; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def overhead(
     *, tunnel: str, payload: int, mtu: int, settings: tuple[str, ...], as_json: bool
 ) -> None:
-    """Print what a tunnel adds to a datagram, layer by layer, by model."""
+    """Print what a tunnel adds to a datagram, layer by layer, according to its model."""
     from tunnelmark.cli.overhead_model import model  # noqa: PLC0415 - keeps --help quick
 
     wire, point, inner_mtu, mss = model(tunnel, payload, mtu, settings)
@@ -43,7 +49,7 @@ def overhead(
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("layer")
-    table.add_column("byte", justify="right")
+    table.add_column("bytes", justify="right")
     table.add_column("source")
     for layer in wire.layers:
         table.add_row(layer.name, str(layer.bytes), layer.source)
@@ -51,6 +57,6 @@ def overhead(
     console = Console()
     console.print(table)
     packets = " + ".join(map(str, wire.outer_packet_bytes))
-    console.print(f"on the link: {packets} byte, overhead {wire.overhead_bytes} byte")
-    console.print(f"largest payload in one packet: {point} byte")
-    console.print(f"recommended inner MTU: {inner_mtu} byte, TCP MSS: {mss} byte")
+    console.print(f"on the link: {packets} bytes, overhead {wire.overhead_bytes} bytes")
+    console.print(f"largest payload in one packet: {point} bytes")
+    console.print(f"recommended inner MTU: {inner_mtu} bytes, TCP MSS: {mss} bytes")

@@ -16,7 +16,6 @@ from tunnelmark.model.overhead import (
     datagram,
     fragmentation_point,
 )
-from tunnelmark.model.tunnel import Negotiated
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 _SMALLEST_MTU = 576
@@ -44,14 +43,7 @@ def model(
         first = error.errors(include_url=False)[0]
         raise StudyError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     driver = kind(params)
-    inner_mtu = getattr(params, "mtu_bytes", None) or driver.default_mtu_bytes(mtu_bytes)
-    agreed = Negotiated(
-        cipher=getattr(params, "cipher", None),
-        version="by model",
-        implementation=values.get("implementation", "kernel"),
-        mtu_bytes=inner_mtu,
-        data_path=None,
-    )
+    agreed = driver.by_model(mtu_bytes)
     wrap = driver.encapsulation(agreed)
     inner_ip = IP_VERSIONS[params.inner]
     wire = datagram(payload_bytes, link_mtu_bytes=mtu_bytes, encapsulation=wrap, inner_ip=inner_ip)

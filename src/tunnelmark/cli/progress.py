@@ -17,12 +17,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tunnelmark.cli.duration import shown_duration
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.report.show import Unit, digits, unit
+from tunnelmark.report.show import Unit, digits, shown_duration, unit
 from tunnelmark.run.events import (
     BlockPhase,
     Event,
+    JobDone,
     Listener,
     RunEnded,
     RunStarted,
@@ -33,7 +33,7 @@ from tunnelmark.run.events import (
 
 @contextmanager
 def display(*, as_json: bool, quiet: bool, lines: bool = False) -> Iterator[Listener]:
-    """Give the listener that suits where the output goes: into a pipe, nothing but the result."""
+    """Return the listener for this kind of output; into a pipe, only the result is written."""
     if as_json:
         yield _print_json
     elif lines:
@@ -61,14 +61,20 @@ def _print_line(event: Event) -> None:
         click.echo(line)
 
 
+def trials(least: int, most: int) -> str:
+    """Return ``144 to 216 trials``, or ``80 trials`` where it can be no others."""
+    return f"{least} trials" if least == most else f"{least} to {most} trials"
+
+
 def describe(event: Event) -> str | None:
-    """Return one line about an event, None for those that are only worth a live display."""
+    """Return one line about an event; None for those that only the live display shows."""
     match event:
         case RunStarted():
             skipped = "".join(f"\nskipped {label}: {why}" for label, why in event.skipped)
+            count = trials(event.trials_min, event.trials_max)
             return (
-                f"{event.study}: {event.blocks} blocks, {event.trials_min} to {event.trials_max} "
-                f"trials, about {shown_duration(event.expected_s)}, into {event.directory}{skipped}"
+                f"{event.study}: {event.blocks} blocks, {count}, "
+                f"about {shown_duration(event.expected_s)}, into {event.directory}{skipped}"
             )
         case BlockPhase():
             why = f": {event.message}" if event.message else ""
@@ -81,13 +87,14 @@ def describe(event: Event) -> str | None:
                 f"{event.workload} #{event.repeat}: {_figures(event)}{verdict} "
                 f"({shown_duration(event.time_left_s)} left)"
             )
-        case RunEnded():
-            share = event.measuring_s / event.wall_s if event.wall_s else 0
+        case JobDone():
+            failed = f" FAILED: {event.error}" if event.error else ""
             return (
-                f"{event.outcome}: {event.valid_trials} valid and {event.invalid_trials} invalid "
-                f"trials in {shown_duration(event.wall_s)}, {share:.0%} of it measuring"
-                + "".join(f"\n  {place.describe()}" for place in event.places)
+                f"  job {event.jobs_done}/{event.jobs_expected} {event.tunnel}, {event.link}: "
+                f"{_trials(event)}{failed} ({shown_duration(event.time_left_s)} left)"
             )
+        case RunEnded():
+            return _ended(event)
         case _:
             return None
 
@@ -99,6 +106,7 @@ class _Screen:
         self._started: RunStarted | None = None
         self._phase: BlockPhase | None = None
         self._last: TrialDone | None = None
+        self._job: JobDone | None = None
         self._progress: TrialProgress | None = None
         self._valid = 0
         self._invalid = 0
@@ -106,7 +114,7 @@ class _Screen:
         self._told_at = time.monotonic()
 
     def take(self, event: Event) -> None:
-        """Take an event in."""
+        """Record an event."""
         match event:
             case RunStarted():
                 self._started = event
@@ -126,6 +134,12 @@ class _Screen:
                 mark = "✓" if event.valid else "✗"
                 what = _figures(event) if event.valid else "; ".join(event.reasons)
                 self._recent.append(f"{mark} {event.tunnel}, {event.workload}: {what}")
+            case JobDone():
+                self._job = event
+                self._told_at = time.monotonic()
+                self._invalid += event.invalid_trials
+                mark, what = ("✗", event.error) if event.error else ("✓", _trials(event))
+                self._recent.append(f"{mark} {event.tunnel}, {event.link}: {what}")
             case RunEnded():
                 pass
         self._recent = self._recent[-6:]
@@ -133,17 +147,21 @@ class _Screen:
     def __rich__(self) -> Group:
         """Draw it."""
         if self._started is None:
-            return Group(Text("checking every driver …"))
+            return Group(Text("checking all drivers …"))
         done = self._last.trials_done if self._last else 0
         expected = self._last.trials_expected if self._last else self._started.trials_min
         left = self._last.time_left_s if self._last else self._started.expected_s
         left = max(0.0, left - (time.monotonic() - self._told_at))
         within = self._progress.done_ratio if self._progress else 0.0
+        what = "trial"
+        if self._job is not None:
+            done, expected, what = self._job.jobs_done, self._job.jobs_expected, "job"
+            left = max(0.0, self._job.time_left_s - (time.monotonic() - self._told_at))
         head = Table.grid(padding=(0, 1))
         head.add_row(
             Text(self._started.study, style="bold"),
             ProgressBar(total=max(expected, 1), completed=done + within, width=24),
-            f"trial {min(done + 1, expected)} of {expected}",
+            f"{what} {min(done + 1, expected)} of {expected}",
             f"{shown_duration(left)} left",
             Text(f"{self._invalid} invalid", style="red") if self._invalid else "",
         )
@@ -153,8 +171,27 @@ class _Screen:
         return Group(head, Text(state, style="cyan"), *lines)
 
 
+def _ended(event: RunEnded) -> str:
+    done = (
+        f"{event.outcome}: {event.valid_trials} valid and {event.invalid_trials} invalid "
+        f"trials in {shown_duration(event.wall_s)}"
+    )
+    if not event.measuring_s:
+        return done
+    share = event.measuring_s / event.wall_s if event.wall_s else 0
+    return f"{done}, {share:.0%} of it measuring" + "".join(
+        f"\n  {place.describe()}" for place in event.places
+    )
+
+
+def _trials(event: JobDone) -> str:
+    invalid = f" and {event.invalid_trials} invalid" if event.invalid_trials else ""
+    on = f" on {event.worker}" if event.worker else ""
+    return f"{event.valid_trials} valid{invalid} trials{on}"
+
+
 _SHOWN: Final = {"goodput_bit_s": "goodput", "rtt_p50_ns": "RTT", "loss_forward_ratio": "loss"}
-"""What is told of a trial beside the metric that decides, and what it is called."""
+"""The figures shown of a trial beside its deciding metric, and their names."""
 
 
 def _figures(event: TrialDone) -> str:

@@ -1,5 +1,7 @@
 """``tunnelmark report``."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,59 +19,112 @@ examples:
   tunnelmark report results/quickstart-20261121T055442Z-tma0b1c
   tunnelmark report DIR --format csv > figures.csv
   tunnelmark report DIR --format html -o report.html
-  tunnelmark report DIR --format json | jq .decisions
+  tunnelmark report DIR --format json | jq .uses
+  tunnelmark report DIR --format parquet -o figures.parquet
+  tunnelmark report s3://bucket/results/NAME
+  tunnelmark report DIR --beside results/quickstart-20261122T190815Z-tm6f84e
   tunnelmark report DIR --format latex -o tables.tex --figures figures
 """
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["terminal", "html", "markdown", "csv", "latex", "json"]),
+    type=click.Choice(["terminal", "html", "markdown", "csv", "parquet", "latex", "json"]),
     default="terminal",
     show_default=True,
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="File instead of standard output."
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file.")
 @click.option(
     "--figures",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder in which every figure is written as SVG and PDF.",
+    help="Write every figure as SVG and PDF into this folder.",
 )
-def report(*, directory: Path, form: str, output: Path | None, figures: Path | None) -> None:
-    """Report on the run in DIRECTORY."""
-    from tunnelmark.report.document import to_json  # noqa: PLC0415 - keeps --help quick
+@click.option(
+    "--plotly",
+    "where",
+    type=click.Choice(["embedded", "beside"]),
+    default="embedded",
+    show_default=True,
+    help="Put the script for HTML figures into the page, or once beside all pages of a folder.",
+)
+@click.option(
+    "--beside",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A simulated result of the same study: its figures beside the measured ones "
+    "(terminal, html and json).",
+)
+def report(
+    *,
+    directory: str,
+    form: str,
+    output: Path | None,
+    figures: Path | None,
+    where: str,
+    beside: Path | None,
+) -> None:
+    """Report on the run in DIRECTORY, or at a URL such as s3://bucket/results/NAME."""
+    from tunnelmark.store.remote import here  # noqa: PLC0415 - keeps --help quick
+
+    if where == "beside" and (form != "html" or output is None):
+        raise click.UsageError("--plotly beside needs --format html and a file: -o FILE")
+    if form == "parquet" and output is None and sys.stdout.isatty():
+        raise click.UsageError("--format parquet is binary: name a file with -o")
+    if beside is not None and form not in {"terminal", "html", "json"}:
+        raise click.UsageError(f"--beside is for terminal, html and json, not for {form}")
+    with here(directory) as folder:
+        _report(folder, form=form, output=output, figures=figures, where=where, beside=beside)
+
+
+def _report(
+    directory: Path,
+    *,
+    form: str,
+    output: Path | None,
+    figures: Path | None,
+    where: str,
+    beside: Path | None,
+) -> None:
+    from tunnelmark.report import plotly  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.report.document import to_json  # noqa: PLC0415 - likewise
     from tunnelmark.report.html import to_html  # noqa: PLC0415 - likewise
     from tunnelmark.report.latex import to_latex  # noqa: PLC0415 - likewise
+    from tunnelmark.report.predicted import predict  # noqa: PLC0415 - likewise
     from tunnelmark.report.summary import summarise  # noqa: PLC0415 - likewise
-    from tunnelmark.report.tables import to_csv, to_markdown  # noqa: PLC0415 - likewise
+    from tunnelmark.report.tables import to_csv, to_markdown, to_parquet  # noqa: PLC0415 - likewise
     from tunnelmark.store import open_result  # noqa: PLC0415 - likewise
 
     result = open_result(directory)
     summary = summarise(result)
+    if beside is not None:
+        summary = replace(summary, prediction=predict(result, open_result(beside)))
     if figures is not None:
         _draw(summary, result, figures)
     if form == "terminal":
         _print(summary, output)
         return
-    text = {
-        "html": lambda: to_html(summary, result),
-        "markdown": lambda: to_markdown(summary),
-        "csv": lambda: to_csv(summary),
-        "latex": lambda: to_latex(summary),
-        "json": lambda: to_json(summary),
+    data = {
+        "html": lambda: to_html(
+            summary, result, plotly_src=plotly.FILE_NAME if where == "beside" else None
+        ).encode(),
+        "markdown": lambda: to_markdown(summary).encode(),
+        "csv": lambda: to_csv(summary).encode(),
+        "parquet": lambda: to_parquet(summary),
+        "latex": lambda: to_latex(summary).encode(),
+        "json": lambda: to_json(summary).encode(),
     }[form]()
     if output is None:
-        click.echo(text, nl=False)
-    else:
-        write(output, text.encode())
+        click.echo(data, nl=False)
+        return
+    write(output, data)
+    if where == "beside":
+        write(output.parent / plotly.FILE_NAME, plotly.script())
 
 
 def write_reports(directory: Path, *, terminal: bool) -> "Summary":
-    """Write all reports of a run into its directory; print the table and where the rest is."""
+    """Write all reports of a run into its directory; print the table and the path of the rest."""
     from tunnelmark.report.html import to_html  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.report.summary import summarise  # noqa: PLC0415 - likewise
     from tunnelmark.report.tables import to_csv, to_markdown  # noqa: PLC0415 - likewise

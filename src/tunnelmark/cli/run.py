@@ -1,6 +1,7 @@
 """``tunnelmark run``."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,16 @@ examples:
   tunnelmark run my-study.toml --results /srv/results
   tunnelmark run modern-2026 --scale smoke
   tunnelmark run office --budget "30 min"
+  tunnelmark run my-study.toml --job b5d1c9f2a04e7 --results parts
+  tunnelmark run quickstart --backend sim
+  tunnelmark run my-study.toml --backend sim --cluster tcp://scheduler:8786
   tunnelmark run quickstart --json > events.jsonl
   nohup tunnelmark run modern-2026 --lines > modern.log &
   tunnelmark run --resume results/quickstart-20261121T055442Z-tma0b1c
 
-Ctrl-C ends the run in order: what was measured is kept, everything that was
-made is removed. The exit status then is 130; 6 if some points have no valid
-trial; 4 if a tunnel failed.
+Ctrl-C stops the run cleanly: valid trials are kept, and everything that the
+run created is removed. The exit status is then 130. It is 6 if some points
+have no valid trial, and 4 if a tunnel failed.
 """
 
 _NO_VALID_TRIAL = 6
@@ -37,51 +41,86 @@ _INTERRUPTED = 130
 @click.argument("study", required=False)
 @click.option(
     "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("results"),
+    metavar="DIR|URL",
+    default="results",
     show_default=True,
-    help="Folder in which the result directory is made.",
+    help="Folder in which to create the result directory; a URL (s3://…) gets a copy of it.",
 )
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Go on with an interrupted run; nothing valid is measured again.",
+    help="Resume a run; valid trials are kept.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Instead of the study's seed.")
+@click.option(
+    "--job",
+    metavar="ID",
+    help="Run one job of the study, listed by `tunnelmark plan`, into its own result directory.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), help="Seed to use instead of the study's."
+)
 @click.option(
     "--place",
     type=click.Choice(["auto", "local", "machine", "endpoints"]),
     default="auto",
     show_default=True,
-    help="Where labs stand: namespaces here, in a machine, or a machine per endpoint.",
+    help="Where the lab runs: in namespaces here, in one virtual machine, or in one per endpoint.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["lab", "sim"]),
+    default="lab",
+    show_default=True,
+    help="Real programs in a lab, or models in virtual time (docs/simulation.md).",
+)
+@click.option(
+    "--costs",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder with cost models for --backend sim, before those of the package.",
+)
+@click.option(
+    "--hosts",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Run between the two real hosts of an inventory (docs/hosts.md).",
+)
+@click.option(
+    "--cluster",
+    "cluster_at",
+    metavar="ADDRESS",
+    help="Run the jobs on a Dask cluster: tcp://HOST:8786, or local:4 (docs/jobs.md).",
 )
 @click.option(
     "--scale",
     type=click.Choice(["smoke", "short", "full"]),
-    help="A smaller version of the study, if it has one; full is the study as it stands.",
+    help="Run a smaller version of the study, if it has one; full is the study as written.",
 )
 @click.option(
     "--budget",
     metavar="TIME",
     callback=duration_s,
-    help='Spend this time, such as "30 min": the least repeats for all, more where they tell most.',
+    help='Time to spend, such as "30 min": the minimum for all points, more where it helps most.',
 )
 @click.option(
     "--like",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="An earlier result that says how much figures scatter, for what the run will see.",
+    help="An earlier result whose scatter predicts which differences the run will detect.",
 )
-@click.option("--no-samples", is_flag=True, help="Keep no per-packet records and captures.")
-@click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
-@click.option("--lines", is_flag=True, help="Progress as plain lines, also into a pipe or file.")
-@click.option("--quiet", is_flag=True, help="No progress, only the result; so without a terminal.")
+@click.option("--no-samples", is_flag=True, help="Do not keep per-packet records and captures.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one per line.")
+@click.option("--lines", is_flag=True, help="Show progress as plain lines, also in a pipe or file.")
+@click.option("--quiet", is_flag=True, help="Suppress progress (default without a terminal).")
 def run(
     *,
     study: str | None,
-    results: Path,
+    results: str,
     resume: Path | None,
+    job: str | None,
     seed: int | None,
     place: "Wanted",
+    backend: str,
+    costs: Path | None,
+    hosts: Path | None,
+    cluster_at: str | None,
     scale: str | None,
     budget: float | None,
     like: Path | None,
@@ -91,54 +130,89 @@ def run(
     quiet: bool,
 ) -> int:
     """Run STUDY: the name of a built-in study, or a file."""
+    simulated = backend == "sim"
+    _alone("--json, --lines and --quiet", as_json, lines, quiet)
+    _alone("--hosts, --place and --backend sim", hosts is not None, place != "auto", simulated)
     if (study is None) == (resume is None):
         raise click.UsageError("give either STUDY or --resume DIR")
-    if as_json + lines + quiet > 1:
-        raise click.UsageError("--json, --lines and --quiet exclude each other")
-    for name, value in (("seed", seed), ("scale", scale)):
-        if resume is not None and value is not None:
-            raise click.UsageError(f"--{name} cannot be changed with --resume")
-    from tunnelmark.cli.foresight import foreseen  # noqa: PLC0415 - keeps --help quick
+    if costs is not None and not simulated:
+        raise click.UsageError("--costs is for --backend sim")
+    if cluster_at is not None and (hosts or job or budget):
+        raise click.UsageError("--cluster cannot be used with --hosts, --job or --budget")
+    if resume is not None:
+        _unchanged(seed=seed, scale=scale, job=job)
+    from tunnelmark.cli.copies import Copies  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.cli.progress import display  # noqa: PLC0415 - likewise
     from tunnelmark.cli.report import write_reports  # noqa: PLC0415 - likewise
     from tunnelmark.engine.binary import find_engine  # noqa: PLC0415 - likewise
+    from tunnelmark.execute import Simulation, execute  # noqa: PLC0415 - likewise
+    from tunnelmark.execute.cluster import execute_on  # noqa: PLC0415 - likewise
+    from tunnelmark.execute.scheduler import parse_cluster  # noqa: PLC0415 - likewise
+    from tunnelmark.hosts.inventory import load_inventory  # noqa: PLC0415 - likewise
     from tunnelmark.lab.rootless import stand  # noqa: PLC0415 - likewise
     from tunnelmark.report.summary import unfinished  # noqa: PLC0415 - likewise
     from tunnelmark.report.verdicts import as_event  # noqa: PLC0415 - likewise
-    from tunnelmark.run import execute  # noqa: PLC0415 - likewise
     from tunnelmark.study import FULL, load_study  # noqa: PLC0415 - likewise
 
-    loaded = load_study(study, scale or FULL) if study is not None else None
+    inventory = None if hosts is None else load_inventory(hosts)
+    on_line = inventory is not None
+    loaded = None if study is None else load_study(study, scale or FULL, on_line=on_line)
     engine = find_engine()
-    stand(place)
-    if loaded is not None and not (as_json or quiet):
+    cluster = None if cluster_at is None else parse_cluster(cluster_at)
+    if inventory is None and cluster is None and not simulated:
+        stand(place)
+    if loaded is not None and job is None and not (as_json or quiet or simulated):
+        from tunnelmark.cli.foresight import foreseen  # noqa: PLC0415 - scipy.stats is slow to load
+
         for line in foreseen(loaded, budget_s=budget, like=like):
             click.echo(f"tunnelmark: {line}", err=True)
+    copies = Copies(results, _say)
     with display(as_json=as_json, quiet=quiet, lines=lines) as listener:
-        ended = execute(
+        carry_out = (
+            partial(execute, job=job, budget_s=budget, hosts=inventory)
+            if cluster is None
+            else partial(execute_on, cluster)
+        )
+        ended = carry_out(
             loaded,
-            results_dir=results,
-            listener=listener,
+            results_dir=copies.folder,
+            listener=copies.listening(listener),
             keep_samples=not no_samples,
             engine=engine,
             seed=seed,
             resume=resume,
-            budget_s=budget,
             wanted=place,
-            say=lambda step: click.echo(f"tunnelmark: {step}", err=True),
+            simulation=Simulation(costs) if simulated else None,
+            say=_say,
         )
     summary = write_reports(Path(ended.directory), terminal=not as_json)
+    copies.send_all()
     if as_json:
         for verdict in summary.verdicts:
             click.echo(json.dumps(as_event(verdict)))
     return _status(ended, as_json=as_json) or (_NO_VALID_TRIAL if unfinished(summary.points) else 0)
 
 
+def _unchanged(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise click.UsageError(f"--{name} cannot be changed with --resume")
+
+
+def _say(step: str) -> None:
+    click.echo(f"tunnelmark: {step}", err=True)
+
+
+def _alone(names: str, *given: bool) -> None:
+    if sum(given) > 1:
+        raise click.UsageError(f"{names} are mutually exclusive")
+
+
 def _status(ended: "RunEnded", *, as_json: bool) -> int:
     """Say why a run is not complete and return its exit status; 0 if it is."""
     if ended.outcome == "interrupted":
         if not as_json:
-            click.echo(f"interrupted; go on with: tunnelmark run --resume {ended.directory}")
+            click.echo(f"interrupted; resume with: tunnelmark run --resume {ended.directory}")
         return _INTERRUPTED
     if ended.outcome == "failed":
         click.echo(f"tunnelmark: error: {ended.message}", err=True)

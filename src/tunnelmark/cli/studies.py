@@ -19,7 +19,7 @@ examples:
 
 @click.group(epilog=_EPILOG)
 def studies() -> None:
-    """List and show the built-in studies, and the schema of study files."""
+    """List, show and check studies, and print the schema of study files."""
 
 
 @studies.command("list")
@@ -34,7 +34,7 @@ def list_command() -> None:
 @studies.command()
 @click.argument("name")
 def show(name: str) -> None:
-    """Print a study file, to be copied and changed."""
+    """Print a study file, to copy and change."""
     from tunnelmark.study import load_study  # noqa: PLC0415 - keeps --help quick
 
     click.echo(load_study(name).text, nl=False)
@@ -51,28 +51,31 @@ def schema() -> None:
 @studies.command()
 @click.argument("file")
 @click.option("--scale", type=click.Choice(["smoke", "short", "full"]), default="full")
-@click.option("--budget", metavar="TIME", callback=duration_s, help='A time, such as "30 min".')
+@click.option(
+    "--budget", metavar="TIME", callback=duration_s, help='Time to spend, such as "30 min".'
+)
 @click.option(
     "--like",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="An earlier result that says how much figures scatter.",
+    help="An earlier result whose scatter predicts which differences the run will detect.",
 )
 def check(*, file: str, scale: str, budget: float | None, like: Path | None) -> None:
-    """Check a study, built-in or a file; say what it would run, for how long, and what it sees."""
-    from tunnelmark.cli.duration import shown_duration  # noqa: PLC0415 - keeps --help quick
+    """Check a study: what would run, for how long, and which differences it can detect."""
     from tunnelmark.cli.foresight import foreseen  # noqa: PLC0415 - likewise
+    from tunnelmark.cli.progress import trials  # noqa: PLC0415 - likewise
+    from tunnelmark.report.show import shown_duration  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.run.time_left import expected_s  # noqa: PLC0415 - likewise
     from tunnelmark.study import load_study  # noqa: PLC0415 - likewise
-    from tunnelmark.study.plan import blocks  # noqa: PLC0415 - likewise
+    from tunnelmark.study.plan import jobs  # noqa: PLC0415 - likewise
 
     study = load_study(file, scale)
-    plan = blocks(study)
-    points = sum(len(block.points) for block in plan)
+    plan = jobs(study)
+    points = sum(len(job.block.points) for job in plan)
     least, most = study.precision.min_repeats, study.precision.max_repeats
-    times = " to ".join(dict.fromkeys(shown_duration(seconds) for seconds in expected_s(study)))
+    times = " to ".join(dict.fromkeys(shown_duration(seconds) for seconds in expected_s(plan)))
     click.echo(
-        f"{study.name}: {len(plan)} blocks, {points} points, {points * least} to {points * most} "
-        f"trials, about {times}"
+        f"{study.name}: {len(plan)} blocks, {points} points, "
+        f"{trials(points * least, points * most)}, about {times}"
     )
     for line in foreseen(study, budget_s=budget, like=like):
         click.echo(line)

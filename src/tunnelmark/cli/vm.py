@@ -18,18 +18,21 @@ from tunnelmark.vmimage.recipe import RECIPE
 
 @click.group()
 def vm() -> None:
-    """Build, show or remove the system image of machines with a full kernel."""
+    """Build, show or remove the system image of the virtual machines."""
 
 
 @vm.command()
-@click.option("--refresh", is_flag=True, help="build anew, with the newest packages")
-@click.option("--system", is_flag=True, help=f"for all users, into {cache.SYSTEM_CACHE}")
-@click.option("--mirror", default=Mirrors().main, show_default=True, help="of Debian")
+@click.option("--refresh", is_flag=True, help="Build again, with the newest packages.")
+@click.option("--system", is_flag=True, help=f"Build for all users, in {cache.SYSTEM_CACHE}.")
+@click.option("--mirror", default=Mirrors().main, show_default=True, help="Debian mirror.")
 @click.option(
-    "--security-mirror", default=Mirrors().security, show_default=True, help="of Debian's fixes"
+    "--security-mirror",
+    default=Mirrors().security,
+    show_default=True,
+    help="Debian security mirror.",
 )
 def build(refresh: bool, system: bool, mirror: str, security_mirror: str) -> None:
-    """Download Debian packages and make the image; needs neither root nor namespaces."""
+    """Download Debian packages and build the image; needs neither root nor namespaces."""
     image = builder.build(
         clock=time.monotonic,
         say=lambda step: click.echo(f"vm: {step}", err=True),
@@ -41,10 +44,10 @@ def build(refresh: bool, system: bool, mirror: str, security_mirror: str) -> Non
 
 
 @vm.command()
-@click.option("--json", "as_json", is_flag=True, help="for programs")
-@click.option("--verify", is_flag=True, help="compare every byte with what was built")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--verify", is_flag=True, help="Compare every byte with the image as built.")
 def status(as_json: bool, verify: bool) -> None:
-    """Say whether the image is there, what machines would run on, and what is missing."""
+    """Show whether the image exists, how virtual machines would run, and what is missing."""
     image = cache.find()
     state: dict[str, object] = {
         "recipe": RECIPE.digest(),
@@ -70,7 +73,7 @@ def status(as_json: bool, verify: bool) -> None:
             choice = vm_accel.choose(image)
             state |= {"accelerator": choice.accelerator, "accelerator_reason": choice.reason}
             what = "hardware virtualization" if choice.accelerator == "kvm" else "emulation"
-            lines.append(f"machines run by {what}: {choice.reason}")
+            lines.append(f"virtual machines run by {what}: {choice.reason}")
     except LabError as error:
         lines.append(f"qemu: {error}")
     if reason := builder.unavailable():
@@ -84,10 +87,12 @@ def status(as_json: bool, verify: bool) -> None:
 
 
 @vm.command()
-@click.option("--system", is_flag=True, help=f"that of all users, in {cache.SYSTEM_CACHE}")
-@click.option("--old", is_flag=True, help="keep the image that this version uses")
+@click.option(
+    "--system", is_flag=True, help=f"Remove the images for all users, in {cache.SYSTEM_CACHE}."
+)
+@click.option("--old", is_flag=True, help="Keep the image that this version uses.")
 def remove(system: bool, old: bool) -> None:
-    """Remove all images and what interrupted builds left; machines that run go on."""
+    """Remove all images and leftovers of interrupted builds; running machines keep running."""
     directory = cache.SYSTEM_CACHE if system else cache.user_cache()
     freed = cache.remove(directory, keep=RECIPE.digest() if old else None)
     if directory.is_dir() and not old:

@@ -36,7 +36,7 @@ class Device:
     mhz: int = 0
     memory_mib: int = 0
     speeds_mbyte_s: Mapping[str, Figure] = field(default_factory=lambda: MappingProxyType({}))
-    """``openssl speed``, one core, pieces of 8192 byte, in 1,000,000 byte/s, by algorithm."""
+    """``openssl speed``, one core, pieces of 8192 bytes, in 1,000,000 bytes/s, by algorithm."""
     system_calls_per_s: Figure | None = None
     """Read and write of one byte (``dd bs=1``), one core: pairs of them each second."""
     wireguard_bit_s: Figure | None = None
@@ -60,7 +60,7 @@ class Device:
 
 
 _CALDAS: Final = "Caldas-Calle 2017, table I"
-_OPENSSL: Final = "openssl speed on the board, 8192 byte"
+_OPENSSL: Final = "openssl speed on the board, 8192 bytes"
 _AES_586: Final = "OpenSSL, crypto/aes/asm/aes-586.pl, cycles per byte"
 _VPAES: Final = "OpenSSL, crypto/aes/asm/vpaes-x86_64.pl, cycles per byte"
 _CHACHA_32: Final = "OpenSSL, chacha-armv4.pl and poly1305-armv4.pl, cycles per byte:"
@@ -198,7 +198,7 @@ _WIREGUARD: Final = {
 _ZERO_BY_CLOCK: Final = "pi-b x 1000/700 MHz, the same core"
 
 PROFILES: Final = (
-    Device("host", "this machine, without a limit", "no limit is set"),
+    Device("host", "this machine, without a limit", "no limit"),
     _pc(
         "pc-300mhz",
         "PC of 300 MHz (Pentium II)",

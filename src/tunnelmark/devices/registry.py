@@ -28,12 +28,12 @@ class DeviceParams(Params):
     """Where the device stands, and which of its figures must be met."""
 
     endpoint: Literal["client", "server", "both"] = Field(
-        "client", description="whose CPU is limited"
+        "client", description="endpoint whose CPU is limited"
     )
     calibrate: Calibration = Field(
         "AES-128-CBC",
-        description="the figure that the limit meets within 5 %: what the study's tunnels spend "
-        "their time on; the others are measured and told",
+        description="the figure that the limit matches within 5 %: what the study's tunnels spend "
+        "their time on; the others are measured and reported",
     )
 
 

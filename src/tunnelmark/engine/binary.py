@@ -20,11 +20,11 @@ def find_engine(*, checkout: Path | None = None) -> str:
 
     Looked for in this order: the variable ``TUNNELMARK_ENGINE``, beside Python, on the PATH, and
     in a checkout (at ``checkout``, by default the one that this file is in) the newest build.
-    Raises ``LabError`` with the command that brings it.
+    Raises ``LabError`` with the command that installs it.
     """
     if override := os.environ.get("TUNNELMARK_ENGINE"):
         if not _is_program(Path(override)):
-            raise LabError(f"TUNNELMARK_ENGINE is {override}, which is no program that can be run")
+            raise LabError(f"TUNNELMARK_ENGINE is {override}, which is not an executable program")
         return str(Path(override).resolve())
     beside = Path(sys.executable).parent / NAME
     if _is_program(beside):
@@ -33,7 +33,7 @@ def find_engine(*, checkout: Path | None = None) -> str:
         return found
     if built := _built_here(checkout or Path(__file__).resolve().parents[3]):
         return str(built)
-    raise LabError(f"{NAME} is not beside {sys.executable} nor on the PATH (run: make setup)")
+    raise LabError(f"{NAME} is neither beside {sys.executable} nor on the PATH (run: make setup)")
 
 
 def engine_version(engine: str) -> str:
@@ -47,7 +47,7 @@ def engine_version(engine: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LabError(f"{engine} cannot be run: {error}") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise LabError(f"{engine} version wrote no version, so it is no {NAME}") from error
+        raise LabError(f"{engine} version wrote no version, so it is not {NAME}") from error
     if not isinstance(version, str) or protocol != PROTOCOL:
         raise LabError(f"{engine} speaks protocol {protocol}, must be {PROTOCOL} (run: make setup)")
     return version

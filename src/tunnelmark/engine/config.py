@@ -65,6 +65,17 @@ class Flow:
     """In place of the fixed gap."""
     size: Size | None = None
     """In place of the fixed payload."""
+    netns: str | None = None
+    """Path of the network namespace that it sends from; None: the sender's own."""
+    target_netns: str | None = None
+    """The same of its reflector's socket."""
+    listen: str | None = None
+    """Address of that socket; None: ``target``, unless a NAT is before it."""
+
+    @property
+    def reflector(self) -> str:
+        """Address at which its reflector listens."""
+        return self.listen or self.target
 
     @property
     def span_ns(self) -> int:
@@ -89,6 +100,8 @@ class Flow:
             "stop": stop,
             "size": (self.size or FixedSize(self.payload_bytes)).to_json(),
             "content": self.content,
+            # An older engine need not know it.
+            **({} if self.netns is None else {"netns": self.netns}),
         }
 
 
@@ -103,10 +116,12 @@ def send_config(
     parent_pid: int | None,
     segment: bool = False,
     receive_time: ReceiveTime = "kernel",
+    shards: int = 1,
 ) -> dict[str, object]:
     """Return the whole configuration of a sender.
 
     With ``segment``, packets of one length that are due together leave as one that the kernel cuts.
+    ``shards`` pairs of threads share the flows.
     """
     return {
         "protocol": PROTOCOL,
@@ -124,6 +139,7 @@ def send_config(
         "send_cpu": None,
         "receive_cpu": None,
         "socket_buffer_bytes": SOCKET_BUFFER_BYTES,
+        **_shards(shards),
     }
 
 
@@ -136,9 +152,17 @@ def reflect_config(
     parent_pid: int | None,
     answer: bool = True,
     receive_time: ReceiveTime = "kernel",
+    elsewhere: Sequence[tuple[str, str]] = (),
+    shards: int = 1,
 ) -> dict[str, object]:
-    """Return the whole configuration of a reflector; without ``answer`` it only counts."""
+    """Return the whole configuration of a reflector; without ``answer`` it only counts.
+
+    ``elsewhere`` are addresses to listen on in other network namespaces, each with the path;
+    ``shards`` threads share the senders.
+    """
+    more = [{"address": address, "netns": netns} for address, netns in elsewhere]
     return {
+        **({"listen_in": more} if more else {}),
         "protocol": PROTOCOL,
         "parent_pid": parent_pid,
         "listen": list(listen),
@@ -149,7 +173,13 @@ def reflect_config(
         "realtime_priority": realtime_priority,
         "cpu": None,
         "socket_buffer_bytes": SOCKET_BUFFER_BYTES,
+        **_shards(shards),
     }
+
+
+def _shards(count: int) -> dict[str, object]:
+    # Said only where asked for: one is what the engine does without.
+    return {"shards": count} if count > 1 else {}
 
 
 def address(host: str, port: int) -> str:

@@ -20,9 +20,9 @@ def parse_event(line: str) -> Event:
     try:
         event = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise LabError(f"the engine wrote {line[:80]!r}, which is no event") from error
+        raise LabError(f"the engine wrote {line[:80]!r}, which is not an event") from error
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-        raise LabError(f"the engine wrote {line[:80]!r}, which is no event")
+        raise LabError(f"the engine wrote {line[:80]!r}, which is not an event")
     return event
 
 

@@ -1,4 +1,4 @@
-"""What the link emulator is told: the ``link`` part of ``docs/engine.md`` as frozen types."""
+"""The link emulator's orders: the ``link`` part of ``docs/engine.md`` as frozen types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -151,7 +151,7 @@ class LinkSpec:
 
     @property
     def has_schedule(self) -> bool:
-        """Whether the link changes with time, so that a trial begins it anew."""
+        """Whether the link changes with time, so that a trial begins it again."""
         ways = (self.a_to_b, self.b_to_a)
         return any(way.changes or way.trace is not None for way in ways)
 

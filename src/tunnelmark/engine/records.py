@@ -12,6 +12,8 @@ from tunnelmark.model.errors import ResultError
 
 MISSING_NS: Final = np.iinfo(np.int64).min
 """A time that never was, in the files; ``None`` or not-a-number everywhere else."""
+UNKNOWN_RESIDENCE: Final = 2**32 - 1
+"""A residence time that was not reported, in the files."""
 
 NOT_SENT: Final = 1
 SEND_ERROR: Final = 2
@@ -21,8 +23,8 @@ USER_TIME: Final = 16
 
 _MAGIC: Final = b"TMREC\0\0\0"
 _HEADER: Final = struct.Struct("<8sHHIQq32s")
-_UNKNOWN_RESIDENCE: Final = 2**32 - 1
 _LIMIT_BYTES: Final = 8 << 30
+_SENDER, _REFLECTOR = 1, 2
 _SEND: Final = np.dtype(
     [
         ("seq", "<u8"),
@@ -47,7 +49,7 @@ _REFLECT: Final = np.dtype(
         ("flow", "<u2"),
         ("flags", "<u2"),
         ("duplicates", "<u4"),
-        ("zero", "V4"),
+        ("session", "<u4"),
     ]
 )
 
@@ -56,12 +58,23 @@ Table = npt.NDArray[np.void]
 
 def read_send(data: bytes, place: str) -> Table:
     """Parse a sender's file; ``ResultError`` names ``place`` and what is wrong."""
-    return _read(data, place, 1, _SEND)
+    return _read(data, place, _SENDER, _SEND)
 
 
 def read_reflect(data: bytes, place: str) -> Table:
     """Parse a reflector's file."""
-    return _read(data, place, 2, _REFLECT)
+    return _read(data, place, _REFLECTOR, _REFLECT)
+
+
+def no_reflect() -> Table:
+    """Return the table of a reflector whose file was not kept."""
+    return np.zeros(0, _REFLECT)
+
+
+def read_any(data: bytes, place: str) -> Table:
+    """Parse a file of either end, by what it says that it is."""
+    kind = _HEADER.unpack_from(data)[2] if len(data) >= _HEADER.size else 1
+    return read_reflect(data, place) if kind == _REFLECTOR else read_send(data, place)
 
 
 @dataclass(frozen=True)
@@ -73,10 +86,10 @@ class Flow:
     arrived_ns: npt.NDArray[np.int64]
     """Arrival at the reflector, ``MISSING_NS`` if it never came there."""
     answered_ns: npt.NDArray[np.int64]
-    """Sending of the answer; its arrival where only the answer tells of it."""
+    """Sending of the answer; its arrival where only the answer reports it."""
     returned_ns: npt.NDArray[np.int64]
     residence_ns: npt.NDArray[np.int64]
-    """Residence time at the reflector, ``MISSING_NS`` where nobody told."""
+    """Residence time at the reflector, ``MISSING_NS`` where it was not reported."""
     late: npt.NDArray[np.bool_]
 
     @property
@@ -91,7 +104,7 @@ class Flow:
 
     @property
     def returned(self) -> npt.NDArray[np.bool_]:
-        """Which answers came back, late ones included."""
+        """Which replies came back, late ones included."""
         return np.asarray(self.returned_ns != MISSING_NS)
 
     @property
@@ -157,8 +170,8 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     told = (arrived == MISSING_NS) & (sender["remote_rx_ns"] != MISSING_NS)
     arrived[told] = sender["remote_rx_ns"][told]
     residence = sender["residence_ns"].astype(np.int64)
-    # What is too long for the answer to tell, the reflector's own record tells.
-    unknown = residence == _UNKNOWN_RESIDENCE
+    # What is too long for the reply to carry, the reflector's own record has.
+    unknown = residence == UNKNOWN_RESIDENCE
     residence[unknown] = MISSING_NS
     both = unknown & (arrived != MISSING_NS) & (answered != MISSING_NS)
     residence[both] = answered[both] - arrived[both]
@@ -177,20 +190,20 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
 def _read(data: bytes, place: str, kind: int, layout: np.dtype[Any]) -> Table:
     if len(data) < _HEADER.size or len(data) > _LIMIT_BYTES:
         raise ResultError(
-            f"{place}: has {len(data)} byte, must be {_HEADER.size} to {_LIMIT_BYTES}"
+            f"{place}: has {len(data)} bytes, must be {_HEADER.size} to {_LIMIT_BYTES}"
         )
     magic, version, found, size, count, _start, _zero = _HEADER.unpack_from(data)
     if magic != _MAGIC:
-        raise ResultError(f"{place}: is no record file of the engine")
+        raise ResultError(f"{place}: is not a record file of the engine")
     if version != 1 or found != kind or size != layout.itemsize:
         raise ResultError(
-            f"{place}: has version {version}, kind {found}, records of {size} byte; "
+            f"{place}: has version {version}, kind {found}, records of {size} bytes; "
             f"must be 1, {kind}, {layout.itemsize}"
         )
     whole = (len(data) - _HEADER.size) // size
     # A file that was being written when its process was killed has no count: its size decides.
     if count != 2**64 - 1 and count != whole:
-        raise ResultError(f"{place}: announces {count} records, holds {whole}")
+        raise ResultError(f"{place}: announces {count} records, has {whole}")
     if count != 2**64 - 1 and (rest := (len(data) - _HEADER.size) % size):
-        raise ResultError(f"{place}: has {rest} byte behind its {count} records")
+        raise ResultError(f"{place}: has {rest} byte{'s' * (rest != 1)} after its {count} records")
     return np.frombuffer(data, layout, whole, _HEADER.size)

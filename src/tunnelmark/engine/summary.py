@@ -48,13 +48,13 @@ class SendFlow:
     reordered: int
     late: int
     unrecorded: int
-    """First answers that came when their packet's record had been written."""
+    """First replies that came when their packet's record had been written."""
     residence_unknown: int
-    """Answers in time whose residence time at the reflector nobody told."""
+    """Replies in time without a residence time of the reflector."""
     rejected: int
     overrun: int
     remote_received: int | None
-    """Packets that a counting reflector of another make says it received, as far as it told."""
+    """Packets that a counting reflector of another make says it received, as far as it reported."""
     first_sent_ns: int | None
     last_sent_ns: int | None
     rtt_ns: Histogram | None
@@ -71,6 +71,8 @@ class SendSummary:
     end_ns: int
     realtime: Realtime
     timestamps: str
+    awake_ns: int
+    """Processor time that it spent awake, waiting for the time of a packet."""
     flows: tuple[SendFlow, ...]
 
 
@@ -127,6 +129,7 @@ def parse_send_summary(event: Event) -> SendSummary:
         end_ns=read.whole("end_ns"),
         realtime=read.realtime("realtime"),
         timestamps=read.text("timestamps"),
+        awake_ns=read.whole("awake_ns"),
         flows=tuple(_send_flow(flow) for flow in read.objects("flows")),
     )
 
@@ -245,7 +248,7 @@ class Reader:
         """Return a text."""
         value = self._value(key)
         if not isinstance(value, str):
-            raise self._wrong(key, value, "a text")
+            raise self._wrong(key, value, "a string")
         return value
 
     def objects(self, key: str) -> tuple["Reader", ...]:

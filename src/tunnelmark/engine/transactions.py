@@ -20,7 +20,7 @@ MOST_SOCKETS: Final = 1024
 
 @dataclass(frozen=True)
 class Message:
-    """What both ends are told alike."""
+    """Parameters of both ends."""
 
     transport: Transport
     session: int

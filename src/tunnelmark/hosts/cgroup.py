@@ -88,14 +88,14 @@ class Controller:
     def group(self, name: str) -> "CpuGroup":
         """Return a group that is not made yet; names are those of a run."""
         if not GROUP_NAME.match(name):
-            raise LabError(f"control group: {name!r} is no name of a run's")
+            raise LabError(f"control group: {name!r} is not a name that a run uses")
         return CpuGroup(self.root / name, self.version)
 
 
 def find_controller(
     mounts: Path = Path("/proc/self/mounts"), own: Path = Path("/proc/self/cgroup")
 ) -> Controller:
-    """Return where CPU limits can be set; ``LabError`` with the reason and the mend if nowhere."""
+    """Return where CPU limits can be set; ``LabError`` with reason and remedy if nowhere."""
     second: Path | None = None
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         words = line.split()
@@ -103,7 +103,8 @@ def find_controller(
             continue
         place, kind, options = Path(words[1]), words[2], words[3].split(",")
         if kind == "cgroup" and "cpu" in options:
-            return _writable(Controller(1, _own_group(place, own)))
+            # A limit of a container around us stays above ours.
+            return _writable(Controller(1, _standing(place, "cpu", own) or place))
         if kind == "cgroup2" and _has_cpu(place / "cgroup.controllers"):
             second = place
     if second is None:
@@ -126,11 +127,12 @@ class CpuGroup:
     def make(self, *, threaded: bool = False) -> None:
         """Make it, weighty and without a limit yet; ``LabError`` if the kernel refuses.
 
-        A ``threaded`` one stands within another and takes threads of that one's processes.
+        A ``threaded`` one stands within another and takes threads of that one's processes. Where
+        it needs a ``switch``, that is on.
         """
         try:
-            if self._version == 2:  # noqa: PLR2004 - of control groups
-                self._delegate(self.path.parent)
+            if self._version == 2 and GROUP_NAME.match(self.path.parent.name):  # noqa: PLR2004
+                (self.path.parent / "cgroup.subtree_control").write_text("+cpu", encoding="ascii")
             self.path.mkdir()
         except OSError as error:
             raise LabError(
@@ -166,8 +168,13 @@ class CpuGroup:
         self._write("tasks" if self._version == 1 else "cgroup.threads", str(thread))
 
     @property
+    def switch(self) -> Path | None:
+        """Group in which the CPU controller must be switched on before this one is made."""
+        return self.path.parent if self._version == 2 else None  # noqa: PLR2004 - of groups
+
+    @property
     def procs_file(self) -> Path:
-        """What a process writes its id to in order to enter."""
+        """What a process writes its id to when it enters."""
         return self.path / "cgroup.procs"
 
     def threads(self) -> int:
@@ -188,11 +195,6 @@ class CpuGroup:
         """End what is left in it and remove it; tolerates being called twice."""
         remove_group(self.path)
 
-    def _delegate(self, parent: Path) -> None:
-        control = parent / "cgroup.subtree_control"
-        if not _has_cpu(control):
-            control.write_text("+cpu", encoding="ascii")
-
     def _write(self, name: str, value: str) -> None:
         try:
             (self.path / name).write_text(value, encoding="ascii")
@@ -207,21 +209,29 @@ class CpuGroup:
 
 
 def remove_group(path: Path) -> bool:
-    """End what is in a group of ours and in those within it, and remove them.
+    """End what is in a group of a run and in those within it, and remove them.
 
     Returns whether it was there. Names that are no run's are left alone.
     """
-    if not GROUP_NAME.match(path.name) or path.is_symlink():
-        return False
-    if not (path / "cgroup.procs").is_file():
+    return GROUP_NAME.match(path.name) is not None and remove_tree(path)
+
+
+def remove_tree(path: Path) -> bool:
+    """End what is in a group and in those within it, whatever it is called, and remove them.
+
+    Returns whether it was there.
+    """
+    if path.is_symlink() or not (path / "cgroup.procs").is_file():
         return False  # gone, or no control group
     deadline = time.monotonic() + _REMOVE_LIMIT_S
-    groups = [*(inner for inner in path.iterdir() if inner.is_dir()), path]
     while True:
-        for group in groups:
-            _end_inhabitants(group)
-            with contextlib.suppress(OSError):
-                group.rmdir()  # never a tree: the kernel's files in it are no files
+        # Looked at each time: the run may be making more in it until it is dead.
+        with contextlib.suppress(FileNotFoundError):
+            groups = [*(inner for inner in path.iterdir() if inner.is_dir()), path]
+            for group in groups:
+                _end_inhabitants(group)
+                with contextlib.suppress(OSError):
+                    group.rmdir()  # never a tree: the kernel's files in it are no files
         if not path.exists():
             return True
         if time.monotonic() > deadline:
@@ -229,7 +239,31 @@ def remove_group(path: Path) -> bool:
         time.sleep(0.01)
 
 
+def own_group(
+    controller: str,
+    mounts: Path = Path("/proc/self/mounts"),
+    own: Path = Path("/proc/self/cgroup"),
+) -> Path | None:
+    """Return where this process stands in the hierarchy of a controller of version 1.
+
+    The empty name is version 2. None where it is not mounted, or where only a part that this
+    process is not in.
+    """
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.split()
+        if len(words) < 4:  # noqa: PLR2004 - fstab(5)
+            continue
+        kind, options = words[2], words[3].split(",")
+        if kind == "cgroup2" if not controller else kind == "cgroup" and controller in options:
+            return _standing(Path(words[1]), controller, own)
+    return None
+
+
 def _end_inhabitants(group: Path) -> None:
+    with contextlib.suppress(OSError):
+        if (kill := group / "cgroup.kill").exists():  # version 2: what is forking now, too
+            kill.write_text("1", encoding="ascii")
+            return
     try:
         words = (group / "cgroup.procs").read_text(encoding="ascii").split()
     except OSError:
@@ -240,16 +274,15 @@ def _end_inhabitants(group: Path) -> None:
                 os.kill(int(word), signal.SIGKILL)
 
 
-def _own_group(place: Path, own: Path) -> Path:
-    """Return our own group below ``place``: a limit of a container around us stays above ours."""
+def _standing(place: Path, controller: str, own: Path) -> Path | None:
     for line in own.read_text(encoding="utf-8", errors="replace").splitlines():
         _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if "cpu" in controllers.split(","):
-            found = place / path.lstrip("/")
-            if found.is_dir() and ".." not in found.parts:
-                return found
-    return place
+        controllers, found, path = rest.partition(":")
+        if found and controller in controllers.split(","):
+            group = place / path.lstrip("/")
+            if group.is_dir() and ".." not in group.parts:
+                return group
+    return None
 
 
 def _has_cpu(path: Path) -> bool:

@@ -1,10 +1,12 @@
-"""What this machine's kernel can do, found by trying it in a namespace that nobody sees."""
+"""What a kernel can do, found by trying it in a namespace that nobody sees."""
 
 import subprocess
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Final
+
+Tried = Callable[..., bool]
+"""Runs a program (its words) and says whether it came to a good end."""
 
 _LINK_TYPES: Final = {
     "wireguard": "wireguard",
@@ -24,17 +26,29 @@ _ESP_TRIAL: Final = (
 @cache
 def has_kernel(feature: str) -> bool:
     """Say whether this machine's kernel has a feature; unknown names are sought as modules."""
+    return tried_kernel(feature, _tried)
+
+
+def tried_kernel(feature: str, tried: Tried) -> bool:
+    """Say the same of the kernel where ``tried`` runs its programs."""
+
+    def apart(*argv: str) -> bool:
+        return tried("unshare", "--net", *argv)
+
+    def there(path: str) -> bool:
+        return tried("test", "-e", path)
+
     if feature in _LINK_TYPES:
-        return _tried("ip", "link", "add", "tmtrial", *_link_arguments(_LINK_TYPES[feature]))
+        return apart("ip", "link", "add", "tmtrial", *_link_arguments(_LINK_TYPES[feature]))
     trials: dict[str, Callable[[], bool]] = {
-        "tun": lambda: Path("/dev/net/tun").exists(),
-        "netns": lambda: Path("/proc/self/ns/net").exists(),
-        "netem": lambda: _tried("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"),
-        "esp": lambda: _tried(*_ESP_TRIAL),
-        "ipsec": lambda: _tried(*_ESP_TRIAL),
-        "ppp": lambda: Path("/dev/ppp").exists() and _loadable("ppp_generic"),
+        "tun": lambda: there("/dev/net/tun"),
+        "netns": lambda: there("/proc/self/ns/net"),
+        "netem": lambda: apart("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"),
+        "esp": lambda: apart(*_ESP_TRIAL),
+        "ipsec": lambda: apart(*_ESP_TRIAL),
+        "ppp": lambda: there("/dev/ppp") and _loadable("ppp_generic", tried),
     }
-    return trials.get(feature, lambda: _loadable(feature))()
+    return trials.get(feature, lambda: _loadable(feature, tried))()
 
 
 def _link_arguments(kind: str) -> tuple[str, ...]:
@@ -53,22 +67,14 @@ def _link_arguments(kind: str) -> tuple[str, ...]:
 
 def _tried(*argv: str) -> bool:
     try:
-        done = subprocess.run(
-            ["unshare", "--net", *argv], capture_output=True, check=False, timeout=10
-        )
+        done = subprocess.run(argv, capture_output=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
 
 
-def _loadable(module: str) -> bool:
+def _loadable(module: str, tried: Tried) -> bool:
     name = module.replace("-", "_")
-    if Path("/sys/module", name).exists():
-        return True
-    try:
-        done = subprocess.run(
-            ["modprobe", "--dry-run", "--quiet", name], capture_output=True, check=False, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+    return tried("test", "-e", f"/sys/module/{name}") or tried(
+        "modprobe", "--dry-run", "--quiet", name
+    )

@@ -3,6 +3,9 @@
 A ledger is a directory with a lock that its run holds for as long as it lives, and a journal. When
 the lock is free and the directory is still there, the run is dead and its journal says what it
 left behind. The journal is untrusted when it is read again: only names of ours are acted upon.
+
+The lock of all ledgers (``_alone``) is held for moments: while one is made, found dead or removed,
+and while something is switched on or off for all programs of this computer.
 """
 
 import contextlib
@@ -16,19 +19,20 @@ import signal
 import stat
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, get_args
 
-from tunnelmark.hosts import tcp_allowed
 from tunnelmark.hosts.cgroup import remove_group
+from tunnelmark.hosts.families import Families
+from tunnelmark.hosts.switches import SWITCHES, SwitchKind
 from tunnelmark.model.errors import LabError
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where workloads keep files off the disk
 
-Kind = Literal["process", "netns", "directory", "cgroup", "tcp_allowed"]
+Kind = Literal["process", "netns", "directory", "cgroup"] | SwitchKind
 
 RUN_ID: Final = re.compile(r"^tm[0-9a-f]{5}$")
 _NAME: Final = re.compile(r"^tm[0-9a-f]{5}(-[a-z0-9-]{1,40})?$")
@@ -42,7 +46,7 @@ class Entry:
     kind: Kind
     name: str
     """Name of the namespace or congestion control, path of the directory or control group, or
-    process id."""
+    process id. A CPU controller: path of the group in which it was switched on."""
     started: int = 0
     """Processes: start time in clock ticks since boot, so that a reused id is not mistaken."""
 
@@ -69,19 +73,15 @@ class Ledger:
     def __init__(self, root: Path | None = None) -> None:
         """Choose a run id that is free and take its lock."""
         base = root or runtime_root()
-        while True:
-            self.run_id = f"tm{secrets.token_hex(3)[:5]}"
-            self.directory = base / self.run_id
-            with contextlib.suppress(FileExistsError):
-                self.directory.mkdir(mode=0o700)
-                break
-        self._lock = (self.directory / "owner").open("w", encoding="ascii")
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._lock.write(f"{os.getpid()}\n")
-        self._lock.flush()
+        with _alone(base):
+            self.run_id, self.directory = _free(base)
+            self._lock = _take(self.directory)
+        self._closed = False
+        os.write(self._lock, f"{os.getpid()}\n".encode("ascii"))
         self._journal = (self.directory / "journal.jsonl").open("a", encoding="utf-8")
         self.work_dir = self.directory / "work"
         self.work_dir.mkdir(mode=0o700)
+        self.families = Families(self.run_id, lambda path: self.enter("cgroup", str(path)))
 
     def __enter__(self) -> Self:
         """Return the ledger."""
@@ -98,33 +98,138 @@ class Ledger:
         self._journal.flush()
         return entry
 
+    def in_memory(self, name: str) -> Path:
+        """Return a directory of the run for files of moments, in memory where there is one.
+
+        It is not made; what is there when the run ends, or is dead, is removed.
+        """
+        usable = _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
+        return (_SHARED_MEMORY / f"{self.run_id}-{name}") if usable else self.work_dir / name
+
+    def switch_on(self, kind: SwitchKind, name: str) -> bool:
+        """Switch something on for all programs of this computer, until the last run with it ends.
+
+        What is on without any run stays on. Returns whether it is on: not everybody may do it.
+        """
+        switch = SWITCHES[kind]
+        with _alone(self.directory.parent):
+            mine = Entry(kind, name)
+            if switch.is_on(name) and mine not in _switched_by_others(self.directory):
+                return True  # nobody's to switch off, or this run's already
+            if not switch.may(name):
+                return switch.is_on(name)
+            if mine not in read_journal(self.directory):
+                self.enter(kind, name)
+            return switch.on(name)
+
     def close(self) -> list[str]:
         """Undo all entries, newest first, and remove the ledger; return what was removed."""
-        if self._lock.closed:
+        if self._closed:
             return []
+        self._closed = True
         self._journal.close()
-        removed = undo(self.run_id, read_journal(self.directory))
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self._lock.close()
-        return removed
-
-
-def dead_ledgers(root: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """Return (run id, directory) of every ledger whose run is dead."""
-    base = root or runtime_root()
-    for directory in sorted(base.iterdir()):
-        if not RUN_ID.match(directory.name) or directory.is_symlink() or not directory.is_dir():
-            continue
         try:
-            with (directory / "owner").open("r", encoding="ascii") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            # Killed between making the directory and the lock, or being made right now.
-            if time.time() - directory.lstat().st_mtime < 10:  # noqa: PLR2004 - seconds
-                continue
-        except BlockingIOError:
-            continue
-        yield directory.name, directory
+            return _end(self.directory)
+        finally:
+            os.close(self._lock)
+
+
+class DeadLedger:
+    """The ledger of a run that is dead, held: nobody else cleans it meanwhile."""
+
+    def __init__(self, directory: Path, lock: int) -> None:
+        """Take over the lock, an open file."""
+        self.run_id, self.directory = directory.name, directory
+        self._lock: int | None = lock
+
+    def clean(self) -> list[str]:
+        """Undo what its journal names, remove it and let go of it; return what was removed."""
+        try:
+            return _end(self.directory)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let go of it; idempotent."""
+        if self._lock is not None:
+            os.close(self._lock)
+        self._lock = None
+
+
+def dead_ledgers(root: Path | None = None) -> list[DeadLedger]:
+    """Return every ledger whose run is dead and that nobody else cleans, held for the caller."""
+    base = root or runtime_root()
+    found = []
+    with _alone(base):
+        for directory in _ledgers(base):
+            with contextlib.suppress(BlockingIOError):
+                found.append(DeadLedger(directory, _take(directory)))
+    return found
+
+
+@contextmanager
+def _alone(base: Path) -> Iterator[None]:
+    """Keep others from making, finding and removing ledgers meanwhile."""
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _free(base: Path) -> tuple[str, Path]:
+    while True:
+        run_id = f"tm{secrets.token_hex(3)[:5]}"
+        with contextlib.suppress(FileExistsError):
+            (base / run_id).mkdir(mode=0o700)
+            return run_id, base / run_id
+
+
+def _take(directory: Path) -> int:
+    """Return the lock of a ledger as an open file; ``BlockingIOError`` if another holds it.
+
+    A ledger without its file is that of a run that was killed before it had one, or behind it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory / "owner", flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _ledgers(base: Path) -> list[Path]:
+    found = sorted(path for path in base.iterdir() if RUN_ID.match(path.name))
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
+
+
+def _end(directory: Path) -> list[str]:
+    """Undo what the journal of a ledger names and remove it; its lock is held."""
+    entries = read_journal(directory)
+    removed = undo(directory.name, entries)
+    shutil.rmtree(directory / "work", ignore_errors=True)
+    with _alone(directory.parent):
+        # As long as the journal is there, this run holds what it switched on.
+        removed += _switch_off(entries, _switched_by_others(directory))
+        shutil.rmtree(directory, ignore_errors=True)
+    return removed
+
+
+def _switched_by_others(directory: Path) -> set[Entry]:
+    others = [path for path in _ledgers(directory.parent) if path.name != directory.name]
+    return {entry for path in others for entry in read_journal(path) if entry.kind in SWITCHES}
+
+
+def _switch_off(entries: Iterable[Entry], held: set[Entry]) -> list[str]:
+    """Switch off what no other run holds; return one line for each thing that was on."""
+    return [
+        SWITCHES[entry.kind].told(entry.name)
+        for entry in reversed(list(entries))
+        if entry.kind in SWITCHES and entry not in held and SWITCHES[entry.kind].off(entry.name)
+    ]
 
 
 def read_journal(directory: Path) -> list[Entry]:
@@ -148,7 +253,10 @@ def _parsed(line: str) -> object:
 
 
 def undo(run_id: str, entries: list[Entry]) -> list[str]:
-    """Remove what is still there, newest first; return one line for each thing removed."""
+    """Remove what is still there and this run's alone; return one line for each thing removed.
+
+    The newest goes first. What was switched on for all programs goes with the ledger.
+    """
     namespaces = [entry.name for entry in entries if entry.kind == "netns"]
     removed = [
         f"process {entry.name} of {run_id}"
@@ -169,11 +277,6 @@ def undo(run_id: str, entries: list[Entry]) -> list[str]:
         if entry.kind == "directory" and Path(entry.name).exists():
             shutil.rmtree(entry.name, ignore_errors=True)
             removed.append(f"directory {entry.name}")
-    removed += [
-        f"congestion control {entry.name} from what namespaces may use"
-        for entry in reversed(entries)
-        if entry.kind == "tcp_allowed" and tcp_allowed.forbid(entry.name)
-    ]
     for path in _in_memory(run_id):
         shutil.rmtree(path, ignore_errors=True)
         removed.append(f"directory {path}")
@@ -217,8 +320,9 @@ def _entry(raw: object, run_id: str) -> Entry | None:
         return Entry("process", name, started)
     if kind == "netns" and _NAME.match(name) and name.startswith(run_id):
         return Entry("netns", name)
-    if kind == "tcp_allowed" and tcp_allowed.NAME.fullmatch(name):
-        return Entry("tcp_allowed", name)
+    for switch in get_args(SwitchKind):
+        if kind == switch and SWITCHES[switch].is_name(name):
+            return Entry(switch, name)
     if kind in {"directory", "cgroup"} and _is_ours(Path(name), run_id):
         return Entry("cgroup" if kind == "cgroup" else "directory", name)
     return None

@@ -3,12 +3,14 @@
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Protocol
 
+from tunnelmark.hosts.families import BEGIN, beginning
 from tunnelmark.hosts.features import has_kernel
 from tunnelmark.hosts.ledger import Entry, Ledger, start_time, undo
 from tunnelmark.hosts.process import LocalProcess
@@ -32,7 +34,7 @@ class CpuLimit(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What programs are told of their CPU."""
+        """What programs see of their CPU."""
 
     def applies(self, argv: Sequence[str]) -> bool:
         """Say whether a program is held back; one that measures is not."""
@@ -89,17 +91,8 @@ class LocalHost:
         check: bool = True,
     ) -> Completed:
         """Run a program to its end."""
-        inside = self._inside(argv)
         try:
-            done = subprocess.run(
-                inside,
-                input=stdin if stdin is not None else b"",
-                capture_output=True,
-                timeout=timeout_s,
-                env=_environment(env),
-                check=False,
-                start_new_session=True,
-            )
+            done = _run(self._inside(argv), stdin or b"", _environment(env), timeout_s)
         except subprocess.TimeoutExpired as error:
             raise LabFailedError(
                 f"{self._name}: {argv[0]} did not end within {timeout_s:g} s"
@@ -128,12 +121,14 @@ class LocalHost:
         )
         if (limit := self._limit) is not None and limit.applies(argv):
             words, env = limit.words(words), {**limit.environment, **env}
+        family = self._ledger.families.new()
+        words = beginning(family, words, stdin=stdin is not None)
         log = self._logs / f"{name}.log"
         with writing(log), log.open("ab") as output:
             try:
                 popen = subprocess.Popen(
                     words,
-                    stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE if lines else output,
                     stderr=output,
                     env=_environment(env),
@@ -142,10 +137,10 @@ class LocalHost:
             except OSError as error:
                 raise LabError(f"{self._name}: cannot start {argv[0]}: {error.strerror}") from error
         self._ledger.enter("process", str(popen.pid), start_time(popen.pid) or 0)
-        if popen.stdin is not None:
-            with contextlib.suppress(BrokenPipeError), popen.stdin as pipe:
-                pipe.write(stdin or b"")
-        process = LocalProcess(popen, tuple(argv), name, log, lines=lines)
+        assert popen.stdin is not None  # noqa: S101 - started with a pipe
+        with contextlib.suppress(BrokenPipeError), popen.stdin as pipe:
+            pipe.write(BEGIN + (stdin or b""))
+        process = LocalProcess(popen, tuple(argv), name, log, lines=lines, family=family)
         self._spawned.append(process)
         return process
 
@@ -166,11 +161,13 @@ class LocalHost:
         """Read a file."""
         try:
             with Path(path).open("rb") as file:
-                data = file.read(limit_bytes + 1)
+                # So much is set aside at once; what is made when it is read has no size.
+                size = os.fstat(file.fileno()).st_size
+                data = file.read((min(limit_bytes, size) if size else limit_bytes) + 1)
         except OSError as error:
             raise LabError(f"{self._name}: {path}: {error.strerror}") from error
         if len(data) > limit_bytes:
-            raise LabError(f"{self._name}: {path} is longer than {limit_bytes} byte")
+            raise LabError(f"{self._name}: {path} is longer than {limit_bytes} bytes")
         return data
 
     def has(self, program: str) -> str | None:
@@ -248,6 +245,28 @@ class NetnsHost(LocalHost):
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
         return ["ip", "netns", "exec", self._namespace, *argv]
+
+
+def _run(
+    argv: Sequence[str], stdin: bytes, environment: Mapping[str, str], timeout_s: float
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run a program to its end; whatever ends this early ends all of its session."""
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    ) as started:
+        try:
+            out, err = started.communicate(stdin, timeout_s)
+        except BaseException:
+            # Not the program alone: what it started may hold the pipes open for ever.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(started.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(argv, started.returncode, out, err)
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:

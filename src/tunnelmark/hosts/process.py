@@ -8,6 +8,9 @@ import subprocess
 import threading
 from pathlib import Path
 
+from tunnelmark.hosts.families import Family
+from tunnelmark.hosts.log import last_lines
+
 _LINE_LIMIT = 1 << 20
 _LINES_KEPT = 100_000
 
@@ -23,12 +26,17 @@ class LocalProcess:
         log: Path,
         *,
         lines: bool,
+        family: Family | None = None,
     ) -> None:
-        """Take over a process that was just started; ``lines`` reads its standard output."""
+        """Take over a process that was just started; ``lines`` reads its standard output.
+
+        What it forks is in its ``family``, where there is one.
+        """
         self._popen = popen
         self._argv = argv
         self._name = name
         self._log = log
+        self._family = family
         self._lines: queue.Queue[str | None] | None = None
         if lines:
             self._lines = queue.Queue(_LINES_KEPT)
@@ -49,29 +57,41 @@ class LocalProcess:
         """Process id on this machine."""
         return self._popen.pid
 
+    @property
+    def host_pid(self) -> int:
+        """The same: the host is this machine."""
+        return self._popen.pid
+
     def poll(self) -> int | None:
         """Return the exit status, or None while it runs."""
-        return self._popen.poll()
+        if (status := self._popen.poll()) is not None and self._family is not None:
+            self._family.leave()
+        return status
 
     def wait(self, timeout_s: float) -> int:
         """Wait for the end."""
         try:
-            return self._popen.wait(timeout_s)
+            status = self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(f"{self._name} still runs after {timeout_s:g} s") from error
+        self.poll()
+        return status
 
     def stop(self, grace_s: float = 2.0) -> int:
-        """End it and everything it started in its session."""
+        """End it and everything it started."""
         self._signal(signal.SIGTERM)
         try:
-            return self._popen.wait(grace_s)
+            self._popen.wait(grace_s)
         except subprocess.TimeoutExpired:
-            self.kill()
-            return self._popen.wait()
+            self._signal(signal.SIGKILL)
+        status = self._popen.wait()
+        self._end_family()
+        return status
 
     def kill(self) -> None:
-        """Send KILL to it and to everything it started in its session."""
+        """Kill it and everything it started."""
         self._signal(signal.SIGKILL)
+        self._end_family()
 
     def signal(self, number: int) -> None:
         """Send a signal to the process alone."""
@@ -92,13 +112,7 @@ class LocalProcess:
 
     def log_tail(self, lines: int = 5) -> str:
         """Return the last lines of its log."""
-        try:
-            with self._log.open("rb") as log:
-                log.seek(max(0, self._log.stat().st_size - (1 << 16)))
-                text = log.read().decode("utf-8", "replace")
-        except FileNotFoundError:
-            return ""
-        return "\n".join(text.strip().splitlines()[-lines:])
+        return last_lines(self._log, lines)
 
     def _signal(self, number: int) -> None:
         if self._popen.poll() is not None:
@@ -106,6 +120,11 @@ class LocalProcess:
         # The process leads its own session, so its group has only what it started itself.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, number)
+
+    def _end_family(self) -> None:
+        if self._family is not None:
+            self._family.end()
+            self._family = None
 
     def _read(self) -> None:
         assert self._popen.stdout is not None  # noqa: S101 - started with a pipe

@@ -87,7 +87,7 @@ def _probe(image: Image) -> Choice:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Choice("tcg", f"a test machine with kvm did not boot within {_LIMIT_S:g} s")
+        return Choice("tcg", f"a test machine with KVM did not boot within {_LIMIT_S:g} s")
     if done.returncode == 0 and _DONE in done.stdout:
         return Choice("kvm", "a test machine booted with it")
     words = done.stdout.decode("utf-8", "replace").strip().splitlines()

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from tunnelmark.model.errors import LabError, LabFailedError
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 HEADER_MAX: Final = 512 * 1024
 PAYLOAD_MAX: Final = 1024 * 1024
 
@@ -19,7 +19,7 @@ _LENGTHS: Final = struct.Struct(">II")
 
 
 class Listener(Protocol):
-    """Who is told about one program of the machine; called from the channel's thread."""
+    """What listens to one program of the machine; called from the channel's thread."""
 
     def output(self, stream: int, data: bytes) -> None:
         """Take a piece of standard output (1) or standard error (2)."""
@@ -94,7 +94,7 @@ class Channel:
                 )
                 answer = self._answers[number]
                 if answer is None:
-                    late = f"{self._name}: {op} is not answered after {timeout_s:g} s"
+                    late = f"{self._name}: {op} got no response after {timeout_s:g} s"
                     raise LabFailedError(self._error or late)
         finally:
             with self._state:
@@ -117,7 +117,7 @@ class Channel:
         """End the conversation: the machine switches itself off. Idempotent."""
         with self._state:
             if self._error is None:
-                self._error = f"{self._name}: the machine was switched off"
+                self._error = f"{self._name}: the virtual machine was switched off"
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._reader:
@@ -148,7 +148,7 @@ class Channel:
         except (EOFError, OSError):
             pass
         except (ValueError, KeyError, TypeError) as error:
-            reason = f"{self._name}: the agent does not keep to the protocol: {error}"
+            reason = f"{self._name}: the agent broke the protocol: {error}"
         with self._state:
             closed = self._error is not None
         # Outside the lock: finding the last words reads a file.
@@ -168,7 +168,7 @@ class Channel:
             raise ValueError(f"a frame of {head} and {size} bytes")
         header = json.loads(self._exactly(head))
         if not isinstance(header, dict):
-            raise TypeError("a header that is no object")
+            raise TypeError("a header that is not an object")
         return header, self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
@@ -213,7 +213,7 @@ class Channel:
         with self._state:
             listener = self._listeners.get(process)
             if listener is None:
-                # The first output can overtake the answer that tells the program's number.
+                # The first output can overtake the response with the program's number.
                 self._early.setdefault(process, []).append(call)
                 return
         call(listener)
@@ -221,5 +221,5 @@ class Channel:
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return value

@@ -2,21 +2,19 @@
 
 import contextlib
 import itertools
-import json
 import os
 import re
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from types import MappingProxyType
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 from tunnelmark.hosts import vm_qemu
+from tunnelmark.hosts.agent import Agent
 from tunnelmark.hosts.vm_accel import Choice
-from tunnelmark.hosts.vm_channel import PAYLOAD_MAX, Channel, Listener, Ready, SilentError
+from tunnelmark.hosts.vm_channel import Channel, Ready, SilentError
 from tunnelmark.hosts.vm_payload import Payload
 from tunnelmark.hosts.vm_qemu import Boot, MachineSpec
 from tunnelmark.model.errors import LabError, LabFailedError
@@ -29,22 +27,22 @@ BOOT_LIMIT_S: Final = 60.0
 _NICE: Final = -10
 _BEFORE_OTHERS, _DEVICES_FIRST = 1, 2
 """Real-time priorities, below those of the engine's senders, reflectors and links."""
-_ASK_S: Final = 30.0
-_PART: Final = 512 * 1024
+_EMULATED_PATIENCE: Final = 4.0
+"""``ip`` once took more than 10 s."""
 _SOCKET_PATH_MAX: Final = 107
 _CONSOLE_TAIL: Final = 16384
 _REASON: Final = re.compile(r"Kernel panic|tunnelmark-init:|tunnelmark-agent:|Out of memory")
 
 
-class Machine:
+class Machine(Agent):
     """A machine that has booted. ``boot`` makes one, ``close`` ends it; it ends with us anyhow."""
 
     def __init__(
         self, qemu: Process, channel: Channel, console: Path, facts: "MachineFacts"
     ) -> None:
         """Take the parts; use ``boot``."""
+        super().__init__(channel, f"machine {facts.name}")
         self._qemu = qemu
-        self._channel = channel
         self._console = console
         self.facts = facts
 
@@ -66,90 +64,15 @@ class Machine:
         )
         return booting.machine()
 
-    def start(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        *,
-        stdin: bool,
-        within: int | None = None,
-    ) -> tuple[int, int]:
-        """Start a program and return its number for the agent and its process id.
+    @property
+    def kernel(self) -> str:
+        """Release of its kernel."""
+        return self.facts.kernel
 
-        It sees the network and the mounts of the process ``within``, if one is given.
-        """
-        request: dict[str, object] = {"argv": list(argv), "env": dict(env), "stdin": stdin}
-        if within is not None:
-            request["within"] = within
-        answer = _object(self._ask("spawn", request)[0])
-        return _integer(answer["proc"]), _integer(answer["pid"])
-
-    def listen(self, process: int, listener: Listener) -> None:
-        """Tell the listener of a program's output and end, from the start on."""
-        self._channel.listen(process, listener)
-
-    def feed(self, process: int, data: bytes) -> None:
-        """Give a program its whole standard input and close it."""
-        for start in range(0, max(len(data), 1), _PART):
-            part = data[start : start + _PART]
-            eof = start + _PART >= len(data)
-            self._ask("stdin", {"proc": process, "eof": eof}, part)
-
-    def signal(self, process: int, number: int, *, group: bool = True) -> None:
-        """Send a signal to a program (and what it started); one that has ended is no error."""
-        self._ask("signal", {"proc": process, "signal": number, "group": group})
-
-    def put(self, path: PurePosixPath, data: bytes, mode: int) -> None:
-        """Write a file that appears whole."""
-        for start in range(0, max(len(data), 1), PAYLOAD_MAX):
-            part = data[start : start + PAYLOAD_MAX]
-            last = start + PAYLOAD_MAX >= len(data)
-            request = {"path": str(path), "mode": mode, "offset": start, "last": last}
-            self._ask("put", request, part)
-
-    def get(self, path: PurePosixPath, limit_bytes: int) -> bytes:
-        """Read a file of at most ``limit_bytes``."""
-        data = bytearray()
-        while True:
-            request = {"path": str(path), "offset": len(data), "limit": PAYLOAD_MAX}
-            answer, part = self._ask("get", request)
-            data += part
-            if len(data) > limit_bytes:
-                raise LabError(f"{path}: is larger than {limit_bytes} bytes")
-            if _object(answer)["end"] is True:
-                return bytes(data)
-
-    def read_files(self, paths: Sequence[PurePosixPath]) -> list[bytes | None]:
-        """Read many small files (of /proc) at one moment; None for each that is not there."""
-        answer, data = self._ask("read_many", {"paths": [str(path) for path in paths]})
-        if not isinstance(answer, list) or len(answer) != len(paths):
-            raise LabError(f"machine {self.facts.name}: read_many: not one size per file")
-        contents: list[bytes | None] = []
-        start = 0
-        for size in answer:
-            contents.append(None if size is None else data[start : start + _integer(size)])
-            start += 0 if size is None else _integer(size)
-        return contents
-
-    def cpu(self) -> "CpuSnapshot":
-        """Return what every process and core inside has used, read at one moment."""
-        raw = json.loads(self._ask("cpu", {})[1])
-        processes = {
-            _integer(pid): ProcessCpu(
-                _integer(parent),
-                _integer(user),
-                _integer(system),
-                _integer(waited),
-                tuple((_integer(tid), _integer(run_ns)) for tid, run_ns in threads),
-            )
-            for pid, parent, user, system, waited, threads in _object(raw)["processes"]
-        }
-        return CpuSnapshot(str(raw["stat"]), _integer(raw["time_ns"]), processes)
-
-    def which(self, program: str) -> str | None:
-        """Return the path of a program, or None."""
-        answer, _ = self._ask("which", {"program": program})
-        return answer if isinstance(answer, str) else None
+    @property
+    def patience(self) -> float:
+        """An emulated CPU is slow, and waits for a busy computer."""
+        return _EMULATED_PATIENCE if self.facts.emulated else 1.0
 
     def alive(self) -> bool:
         """Whether QEMU runs."""
@@ -177,9 +100,9 @@ class Machine:
             return False
         return True
 
-    def console_tail(self, lines: int = 5) -> str:
+    def last_words(self) -> str:
         """Return the last lines the kernel wrote."""
-        return _LastWords(self._qemu, self._console).tail(lines)
+        return _LastWords(self._qemu, self._console).tail(5)
 
     def close(self, grace_s: float = 3.0) -> None:
         """Switch off: ask the agent, close its port, then TERM and KILL to QEMU. Idempotent."""
@@ -190,11 +113,6 @@ class Machine:
             pass  # it hangs or is gone: what follows needs no answer
         self._channel.close()
         self._qemu.stop(grace_s)
-
-    def _ask(
-        self, op: str, arguments: Mapping[str, object], payload: bytes = b""
-    ) -> tuple[object, bytes]:
-        return self._channel.ask(op, arguments, payload, timeout_s=_ASK_S)
 
 
 class Booting:
@@ -258,7 +176,7 @@ class Booting:
     def machine(self) -> Machine:
         """Wait for the agent.
 
-        Raises ``LabError`` with the last words of the console if the machine does not boot; it is
+        Raises ``LabError`` with the end of the console if the machine does not boot; it is
         ended then.
         """
         try:
@@ -320,31 +238,6 @@ class MachineFacts:
         return f"machine with Linux {self.kernel}, {self.spec.cpus} cores, {cpu}"
 
 
-@dataclass(frozen=True)
-class ProcessCpu:
-    """What one process has used since its start."""
-
-    parent: int
-    user_ticks: int
-    system_ticks: int
-    waited_ticks: int
-    """Of children that ended and were waited for."""
-    threads: tuple[tuple[int, int], ...]
-    """Those that live: id, and what it ran in ns."""
-
-
-@dataclass(frozen=True)
-class CpuSnapshot:
-    """What all of a machine has used since it booted, seen from inside."""
-
-    stat: str
-    """Text of the guest's ``/proc/stat``."""
-    time_ns: int
-    """The guest's monotonic clock when that was read."""
-    processes: Mapping[int, ProcessCpu]
-    """By process id; threads of the kernel are left out."""
-
-
 class _LastWords:
     """Why a machine is gone, by its QEMU and its console."""
 
@@ -358,7 +251,7 @@ class _LastWords:
         except TimeoutError:
             return f"the connection was lost; its console ends with: {self.tail()}"
         words = self.tail() or self._qemu.log_tail(1)
-        return f"the machine ended (QEMU exit status {status}); its last words: {words}"
+        return f"the virtual machine ended (QEMU exit status {status}); its last messages: {words}"
 
     def tail(self, lines: int = 3) -> str:
         try:
@@ -407,14 +300,4 @@ def _accept(listener: socket.socket, qemu: Process, limit_s: float) -> socket.so
             connection.close()
             continue
         return connection
-    raise LabFailedError(f"{vm_qemu.QEMU}: does not connect within {limit_s:g} s")
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else MappingProxyType({})
-
-
-def _integer(value: object) -> int:
-    if not isinstance(value, int):
-        raise LabError(f"agent: {value!r} is no whole number")
-    return value
+    raise LabFailedError(f"{vm_qemu.QEMU}: did not connect within {limit_s:g} s")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from tunnelmark.hosts.log import last_lines
 from tunnelmark.model.errors import LabError, LabFailedError
 
 TERM: Final = 15
 KILL: Final = 9
 
 _LINE_MAX: Final = 1 << 20
-_TAIL_BYTES: Final = 8192
 
 
 class VmProcess:
@@ -24,11 +24,15 @@ class VmProcess:
         *,
         name: str,
         pid: int,
+        pid_base: int = 0,
         log: Path,
         lines: bool,
         signal: Callable[[int, bool], None],
     ) -> None:
-        """Make the log; ``signal`` sends one to the program (True: and to what it started)."""
+        """Make the log; ``signal`` sends one to the program (True: and to what it started).
+
+        ``pid`` is the one there, ``pid_base`` what distinguishes it from those of other machines.
+        """
         self._argv = argv
         self._name = name
         self._log = log
@@ -36,6 +40,7 @@ class VmProcess:
         self._rest = b""
         self._signal = signal
         self._pid = pid
+        self._pid_base = pid_base
         self._returncode: int | None = None
         self._end = threading.Event()
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,6 +58,11 @@ class VmProcess:
 
     @property
     def pid(self) -> int:
+        """Process id, which no other machine's process has."""
+        return self._pid_base + self._pid
+
+    @property
+    def host_pid(self) -> int:
         """Process id inside the machine."""
         return self._pid
 
@@ -80,7 +90,7 @@ class VmProcess:
         try:
             return self.wait(10.0)
         except TimeoutError:
-            raise LabFailedError(f"{self._name}: does not die of KILL after 10 s") from None
+            raise LabFailedError(f"{self._name}: did not exit within 10 s of SIGKILL") from None
 
     def kill(self) -> None:
         """Send KILL to it and to what it started."""
@@ -105,14 +115,7 @@ class VmProcess:
 
     def log_tail(self, lines: int = 5) -> str:
         """Return the last lines of its log, for error messages."""
-        try:
-            with self._log.open("rb") as file:
-                size = file.seek(0, 2)
-                file.seek(max(0, size - _TAIL_BYTES))
-                text = file.read().decode("utf-8", "replace")
-        except OSError:
-            return ""
-        return "\n".join(text.strip().splitlines()[-lines:])
+        return last_lines(self._log, lines)
 
     def output(self, stream: int, data: bytes) -> None:
         """Take output from the channel."""

@@ -1,4 +1,4 @@
-"""How QEMU is told what machine to be: pure functions from a description to arguments."""
+"""The command line of QEMU: pure functions from a description to arguments."""
 
 import re
 from collections.abc import Sequence
@@ -50,9 +50,9 @@ class Nic:
     def __post_init__(self) -> None:
         """Refuse what would be read as another option."""
         if not _TAP.fullmatch(self.tap):
-            raise LabError(f"network card: {self.tap!r} is no name of an interface")
+            raise LabError(f"network card: {self.tap!r} is not an interface name")
         if not _MAC.fullmatch(self.mac) or int(self.mac[1], 16) & _MAC_KIND != _MAC_LOCAL:
-            raise LabError(f"network card: {self.mac!r} is no locally administered address")
+            raise LabError(f"network card: {self.mac!r} is not a locally administered address")
 
 
 @dataclass(frozen=True)

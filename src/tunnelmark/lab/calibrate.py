@@ -19,7 +19,7 @@ TOLERANCE: Final = 0.05
 
 PLAIN_CODE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        # None of these cores has instructions for AES: libraries are told that ours has none.
+        # None of these cores has instructions for AES: libraries get the hint that ours has none.
         "OPENSSL_ia32cap": "0:0",
         "OPENSSL_armcap": "0",
         "GNUTLS_CPUID_OVERRIDE": "0x1",
@@ -109,7 +109,7 @@ def calibrate(
         share = min(1.0, max(LEAST_SHARE, share / 4, share * wanted / measured))
     else:
         raise LabError(
-            f"device {device.kind}: {on} came to {_amount(on, measured)} instead of "
+            f"device {device.kind}: {on} reached {_amount(on, measured)} instead of "
             f"{_amount(on, wanted)} in {_ATTEMPTS} attempts, the limit is {TOLERANCE:.0%} off "
             "(is this computer busy with other work?)"
         )
@@ -153,7 +153,7 @@ def _measure(
 
 
 def parse_speed(done: Completed) -> float:
-    """Read ``openssl speed -mr`` of one algorithm and one size: 1,000,000 byte/s."""
+    """Read ``openssl speed -mr`` of one algorithm and one size: 1,000,000 bytes/s."""
     found = _SPEED.findall(done.text())
     if done.returncode != 0 or len(found) != 1 or float(found[0]) <= 0:
         raise LabError(f"{' '.join(done.argv)}: no speed: {done.last_words()}")

@@ -1,31 +1,41 @@
 """Leftovers of dead runs: found by their ledgers, removed and nothing else."""
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunnelmark.hosts.ledger import dead_ledgers, read_journal, undo
+from tunnelmark.hosts.ledger import DeadLedger, dead_ledgers, read_journal
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """A run that is dead and whose ledger is still there."""
+    """A run that is dead and whose ledger is still there: held, nobody else cleans it."""
 
-    run_id: str
-    directory: Path
+    ledger: DeadLedger
     things: tuple[str, ...]
     """What its journal names."""
 
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self.ledger.run_id
+
+    @property
+    def directory(self) -> Path:
+        """Directory of its ledger."""
+        return self.ledger.directory
+
 
 def find_leftovers(root: Path | None = None) -> list[Leftover]:
-    """Return every dead run that left something behind."""
+    """Return every dead run that left something behind; ``clean`` or ``release`` lets go of them.
+
+    What another ``clean`` has under way is not among them.
+    """
     return [
         Leftover(
-            run_id,
-            directory,
-            tuple(f"{entry.kind} {entry.name}" for entry in read_journal(directory)),
+            ledger,
+            tuple(f"{entry.kind} {entry.name}" for entry in read_journal(ledger.directory)),
         )
-        for run_id, directory in dead_ledgers(root)
+        for ledger in dead_ledgers(root)
     ]
 
 
@@ -33,7 +43,12 @@ def clean(leftovers: list[Leftover]) -> list[str]:
     """Remove them; return one line for each thing that was still there."""
     removed = []
     for leftover in leftovers:
-        removed += undo(leftover.run_id, read_journal(leftover.directory))
-        shutil.rmtree(leftover.directory, ignore_errors=True)
+        removed += leftover.ledger.clean()
         removed.append(f"ledger {leftover.directory}")
     return removed
+
+
+def release(leftovers: list[Leftover]) -> None:
+    """Let go of them as they are."""
+    for leftover in leftovers:
+        leftover.ledger.release()

@@ -59,18 +59,24 @@ class GroupLimit:
     group for all: a program of one thread gets one core of the device, however many it has.
     """
 
-    def __init__(
-        self, ledger: Ledger, controller: Controller, role: str, found: Calibration, engine: str
+    def __init__(  # noqa: PLR0917 - what it is made of
+        self,
+        ledger: Ledger,
+        controller: Controller,
+        role: str,
+        found: Calibration,
+        engine: str,
+        cpus: Sequence[int],
     ) -> None:
         """Make the group; it is in the ledger before it exists. ``engine`` is not held back."""
         self.calibration = found
+        self.cpus = tuple(cpus)
         self._engine = engine
         self._cores = found.device.cores
-        self._cpus = _affinity(self._cores)
         self._group = controller.group(f"{ledger.run_id}-{role}")
         self._programs: list[CpuGroup] = []
         self._number = itertools.count()
-        ledger.enter("cgroup", str(self._group.path))
+        _announce(ledger, self._group)
         self._group.make()
         try:
             self._group.limit(found.quota.times(self._cores))
@@ -85,7 +91,7 @@ class GroupLimit:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What programs are told of their CPU."""
+        """What programs see of their CPU."""
         return self.calibration.environment
 
     engine_wait_ns = 0
@@ -107,7 +113,7 @@ class GroupLimit:
             group.make()
             group.limit(self.calibration.quota)
             self._programs.append(group)
-        return _entering(group, self._cpus, argv)
+        return _entering(group, self.cpus, argv)
 
     def settle(self) -> None:
         """Give each program as many cores of the device as it has threads to use them."""
@@ -134,6 +140,9 @@ class MachineLimit:
     What QEMU does beside them, such as moving frames, is no work of the device.
     """
 
+    cpus: Sequence[int] = ()
+    """They run wherever this computer has room."""
+
     def __init__(  # noqa: PLR0917 - what it is made of
         self,
         ledger: Ledger,
@@ -152,7 +161,7 @@ class MachineLimit:
                 f"{device.cores}"
             )
         self._group = controller.group(f"{ledger.run_id}-{role}")
-        ledger.enter("cgroup", str(self._group.path))
+        _announce(ledger, self._group)
         self._group.make()
         try:
             self._group.add(machine.facts.qemu_pid)
@@ -217,6 +226,22 @@ class MachineLimit:
             core.limit(quota)
 
 
+def cores_for(roles: Sequence[str], each: int, own: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Return the cores of this computer for each endpoint's device, from the last one down.
+
+    The endpoints have none in common where there are enough; the first core is the last to be
+    taken, so that the emulator and what measures have it. ``each`` device has so many cores.
+    """
+    found = {}
+    left = list(own)
+    for role in roles:
+        if len(left) < each:
+            left = list(own)
+        found[role] = tuple(left[-each:])
+        del left[-each:]
+    return found
+
+
 def cpu_threads(pid: int, proc: Path = Path("/proc")) -> list[int]:
     """Return the threads of a QEMU that run its guest's CPUs, by the CPU's number."""
     found = {}
@@ -237,7 +262,7 @@ class Devices:
         self._found_in_machines: dict[tuple[str, str], Calibration] = {}
 
     def calibrated(self, spec: DriverSpec) -> Calibration:
-        """Return the limit of a device; ``LabError`` if it cannot be had here, with the mend."""
+        """Return the limit of a device; ``LabError`` if it cannot be had here, with the remedy."""
         device, on = DEVICES[spec.kind], _params(spec).calibrate
         if (device.kind, on) not in self._found:
             self._found[device.kind, on] = self._calibrate(device, on)
@@ -246,10 +271,14 @@ class Devices:
     def limits(self, spec: DriverSpec) -> dict[str, GroupLimit]:
         """Make the limits of a block's endpoints, by role; nothing for a host without one."""
         made: dict[str, GroupLimit] = {}
-        for role in roles_of(spec):
+        roles = roles_of(spec)
+        cores = cores_for(roles, DEVICES[spec.kind].cores, sorted(os.sched_getaffinity(0)))
+        for role in roles:
             found = self.calibrated(spec)
             try:
-                made[role] = GroupLimit(self._ledger, find_controller(), role, found, self._engine)
+                made[role] = GroupLimit(
+                    self._ledger, find_controller(), role, found, self._engine, cores[role]
+                )
             except BaseException:
                 for limit in made.values():
                     limit.remove()
@@ -293,8 +322,8 @@ class Devices:
             raise LabError(f"device {device.kind}: {missing}")
         controller = find_controller()
         group = controller.group(f"{self._ledger.run_id}-calibrate")
-        cpus = _affinity(1)
-        self._ledger.enter("cgroup", str(group.path))
+        cpus = sorted(os.sched_getaffinity(0))[-1:]
+        _announce(self._ledger, group)
         made = False
 
         def limit(quota: Quota | None) -> None:
@@ -323,12 +352,13 @@ def _params(spec: DriverSpec) -> DeviceParams:
     return params
 
 
-def _entering(group: CpuGroup, cpus: str, argv: Sequence[str]) -> list[str]:
+def _announce(ledger: Ledger, group: CpuGroup) -> None:
+    """Enter a group before it is made, and switch on what it needs."""
+    ledger.enter("cgroup", str(group.path))
+    if group.switch is not None:
+        ledger.switch_on("cpu_controller", str(group.switch))
+
+
+def _entering(group: CpuGroup, cpus: Sequence[int], argv: Sequence[str]) -> list[str]:
     words = ["sh", "-c", _ENTER, "limited", str(group.procs_file)]
-    return [*words, "taskset", "-c", cpus, *argv]
-
-
-def _affinity(cores: int) -> str:
-    """Return the cores of this computer for a device's, the last ones, as taskset(1) takes them."""
-    own = sorted(os.sched_getaffinity(0))
-    return ",".join(str(cpu) for cpu in own[-min(cores, len(own)) :])
+    return [*words, "taskset", "-c", ",".join(map(str, cpus)), *argv]

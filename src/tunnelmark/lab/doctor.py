@@ -43,10 +43,10 @@ def examine() -> list[Finding]:
 
 def _privileges() -> Finding:
     if inside_user_namespace():
-        return Finding("privileges", ok=True, message="not root, user namespaces serve instead")
+        return Finding("privileges", ok=True, message="not root; user namespaces are used instead")
     if os.geteuid() == 0:
         return Finding("privileges", ok=True, message="root")
-    message = f"not root, {cannot_run_rootless() or 'and not in a user namespace'}"
+    message = f"not root, {cannot_run_rootless() or 'no user namespace either'}"
     return Finding("privileges", ok=False, message=message, mend="run with sudo")
 
 
@@ -97,5 +97,5 @@ def _realtime() -> Finding:
     done = subprocess.run(["chrt", "--fifo", "1", "true"], capture_output=True, check=False)
     if done.returncode == 0:
         return Finding("real time", ok=True, message="SCHED_FIFO is allowed")
-    message = "SCHED_FIFO is not allowed: packets may leave late on a busy machine"
+    message = "SCHED_FIFO is not allowed: packets may leave late on a busy computer"
     return Finding("real time", ok=False, message=message, mend="run as root")

@@ -49,7 +49,7 @@ class EndpointMachinesPlace:
     """One machine per endpoint; the link is a network namespace of this computer.
 
     Each endpoint has a CPU of its own, as in a real test bed. The clocks of two machines are two
-    clocks: one-way delays between them mean nothing.
+    clocks: one-way delays between them are as good as what is known of their offset.
     """
 
     one_clock = False
@@ -112,7 +112,7 @@ class EndpointMachinesPlace:
         """Boot both machines at a time and join them; ``LabError`` if a router is asked for."""
         if router:
             raise LabError(
-                "a router stands in network namespaces only, not between two machines (use "
+                "a router runs in network namespaces only, not between two virtual machines (use "
                 "--place local or machine)"
             )
         link = NetnsHost(self._ledger, "link", logs=self._logs)

@@ -5,24 +5,18 @@ engine's emulator carries frames from one to the other. A quiet link carries not
 are permanent and address detection is off. There is no route to anything else.
 """
 
-import json
-import signal
-import time
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from tunnelmark.engine.events import Event
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
-from tunnelmark.engine.pump import EventPump
 from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.emulators import Emulators, LinkCounters
+from tunnelmark.lab.gateway import address_clients
 from tunnelmark.lab.ip import ip_batch
-from tunnelmark.lab.place import LabProcess, LocalPlace, Place
+from tunnelmark.lab.place import Joined, LineAddress, LocalPlace, OnLine, Place
 from tunnelmark.lab.router import set_up
-from tunnelmark.model.errors import LabFailedError
-from tunnelmark.model.host import Process
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Host, Process
 from tunnelmark.model.together import together
 from tunnelmark.model.topology import (
     CLIENT_IPV4,
@@ -39,10 +33,12 @@ from tunnelmark.model.topology import (
     SERVER_IPV4,
     SERVER_IPV6,
     Topology,
+    gateway_ipv4,
+    gateway_ipv6,
     inner_ipv4,
     inner_ipv6,
 )
-from tunnelmark.model.tunnel import Endpoint, Medium, SharedMedium, Site
+from tunnelmark.model.tunnel import Endpoint, Medium, SharedMedium, Side, Site
 
 _SYSCTLS: Final = (
     "net.ipv4.conf.all.rp_filter=0",
@@ -58,21 +54,6 @@ _SYSCTLS: Final = (
     "net.ipv6.conf.all.accept_ra=0",
 )
 _REASSEMBLY: Final = ("net.ipv4.ipfrag", "net.ipv6.ip6frag")
-_READY_LIMIT_S: Final = 10.0
-_REALTIME_PRIORITY: Final = 20
-_ETHERNET_HEADER_BYTES: Final = 14
-_MOST_REPORTS: Final = 2 * 3600
-"""Reports of the emulator that are kept: an hour of them, and those that were asked for."""
-
-
-@dataclass(frozen=True)
-class LinkCounters:
-    """Counters of both directions of the emulator, as ``docs/engine.md`` names them."""
-
-    forward: Mapping[str, Any]
-    reverse: Mapping[str, Any]
-    header_bytes: int = _ETHERNET_HEADER_BYTES
-    """What they count in each frame that is no part of the wire rate."""
 
 
 class Lab:
@@ -105,33 +86,40 @@ class Lab:
         self.place: Place = place or LocalPlace(ledger, engine=engine, logs=logs)
         self._topology = topology
         self.link = link
-        self._emulator: LabProcess | None = None
-        self._has_schedule = False
+        self._emulators: Emulators | None = None
         self._adopted: Medium | None = None
-        self._events = EventPump()
-        self._reports: deque[tuple[int, LinkCounters]] = deque(maxlen=_MOST_REPORTS)
         emulate = emulate and link is not None
         behind = topology.router != "none"
-        joined = self.place.make(
-            mtu_bytes=topology.mtu_bytes,
-            through_link=emulate,
-            router=behind,
-            offloads=offloads and not emulate,
-        )
+        joined = self._made(through_link=emulate, offloads=offloads and not emulate)
         self.client_host, self.server_host = joined.client, joined.server
         self.link_host = joined.link
         self.run_id = ledger.run_id
-        made = (self.client_host, self.server_host, self.link_host, joined.router)
-        self._hosts = tuple(host for host in made if host is not None)
-        self.client = Endpoint(
-            self.client_host, CLIENT_IPV4, CLIENT_IPV6, "eth0", topology.mtu_bytes
+        made = (
+            *(self.client_host, *joined.more_clients),
+            *(self.server_host, self.link_host, joined.router),
         )
+        self._hosts = tuple(host for host in made if host is not None)
+        client = CLIENT_IPV4, CLIENT_IPV6
         server = (
             (OUTSIDE_SERVER_IPV4, OUTSIDE_SERVER_IPV6) if behind else (SERVER_IPV4, SERVER_IPV6)
         )
-        self.server = Endpoint(self.server_host, *server, "eth0", topology.mtu_bytes)
+        if (on_line := joined.on_line) is not None:
+            # The line has one IP version: what would use the other is refused before.
+            client, server = _at(on_line.client, client), _at(on_line.server, server)
+        mtu_bytes = topology.mtu_bytes
+        self.client = Endpoint(
+            self.client_host, *client, "eth0", mtu_bytes, reached=_reached(on_line, "client")
+        )
+        self.server = Endpoint(
+            self.server_host, *server, "eth0", mtu_bytes, reached=_reached(on_line, "server")
+        )
+        self.clients: tuple[Endpoint, ...] = (self.client,)
+        """Of a gateway, all of them; else the one."""
+        self.client_hosts = (self.client_host, *joined.more_clients)
         try:
-            if joined.router is None:
+            if on_line is not None:
+                together(lambda: self._set(self.client_host), lambda: self._set(self.server_host))
+            elif joined.router is None:
                 here, there = self.client, self.server
                 together(
                     lambda: self._address(here, (there.ipv4, there.ipv6), "server"),
@@ -146,8 +134,22 @@ class Lab:
                     "eth1": dict.fromkeys(server, MACS["server"]),
                 }
                 set_up(joined.router, neighbours=neighbours, nat=topology.router == "nat")
+            if joined.more_clients:
+                self.clients += address_clients(
+                    joined,
+                    self.server,
+                    topology.mtu_bytes,
+                    sysctls=self._set,
+                    shared=topology.shared,
+                )
             if link is not None and emulate:
-                self._start_emulator(link)
+                self._emulators = Emulators(
+                    self.link_host,
+                    link,
+                    engine=self.place.link_engine,
+                    parent_pid=self.place.link_owner_pid,
+                )
+                self._emulators.start(self.wires)
         except BaseException:
             self.down()
             raise
@@ -168,25 +170,38 @@ class Lab:
             self.client,
             self.server,
             self.run_id,
-            inner_ipv4,
-            inner_ipv6,
+            gateway_ipv4 if self.is_gateway else inner_ipv4,
+            gateway_ipv6 if self.is_gateway else inner_ipv6,
             engine=self.place.engine,
             owner_pid=self.place.owner_pid,
             nat_ipv4=OUTSIDE_ROUTER_IPV4 if self._topology.router == "nat" else None,
             shared=SharedMedium(link.medium, link.seed)
             if isinstance(link, SharedLinkSpec)
             else None,
+            clients=self.clients if self.is_gateway else (),
         )
 
     @property
-    def emulator(self) -> Process | None:
-        """The link emulator, None where the hosts are joined directly."""
-        return self._emulator if self._adopted is None else self._adopted.process
+    def is_gateway(self) -> bool:
+        """Whether the server is one gateway, of one client or of several."""
+        return self._topology.clients is not None
+
+    @property
+    def wires(self) -> int:
+        """Number of links at the server: one for each client, or one that all share."""
+        return 1 if self._topology.shared else len(self.clients)
+
+    @property
+    def emulators(self) -> tuple[Process, ...]:
+        """The link emulators, one for each link; none where the hosts are joined directly."""
+        if self._adopted is not None:
+            return (self._adopted.process,)
+        return () if self._emulators is None else self._emulators.processes
 
     @property
     def direct(self) -> bool:
-        """Whether nothing stands between the two hosts."""
-        return self._emulator is None and self._adopted is None
+        """Whether nothing stands between the hosts."""
+        return self._emulators is None and self._adopted is None
 
     def adopt(self, medium: Medium | None) -> None:
         """Take what a tunnel brought as the link; whoever started it ends it."""
@@ -195,51 +210,61 @@ class Lab:
     def counters(self) -> LinkCounters | None:
         """Return the emulator's counters now; None without an emulator or if it does not answer."""
         if self._adopted is not None:
-            both = self._adopted.counters()
-            return None if both is None else LinkCounters(*both, self._adopted.header_bytes)
-        if self._emulator is None or self._emulator.poll() is not None:
-            return None
-        emulator = self._emulator
-        event = self._events.ask(lambda: emulator.signal(signal.SIGUSR1))
-        return None if event is None else LinkCounters(event["a_to_b"], event["b_to_a"])
-
-    def _note(self, event: Event) -> None:
-        if not isinstance(event.get("a_to_b"), dict) or not isinstance(event.get("b_to_a"), dict):
-            return
-        counters = LinkCounters(event["a_to_b"], event["b_to_a"])
-        self._reports.append((time.monotonic_ns(), counters))
+            event = self._adopted.counters()
+            header_bytes = self._adopted.header_bytes
+            return None if event is None else LinkCounters.of(event, header_bytes)
+        return None if self._emulators is None else self._emulators.counters()
 
     def reports(self, since_ns: int) -> list[tuple[int, LinkCounters]]:
-        """Return what the emulator told by itself, every second, since a time (monotonic).
+        """Return the emulator's reports of every second, since a time (monotonic).
 
         Each with the time at which it came. Empty where another program is the link.
         """
-        return [report for report in list(self._reports) if report[0] >= since_ns]
+        return [] if self._emulators is None else self._emulators.reports(since_ns)
 
     def restart_schedule(self) -> None:
-        """Let changes and traces of the link begin anew, as at the start of every trial."""
-        if self._emulator is not None and self._has_schedule:
-            self._emulator.signal(signal.SIGUSR2)
+        """Let changes and traces of the link begin again, as at the start of every trial."""
+        if self._emulators is not None:
+            self._emulators.restart_schedule()
 
     def problem(self) -> str | None:
         """Return what is wrong with the link, or None."""
         if self._adopted is not None:
             return self._adopted.problem()
-        if self._emulator is None:
-            return None
-        if (status := self._emulator.poll()) is not None:
-            words = self._events.error or self._emulator.log_tail(1) or f"exit status {status}"
-            return f"the link emulator ended: {words}"
-        return None
+        return None if self._emulators is None else self._emulators.problem()
 
     def down(self) -> None:
         """End every process and remove the namespaces; tolerates being called twice."""
-        if self._emulator is not None:
-            self._emulator.stop()
+        if self._emulators is not None:
+            self._emulators.stop()
         for host in self._hosts:
             host.stop_all()
         for host in self._hosts:
             host.remove()
+
+    def _made(self, *, through_link: bool, offloads: bool) -> Joined:
+        topology = self._topology
+        if topology.clients is None:
+            return self.place.make(
+                mtu_bytes=topology.mtu_bytes,
+                through_link=through_link,
+                router=topology.router != "none",
+                offloads=offloads,
+            )
+        if not isinstance(self.place, LocalPlace) or topology.router != "none":
+            raise LabError(
+                "a gateway with clients stands in network namespaces of this computer, without a "
+                "router (use --place local)"
+            )
+        if topology.shared and not through_link:
+            raise LabError("clients that share a link need one: these hosts are joined directly")
+        return self.place.make(
+            mtu_bytes=topology.mtu_bytes,
+            through_link=through_link,
+            offloads=offloads,
+            clients=topology.clients,
+            shared=topology.shared,
+        )
 
     def _address(
         self, own: Endpoint, next_hop: tuple[str, str], at: str, beyond: Endpoint | None = None
@@ -247,13 +272,7 @@ class Lab:
         """Address an end whose neighbour on its wire is ``at``, with the other end ``beyond``."""
         host, interface = own.host, own.interface
         role = "client" if own is self.client else "server"
-        # A kernel without IPv6 has no IPv6 settings, and needs none (-e).
-        host.run(["sysctl", "-eqw", *_SYSCTLS], check=False)
-        if (memory := self._topology.reassembly_bytes) is not None:
-            # The kernel takes no upper limit below the lower one, which means nothing since 4.17.
-            lower = [f"{name}_low_thresh=0" for name in _REASSEMBLY]
-            upper = [f"{name}_high_thresh={memory}" for name in _REASSEMBLY]
-            host.run(["sysctl", "-eqw", *lower, *upper])
+        self._set(host)
         ipv4, ipv6 = next_hop
         lines = [
             f"link set {interface} address {MACS[role]}",
@@ -272,25 +291,23 @@ class Lab:
         ip_batch(host, lines)
         ip_batch(host, lines_ipv6, check=False)
 
-    def _start_emulator(self, link: AnyLinkSpec) -> None:
-        files_dir = self.link_host.work_dir
-        for name, content in link.files.items():
-            self.link_host.put(files_dir / name, content)
-        config = link.to_json(
-            a="a",
-            b="b",
-            parent_pid=self.place.link_owner_pid,
-            realtime_priority=_REALTIME_PRIORITY,
-            files_dir=str(files_dir),
-        )
-        self._has_schedule = link.has_schedule
-        self._emulator = self.link_host.spawn(
-            [self.place.link_engine, "link", "-"],
-            name="link-emulator",
-            stdin=json.dumps(config).encode(),
-            lines=True,
-        )
-        self._events.start(self._emulator, self._note)
-        if not self._events.ready.wait(_READY_LIMIT_S) or self._events.error:
-            words = self._events.error or self._emulator.log_tail(1) or "no event"
-            raise LabFailedError(f"the link emulator is not ready: {words}")
+    def _set(self, host: Host) -> None:
+        """Set what the kernel of an end does with packets."""
+        # A kernel without IPv6 has no IPv6 settings, and needs none (-e).
+        host.run(["sysctl", "-eqw", *_SYSCTLS], check=False)
+        if (memory := self._topology.reassembly_bytes) is not None:
+            # The kernel takes no upper limit below the lower one, which means nothing since 4.17.
+            lower = [f"{name}_low_thresh=0" for name in _REASSEMBLY]
+            upper = [f"{name}_high_thresh={memory}" for name in _REASSEMBLY]
+            host.run(["sysctl", "-eqw", *lower, *upper])
+
+
+def _at(end: LineAddress, others: tuple[str, str]) -> tuple[str, str]:
+    """Return (IPv4, IPv6) with an end's own address in the place of its version."""
+    return (others[0], end.own) if ":" in end.own else (end.own, others[1])
+
+
+def _reached(on_line: OnLine | None, side: Side) -> str | None:
+    if on_line is None:
+        return None
+    return (on_line.client if side == "client" else on_line.server).reached

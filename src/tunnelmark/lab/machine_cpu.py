@@ -1,8 +1,9 @@
 """CPU time inside machines, as the CPU probe reads it."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.agent import Agent
 from tunnelmark.probes.cpu import (
     TICKS_PER_S,
     CpuSource,
@@ -12,13 +13,13 @@ from tunnelmark.probes.cpu import (
     parse_cores,
 )
 
-_AGENT: int = 1
+_AGENT: Final = 1
 
 
 class MachineCpu:
-    """CPU time inside a machine, read by its agent."""
+    """CPU time inside a machine, or of our programs on a host over SSH, read by the agent there."""
 
-    def __init__(self, machine: Machine, *, pid_base: int = 0) -> None:
+    def __init__(self, machine: Agent, *, pid_base: int = 0) -> None:
         """``pid_base`` is that of the hosts in this machine."""
         self._machine = machine
         self._base = pid_base
@@ -31,7 +32,9 @@ class MachineCpu:
             children.setdefault(base + usage.parent, []).append(base + pid)
 
         def reading(pid: int) -> Reading | None:
-            if (usage := snapshot.processes.get(pid - base)) is None:
+            # One that has ended is not lost with what it used since it was last looked at.
+            usage = snapshot.processes.get(pid - base) or snapshot.ended.get(pid - base)
+            if usage is None:
                 return None
             threads = {tid: ThreadReading(run_ns) for tid, run_ns in usage.threads}
             return Reading(None, usage.user_ticks, usage.system_ticks, threads)

@@ -6,13 +6,12 @@ The same lab stands in network namespaces of this computer, in namespaces inside
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from tunnelmark.hosts import tcp_allowed
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import NetnsHost
@@ -31,6 +30,8 @@ from tunnelmark.probes.proc import ProcCpu
 _OFFLOADS: Final = ("tso", "gso", "gro", "lro", "tx", "rx", "sg", "rxvlan", "txvlan")
 _ETHTOOL_SOME_FIXED: Final = 1
 """Exit status of ethtool when a feature cannot be changed; veth has no lro, for one."""
+NETNS_DIR: Final = "/run/netns"
+"""Where ip-netns(8) keeps what it has named."""
 INIT_PID: Final = 1
 """The agent of a machine: whatever watches it ends with the machine."""
 
@@ -76,6 +77,10 @@ class DeviceLimit(Protocol):
         """Cores of this computer that the whole device is worth."""
 
     @property
+    def cpus(self) -> Sequence[int]:
+        """Cores of this computer that its programs are held to; empty: no such ones."""
+
+    @property
     def engine_wait_ns(self) -> int:
         """How long the engine may wait for the device's CPU; 0 where it is not on the device."""
 
@@ -111,8 +116,32 @@ class Joined:
     client: LabHost
     server: LabHost
     link: LabHost
+    on_line: "OnLine | None" = None
+    """Where the place has addressed the ends by itself, since the line between them is real."""
     router: LabHost | None = None
     """Where one was asked for: ``eth0`` towards the client, ``eth1`` towards the server."""
+    more_clients: tuple[LabHost, ...] = ()
+    """Of a gateway: ``eth0`` of client i is at ``eth<i>`` of the server, or at ``a<i>`` of the
+    link, whose other side is ``b<i>``; where all share a link, at ``a`` as the first is."""
+    netns: Mapping[str, str] = field(default_factory=dict)
+    """Path of the network namespace of a host by its name, where all are of this computer."""
+
+
+@dataclass(frozen=True)
+class LineAddress:
+    """Where an end is on a line that is not the lab's, IPv4 or IPv6."""
+
+    own: str
+    reached: str | None = None
+    """Where the other end reaches it, if that is not its own: behind NAT."""
+
+
+@dataclass(frozen=True)
+class OnLine:
+    """Addresses of both ends on a line that is not the lab's, of one IP version."""
+
+    client: LineAddress
+    server: LineAddress
 
 
 class Place(Protocol):
@@ -197,26 +226,50 @@ class LocalPlace:
 
     def allow_congestion(self, name: str) -> bool:
         """Put it into this computer's list until the run ends."""
-        return tcp_allowed.allow(name, lambda name: self._ledger.enter("tcp_allowed", name))
+        return self._ledger.switch_on("tcp_allowed", name)
 
     def make(
-        self, *, mtu_bytes: int, through_link: bool, router: bool = False, offloads: bool = False
+        self,
+        *,
+        mtu_bytes: int,
+        through_link: bool,
+        router: bool = False,
+        offloads: bool = False,
+        clients: int = 1,
+        shared: bool = False,
     ) -> Joined:
-        """Make three namespaces, or four; if it fails, the ledger removes them."""
+        """Make three namespaces, or four; if it fails, the ledger removes them.
+
+        With more ``clients`` each has one, and a wire of its own, unless one link is ``shared``.
+        """
         limits = self._make_limits()
         self.limits = limits
         try:
             made = {
                 name: NetnsHost(self._ledger, name, logs=self._logs, limit=limits.get(name))
-                for name in _names(router=router)
+                for name in (*_names(router=router), *_more_clients(clients))
             }
         except BaseException:
             for limit in limits.values():
                 limit.remove()
             raise
-        joined = Joined(made["client"], made["server"], made["link"], made.get("router"))
+        joined = Joined(
+            made["client"],
+            made["server"],
+            made["link"],
+            router=made.get("router"),
+            more_clients=tuple(made[name] for name in _more_clients(clients)),
+            netns={name: f"{NETNS_DIR}/{host.namespace}" for name, host in made.items()},
+        )
         namespaces = {name: host.namespace for name, host in made.items()}
-        _join_by_veth(joined, namespaces, mtu_bytes, through_link=through_link, offloads=offloads)
+        _join_by_veth(
+            joined,
+            namespaces,
+            mtu_bytes,
+            through_link=through_link,
+            offloads=offloads,
+            shared=shared,
+        )
         return joined
 
 
@@ -255,7 +308,7 @@ class MachinePlace:
 
         try:
             together(*(partial(make, name) for name in _names(router=router)))
-            joined = Joined(made["client"], made["server"], made["link"], made.get("router"))
+            joined = Joined(made["client"], made["server"], made["link"], router=made.get("router"))
             namespaces = {name: host.namespace for name, host in made.items()}
             _join_by_veth(
                 joined, namespaces, mtu_bytes, through_link=through_link, offloads=offloads
@@ -287,6 +340,10 @@ def _names(*, router: bool) -> tuple[str, ...]:
     return ("client", "server", "link", "router") if router else ("client", "server", "link")
 
 
+def _more_clients(clients: int) -> tuple[str, ...]:
+    return tuple(f"client{number}" for number in range(1, clients))
+
+
 def _join_by_veth(
     joined: Joined,
     namespaces: Mapping[str, str],
@@ -294,25 +351,65 @@ def _join_by_veth(
     *,
     through_link: bool,
     offloads: bool,
+    shared: bool = False,
 ) -> None:
     """Make pairs directly inside their namespaces: nothing appears outside."""
     # What is at the far end of the client's link, and at its other side what the server is at.
     far = joined.router or joined.server
-    if through_link:
-        pairs = [(joined.client, joined.link, "a"), (far, joined.link, "b")]
+    if shared:
+        _gather(joined, namespaces, mtu_bytes)
+        pairs = [(far, "eth0", joined.link, "b")]
+    elif through_link:
+        pairs = [(joined.client, "eth0", joined.link, "a"), (far, "eth0", joined.link, "b")]
     else:
-        pairs = [(joined.client, far, "eth0")]
+        pairs = [(joined.client, "eth0", far, "eth0")]
     if joined.router is not None:
-        pairs.append((joined.server, joined.router, "eth1"))
-    for own, other, interface in pairs:
+        pairs.append((joined.server, "eth0", joined.router, "eth1"))
+    for number, client in enumerate(() if shared else joined.more_clients, 1):
+        at_server = f"eth{number}"
+        if through_link:
+            pairs.append((client, "eth0", joined.link, f"a{number}"))
+            pairs.append((joined.server, at_server, joined.link, f"b{number}"))
+        else:
+            pairs.append((client, "eth0", joined.server, at_server))
+    for own, end, other, interface in pairs:
         mtu, namespace = str(mtu_bytes), namespaces[other.name]
         own.run(
             [
-                *("ip", "link", "add", "name", "eth0", "mtu", mtu, "type", "veth", "peer"),
+                *("ip", "link", "add", "name", end, "mtu", mtu, "type", "veth", "peer"),
                 *("name", interface, "mtu", mtu, "netns", namespace),
             ]
         )
         if offloads:
             continue
         ends = carry_only if other is joined.link else quieten
-        together(partial(quieten, own, "eth0"), partial(ends, other, interface))
+        together(partial(quieten, own, end), partial(ends, other, interface))
+
+
+_HUB: Final = "hub"
+
+
+def _gather(joined: Joined, namespaces: Mapping[str, str], mtu_bytes: int) -> None:
+    """Put all clients on the client's side of the link, each by a MACVLAN interface.
+
+    It finds a client by its address without learning, and has no queue. Private: no frame goes
+    from one client to another.
+    """
+    link, mtu = joined.link, str(mtu_bytes)
+    link.run(
+        [
+            *("ip", "link", "add", "name", "a", "mtu", mtu, "type", "veth", "peer"),
+            *("name", _HUB, "mtu", mtu),
+        ]
+    )
+    for end in ("a", _HUB):
+        carry_only(link, end)
+    for client in (joined.client, *joined.more_clients):
+        link.run(
+            [
+                *("ip", "link", "add", "link", _HUB, "name", "eth0", "mtu", mtu),
+                *("netns", namespaces[client.name], "type", "macvlan", "mode", "private"),
+            ]
+        )
+        # What it does not cut itself is cut before the hub, which has no offloads.
+        quieten(client, "eth0")

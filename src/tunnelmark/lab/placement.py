@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from tunnelmark.hosts import vm_accel, vm_payload
+from tunnelmark.hosts import modules, vm_accel, vm_payload
 from tunnelmark.hosts.cgroup import find_controller
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
@@ -46,7 +46,7 @@ class Placement:
         wanted: Wanted = "auto",
         say: Callable[[str], None] = lambda _step: None,
     ) -> None:
-        """``engine`` is this computer's; ``say`` is told of what takes time."""
+        """``engine`` is this computer's; ``say`` is called with what takes time."""
         self._ledger = ledger
         self._engine = engine
         self._wanted = wanted
@@ -57,17 +57,20 @@ class Placement:
         self._host: VmHost | None = None
         self._image: Image | None = None
         self._inside: set[str] = set()
+        self._modules = modules.loaded()
 
     def __enter__(self) -> Self:
         """Return the placement."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the machine."""
+        """End the machine, and say what the kernel has loaded meanwhile."""
         self.close()
+        if words := modules.told(self._modules, modules.loaded()):
+            self._say(words)
 
     def choose(self, label: str, unavailable: Callable[[Host], str | None]) -> str | None:
-        """Decide where ``label`` runs; return why it can run nowhere, with the mend, or None.
+        """Decide where ``label`` runs; return why it can run nowhere, with the remedy, or None.
 
         ``unavailable`` is the driver's own answer for a host.
         """
@@ -85,7 +88,7 @@ class Placement:
             self._inside.add(label)
             return None
         if self._wanted == "auto":
-            return f"{reason}; nor in a machine: {inside}"
+            return f"{reason}; nor in a virtual machine: {inside}"
         return inside
 
     def gather(self, unavailable: Mapping[str, Callable[[Host], str | None]]) -> None:
@@ -103,9 +106,9 @@ class Placement:
             if label not in self._inside and ask(machine) is None
         }
 
-    def host(self, label: str) -> Host:
-        """Return a host of the kind that ``label`` runs on, to look at what it has."""
-        return self.machine_host() if label in self._inside else self._local
+    def hosts(self, label: str) -> tuple[Host, ...]:
+        """Return what ``label`` runs on, to look at what it has: both ends are of one kind."""
+        return (self.machine_host() if label in self._inside else self._local,)
 
     def check_device(self, spec: DriverSpec, labels: Sequence[str]) -> None:
         """Calibrate a device for the tunnels that run on it; ``LabError`` if it cannot be had."""
@@ -120,7 +123,9 @@ class Placement:
                     "shares one with the other endpoint (use --place endpoints)"
                 )
             if reason := _no_namespaces():
-                raise LabError(f"device {spec.label}: {inside} needs machines, and {reason}")
+                raise LabError(
+                    f"device {spec.label}: {inside} needs virtual machines, and {reason}"
+                )
             find_controller()
         if here:
             self._say(f"calibrating {spec.label}")
@@ -173,7 +178,7 @@ class Placement:
             self.close()
             image = self._ready_image()
             choice = vm_accel.choose(image)
-            self._say(f"booting a machine with Linux {image.kernel_release}")
+            self._say(f"booting a virtual machine with Linux {image.kernel_release}")
             self._machine = self._booted(image, choice)
             self._machine.go_first()
             self._host = VmHost(
@@ -186,11 +191,11 @@ class Placement:
         return self._host
 
     def local_host(self) -> LocalHost | str:
-        """Return this computer if a lab can stand on it, or why not, with the mend."""
+        """Return this computer if a lab can stand on it, or why not, with the remedy."""
         if reason := _no_namespaces():
             return reason
         if not self._local.has_kernel("veth"):
-            return "the kernel has no veth, which joins the hosts of a lab (modprobe veth)"
+            return "the kernel has no veth, which connects the hosts of a lab (modprobe veth)"
         return self._local
 
     def _booted(self, image: Image, choice: vm_accel.Choice) -> Machine:
@@ -216,7 +221,7 @@ class Placement:
         try:
             programs.need("qemu-system-x86_64")
             if cache.find() is None:
-                return "there is no machine image (tunnelmark vm build)"
+                return "there is no image for virtual machines (tunnelmark vm build)"
             return self.machine_host()
         except LabError as error:
             return str(error)

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from tunnelmark.lab.placement import Wanted
+from tunnelmark.lab.supervise import supervise
 from tunnelmark.model.errors import LabError
 
 _INSIDE = "TUNNELMARK_INSIDE_USER_NAMESPACE"
@@ -21,7 +22,7 @@ _PREPARE = 'mount -t tmpfs -o mode=755 tmpfs /run && mkdir -p /run/netns && exec
 def stand(wanted: Wanted) -> None:
     """Run the same command again where labs of ``wanted`` stand, unless this process is there.
 
-    As root, or where a machine is enough, that is here. Raises ``LabError`` with the mend where
+    As root, or where a machine is enough, that is here. Raises ``LabError`` with the remedy where
     nothing can stand.
     """
     # A machine needs no privilege; what stands on this computer does, if it can be had.
@@ -38,7 +39,8 @@ def inside_user_namespace() -> bool:
 def ensure_privileges() -> None:
     """Return if this process may make namespaces; else run the same command where it may.
 
-    Raises ``LabError`` with the mend where user namespaces are not allowed either.
+    That ends this process with its exit status (``SystemExit``). Raises ``LabError`` with a remedy
+    where user namespaces are not allowed either.
     """
     if os.geteuid() == 0:
         return
@@ -51,7 +53,7 @@ def ensure_privileges() -> None:
     environment = {"TUNNELMARK_RUNTIME": runtime, **os.environ, _INSIDE: "1"}
     argv = [*_UNSHARE, "sh", "-c", _PREPARE, "prepare", sys.executable, "-m", "tunnelmark.cli"]
     sys.stdout.flush()
-    os.execvpe(argv[0], [*argv, *sys.argv[1:]], environment)  # noqa: S606 - an argument list
+    raise SystemExit(supervise([*argv, *sys.argv[1:]], environment))
 
 
 def cannot_run_rootless() -> str | None:

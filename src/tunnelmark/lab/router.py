@@ -27,7 +27,7 @@ _SYSCTLS: Final = (
     "net.ipv6.conf.all.accept_dad=0",
 )
 # As a home router does it: what goes out has its address, from a port of its own; what comes back
-# is told apart by that. PPTP's GRE has no port: one client at a time gets it back.
+# is distinguished by it. PPTP's GRE has no port: one client at a time gets it back.
 _NAT: Final = b"""\
 table ip tm {
   chain out {

@@ -19,9 +19,9 @@ def _readable(value: str) -> str:
         size = path.stat().st_size
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"is {value!r}, cannot be read: {reason}") from error
+        raise ValueError(f"is {value!r}, which cannot be read: {reason}") from error
     if not path.is_file() or not 0 < size <= LARGEST_BYTES:
-        raise ValueError(f"is {value!r}, must be a file of 1 to {LARGEST_BYTES} byte")
+        raise ValueError(f"is {value!r}, must be a file of 1 to {LARGEST_BYTES} bytes")
     return value
 
 
@@ -32,13 +32,16 @@ class TraceParams(WireParams):
     """A line whose rate is recorded."""
 
     forward: TracePath = Field(
-        description="file towards the server: a millisecond a line, at which 1504 byte can leave"
+        description="trace towards the server: one line per opportunity to send 1504 bytes, with "
+        "its time in ms"
     )
-    reverse: TracePath | None = Field(None, description="file towards the client, or as forward")
+    reverse: TracePath | None = Field(
+        None, description="trace towards the client; default: that of forward"
+    )
 
 
 class TraceLink(WireLink):
-    """A recorded line: each opportunity carries 1504 byte, an IP packet and four bytes."""
+    """A recorded line: each opportunity carries 1504 bytes, an IP packet and four bytes."""
 
     kind: ClassVar[str] = "trace"
     title: ClassVar[str] = "Recorded line"

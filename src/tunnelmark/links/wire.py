@@ -44,26 +44,32 @@ class WireParams(Params):
     delay: Delay = Field(0, description="propagation delay of each direction")
     delay_reverse: Delay | None = Field(None, description="propagation delay to the client")
     queue: Annotated[SizeBytes, Field(ge=590, le=1 << 30)] = Field(
-        65536, description="drop-tail queue in front of each direction, in bytes on the link"
+        65536, description="drop-tail queue before each direction, in bytes on the link"
     )
     loss_forward: Ratio = Field(0.0, description="share of packets lost towards the server")
     loss_reverse: Ratio = Field(0.0, description="share of packets lost towards the client")
     loss_burst: Annotated[float, Field(ge=1, le=1000)] = Field(
         1.0,
-        description="mean number of packets lost in a row: above 1 the loss is Gilbert-Elliott's",
+        description="mean number of consecutive losses; above 1 the loss follows the "
+        "Gilbert-Elliott model",
     )
-    delay_variation: Delay = Field(0, description="delay added to packets, by its distribution")
+    delay_variation: Delay = Field(
+        0, description="random delay added to packets, by its distribution"
+    )
     delay_distribution: Literal["uniform", "normal", "exponential"] = Field(
         "uniform", description="of the added delay: spread, sigma or mean is delay_variation"
     )
-    reorder: bool = Field(default=False, description="whether varied packets may overtake others")
-    duplicate: Ratio = Field(0.0, description="share of packets that arrive twice, each direction")
-    corrupt: Ratio = Field(0.0, description="share of packets with one bit damaged, each direction")
+    reorder: bool = Field(
+        default=False, description="whether packets with added delay may overtake others"
+    )
+    duplicate: Ratio = Field(0.0, description="share of packets duplicated, each direction")
+    corrupt: Ratio = Field(0.0, description="share of packets with one bit flipped, each direction")
     hold_back: Ratio = Field(
         0.0,
-        description="share of packets that arrive late by hold_back_by, so others overtake them",
+        description="share of packets that are delayed by hold_back_by, so that others overtake "
+        "them",
     )
-    hold_back_by: Delay = Field(10_000_000, description="how much later they arrive")
+    hold_back_by: Delay = Field(10_000_000, description="their extra delay")
     changes: Annotated[tuple[ChangeParams, ...], Field(max_length=1000)] = Field(
         (), description="new values from a time after the start of each trial on, in order of time"
     )
@@ -74,12 +80,14 @@ class WireParams(Params):
         for before, after in pairwise(self.changes):
             if after.at < before.at:
                 raise ValueError(
-                    f"changes: one at {after.at / 1e9:g} s stands behind one at "
+                    f"changes: the one at {after.at / 1e9:g} s stands behind one at "
                     f"{before.at / 1e9:g} s, must be in order of time"
                 )
         frame_bytes = self.mtu + ETHERNET_HEADER_BYTES
         if self.queue < frame_bytes:
-            raise ValueError(f"queue is {self.queue} byte, must hold a frame of {frame_bytes} byte")
+            raise ValueError(
+                f"queue is {self.queue} bytes, must hold a frame of {frame_bytes} bytes"
+            )
         # At most this share is lost if after every burst just one packet gets through.
         most = self.loss_burst / (self.loss_burst + 1)
         for name, loss in (

@@ -11,10 +11,11 @@ from pydantic import Field, model_validator
 
 from tunnelmark.engine.link import SharedLinkSpec
 from tunnelmark.links.base import Link
+from tunnelmark.links.edca import Edca
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio, SizeBytes
 
-Standard = Literal["802.11a", "802.11b", "802.11g", "802.11n", "802.11ac"]
+Standard = Literal["802.11a", "802.11b", "802.11g", "802.11n", "802.11ac", "802.11ax"]
 
 _DSSS: Final = (1_000_000, 2_000_000, 5_500_000, 11_000_000)
 _OFDM: Final = tuple(rate * 1_000_000 for rate in (6, 9, 12, 18, 24, 36, 48, 54))
@@ -30,53 +31,32 @@ _BASIC: Final[Mapping[str, str]] = {
     "802.11g": "1 2 5.5 11 6 12 24",
     "802.11n": "6 12 24",
     "802.11ac": "6 12 24",
+    "802.11ax": "6 12 24",
 }
 _WIDTHS: Final[Mapping[str, tuple[str, ...]]] = {
     "802.11n": ("20 MHz", "40 MHz"),
     "802.11ac": ("20 MHz", "40 MHz", "80 MHz"),
+    "802.11ax": ("20 MHz", "40 MHz", "80 MHz"),
 }
 _SNAP_BYTES: Final = 8
 _MSDU_MAX_BYTES: Final = 2304  # Table 9-25
 _STREAMS_MAX: Final = 4
-_MCS_MAX: Final[Mapping[str, int]] = {"802.11n": 31, "802.11ac": 9}
+_GUARDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "802.11n": ("800 ns", "400 ns"),
+    "802.11ac": ("800 ns", "400 ns"),
+    "802.11ax": ("800 ns", "1600 ns", "3200 ns"),
+}
+_MCS_MAX: Final[Mapping[str, int]] = {"802.11n": 31, "802.11ac": 9, "802.11ax": 11}
+_AMPDU_BYTES: Final[Mapping[str, int]] = {
+    # 9.4.2.55.3, 9.4.2.157.2; 802.11ax 9.4.2.248.2 has two doublings more
+    "802.11n": (1 << 16) - 1,
+    "802.11ac": (1 << 20) - 1,
+    "802.11ax": (1 << 22) - 1,
+}
+_AMPDU_FRAMES: Final[Mapping[str, int]] = {"802.11n": 64, "802.11ac": 64, "802.11ax": 256}
 _MCS_A_STREAM: Final = 8
-
-
-class Edca(Params):
-    """How an access category contends (9.4.2.28)."""
-
-    aifsn: Annotated[int, Field(ge=1, le=15)] = Field(
-        description="arbitration interframe space number"
-    )
-    cw_min: Annotated[int, Field(ge=0, le=32767)] = Field(
-        description="smallest contention window, a power of two less one"
-    )
-    cw_max: Annotated[int, Field(ge=0, le=32767)] = Field(
-        description="largest contention window, a power of two less one"
-    )
-    txop_limit: Annotated[DurationNs, Field(ge=0, le=65535 * 32_000)] = Field(
-        0, description="TXOP limit, a multiple of 32 us; 0 is one frame exchange"
-    )
-
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        for name, window in (("cw_min", self.cw_min), ("cw_max", self.cw_max)):
-            if (window + 1) & window:
-                raise ValueError(f"{name} is {window}, must be a power of two less one")
-        if self.cw_min > self.cw_max:
-            raise ValueError(f"cw_min is {self.cw_min}, must be at most cw_max, {self.cw_max}")
-        if self.txop_limit % 32_000:
-            raise ValueError(f"txop_limit is {self.txop_limit} ns, must be a multiple of 32 us")
-        return self
-
-    def to_json(self) -> dict[str, object]:
-        """Return the engine's form."""
-        return {
-            "aifsn": self.aifsn,
-            "cw_min": self.cw_min,
-            "cw_max": self.cw_max,
-            "txop_limit_ns": self.txop_limit,
-        }
+_CATEGORIES: Final = ("background", "best_effort", "video", "voice")
+_AP: Final = "ap_"
 
 
 class WlanParams(Params):
@@ -84,22 +64,22 @@ class WlanParams(Params):
 
     standard: Standard = Field(description="physical layer")
     rate: RateBitS | None = Field(
-        None, description="data rate of 802.11a, b and g; not given: the highest"
+        None, description="data rate of 802.11a, b and g; default: the highest"
     )
     mcs: Annotated[int, Field(ge=0, le=31)] | None = Field(
         None,
-        description="modulation and coding scheme: 0-31 with its streams in 802.11n, 0-9 in ac",
+        description="MCS: 0-31 with its streams in 802.11n, 0-9 in ac, 0-11 in ax",
     )
     streams: Annotated[int, Field(ge=1, le=4)] | None = Field(
-        None, description="spatial streams; with minstrel the most it may use"
+        None, description="spatial streams; with minstrel the most that it may use"
     )
     rate_control: Literal["fixed", "minstrel"] = Field(
-        "fixed", description="the one rate that is given, or chosen by what gets through"
+        "fixed", description="fixed: the rate given here; minstrel: adapts to what gets through"
     )
     band: Literal["2.4 GHz", "5 GHz"] | None = Field(None, description="band of 802.11n")
     width: Literal["20 MHz", "40 MHz", "80 MHz"] = Field("20 MHz", description="channel width")
-    guard_interval: Literal["800 ns", "400 ns"] = Field(
-        "800 ns", description="guard interval of 802.11n and ac"
+    guard_interval: Literal["800 ns", "400 ns", "1600 ns", "3200 ns"] = Field(
+        "800 ns", description="guard interval: 800 or 400 ns in 802.11n and ac, 800 or more in ax"
     )
     greenfield: bool = Field(default=False, description="802.11n preamble without legacy part")
     short_preamble: bool = Field(default=False, description="short preamble of 802.11b frames")
@@ -108,7 +88,7 @@ class WlanParams(Params):
         None,
         pattern=r"^\s*[0-9.]+(\s+[0-9.]+)*\s*$",
         max_length=80,
-        description="basic rate set in Mbit/s, such as '1 2 5.5 11'; answers use it",
+        description="basic rate set in Mbit/s, such as '1 2 5.5 11'; control responses use it",
     )
     protection: Literal["none", "cts_to_self", "rts_cts"] = Field(
         "none", description="protection of OFDM frames from stations of 802.11b"
@@ -117,32 +97,45 @@ class WlanParams(Params):
         1 << 20, description="RTS and CTS before longer frames"
     )
     rts_counts: Literal["psdu", "mpdu"] = Field(
-        "mpdu", description="what the threshold looks at: the standard's PSDU or each MPDU"
+        "mpdu",
+        description="what the threshold applies to: the PSDU, as in the standard, or each MPDU",
     )
     fragmentation_threshold: Annotated[SizeBytes, Field(ge=256, le=11500)] = Field(
         2346, description="longest MPDU that is not fragmented"
     )
     short_retry_limit: Annotated[int, Field(ge=1, le=255)] = Field(
-        7, description="attempts without RTS, and of RTS"
+        7, description="attempts without RTS, and attempts of RTS"
     )
     long_retry_limit: Annotated[int, Field(ge=1, le=255)] = Field(
-        4, description="attempts behind RTS"
+        4, description="attempts after RTS"
     )
     queue: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         200, description="drop-tail queue of each station and access category, in frames"
     )
     wmm: bool | None = Field(
-        None, description="access categories by DSCP; on by default in 802.11n and ac"
+        None, description="access categories by DSCP; on by default in 802.11n, ac and ax"
     )
-    background: Edca | None = Field(None, description="AC_BK instead of its defaults")
-    best_effort: Edca | None = Field(None, description="AC_BE instead of its defaults")
-    video: Edca | None = Field(None, description="AC_VI instead of its defaults")
-    voice: Edca | None = Field(None, description="AC_VO instead of its defaults")
-    ampdu_max: Annotated[int, Field(ge=0, le=1_048_575)] | None = Field(
+    background: Edca | None = Field(None, description="AC_BK of stations instead of its defaults")
+    best_effort: Edca | None = Field(None, description="AC_BE of stations instead of its defaults")
+    video: Edca | None = Field(None, description="AC_VI of stations instead of its defaults")
+    voice: Edca | None = Field(None, description="AC_VO of stations instead of its defaults")
+    ap_background: Edca | None = Field(
+        None, description="AC_BK of the access point instead of hostapd's"
+    )
+    ap_best_effort: Edca | None = Field(
+        None, description="AC_BE of the access point instead of hostapd's"
+    )
+    ap_video: Edca | None = Field(
+        None, description="AC_VI of the access point instead of hostapd's"
+    )
+    ap_voice: Edca | None = Field(
+        None, description="AC_VO of the access point instead of hostapd's"
+    )
+    ampdu_max: Annotated[int, Field(ge=0, le=4_194_303)] | None = Field(
         None, description="longest A-MPDU in bytes, a power of two less one; 0: none"
     )
-    ampdu_frames: Annotated[int, Field(ge=1, le=64)] = Field(
-        64, description="most MPDUs in an A-MPDU"
+    ampdu_frames: Annotated[int, Field(ge=1, le=256)] | None = Field(
+        None, description="most MPDUs in an A-MPDU; default: 64, in 802.11ax 256"
     )
     amsdu_max: Literal[0, 3839, 7935, 11398] = Field(
         0, description="longest A-MSDU in bytes; 0: none"
@@ -154,7 +147,7 @@ class WlanParams(Params):
         "none", description="link security, by the bytes it adds to each frame"
     )
     four_addresses: bool = Field(default=False, description="MAC headers with four addresses")
-    frame_errors: Ratio = Field(0.0, description="share of MPDUs lost beside collisions")
+    frame_errors: Ratio = Field(0.0, description="share of MPDUs lost, apart from collisions")
     snr_db: Annotated[float, Field(ge=-20, le=80)] | None = Field(
         None, description="signal-to-noise ratio: frame errors by rate and length"
     )
@@ -165,7 +158,8 @@ class WlanParams(Params):
         200, description="length of a beacon frame with MAC header and FCS"
     )
     eifs: Literal["lowest_rate", "dynamic", "none"] = Field(
-        "lowest_rate", description="how long stations hold back after what they could not receive"
+        "lowest_rate",
+        description="how long stations defer after a frame that they could not receive (EIFS)",
     )
     background_stations: Annotated[int, Field(ge=0, le=2006)] = Field(
         0, description="further stations that always have a frame for the access point"
@@ -206,7 +200,7 @@ class WlanParams(Params):
         if self.ht and self.security in {"wep", "tkip"}:
             raise ValueError(f"security is {self.security}, which {self.standard} excludes")
         if self.frame_errors and self.snr_db is not None:
-            raise ValueError("frame_errors and snr_db are both set, one may be")
+            raise ValueError("frame_errors and snr_db are both set, at most one is allowed")
         self._check_aggregation()
         return self
 
@@ -214,17 +208,17 @@ class WlanParams(Params):
         """Refuse what another standard has."""
         owners: Mapping[str, tuple[str, ...]] = {
             "rate": ("802.11a", "802.11b", "802.11g"),
-            "mcs": ("802.11n", "802.11ac"),
-            "streams": ("802.11n", "802.11ac"),
+            "mcs": tuple(_WIDTHS),
+            "streams": tuple(_WIDTHS),
             "band": ("802.11n",),
-            "guard_interval": ("802.11n", "802.11ac"),
+            "guard_interval": tuple(_WIDTHS),
             "greenfield": ("802.11n",),
             "short_preamble": ("802.11b", "802.11g", "802.11n"),
             "short_slot": ("802.11g", "802.11n"),
-            "ampdu_max": ("802.11n", "802.11ac"),
-            "ampdu_frames": ("802.11n", "802.11ac"),
-            "amsdu_max": ("802.11n", "802.11ac"),
-            "mpdu_spacing": ("802.11n", "802.11ac"),
+            "ampdu_max": tuple(_WIDTHS),
+            "ampdu_frames": tuple(_WIDTHS),
+            "amsdu_max": tuple(_WIDTHS),
+            "mpdu_spacing": tuple(_WIDTHS),
         }
         for name, standards in owners.items():
             if name in self.model_fields_set and self.standard not in standards:
@@ -237,7 +231,13 @@ class WlanParams(Params):
         widths = _WIDTHS.get(self.standard, ("20 MHz",))
         if self.width not in widths:
             raise ValueError(f"width is {self.width}, {self.standard} has {' and '.join(widths)}")
-        for name in ("background", "best_effort", "video", "voice"):
+        guards = _GUARDS.get(self.standard, ("800 ns",))
+        if self.guard_interval not in guards:
+            raise ValueError(
+                f"guard_interval is {self.guard_interval}, {self.standard} has "
+                + " and ".join(guards)
+            )
+        for name in (f"{prefix}{one}" for prefix in ("", _AP) for one in _CATEGORIES):
             if getattr(self, name) is not None and not self.has_wmm:
                 raise ValueError(f"{name} is set, but wmm is off")
 
@@ -277,7 +277,9 @@ class WlanParams(Params):
                 raise ValueError(
                     f"streams is {self.streams}, but MCS {self.mcs} of 802.11n has {streams}"
                 )
-        elif not _vht_valid(self.mcs, self.streams or 1, int(self.width.split()[0])):
+        elif self.standard == "802.11ac" and not _vht_valid(
+            self.mcs, self.streams or 1, int(self.width.split()[0])
+        ):
             raise ValueError(
                 f"mcs is {self.mcs}, which 802.11ac excludes at {self.width} with "
                 f"{self.streams or 1} streams"
@@ -286,12 +288,17 @@ class WlanParams(Params):
     def _check_aggregation(self) -> None:
         if not self.ht:
             return
-        most = (1 << 16) - 1 if self.standard == "802.11n" else (1 << 20) - 1
+        most = _AMPDU_BYTES[self.standard]
         length = self.ampdu_max
         least = (1 << 13) - 1
         if length and (not least <= length <= most or length & (length + 1)):
             raise ValueError(
                 f"ampdu_max is {length}, must be 0 or a power of two less one, {least} to {most}"
+            )
+        if (self.ampdu_frames or 0) > _AMPDU_FRAMES[self.standard]:
+            raise ValueError(
+                f"ampdu_frames is {self.ampdu_frames}, {self.standard} has at most "
+                f"{_AMPDU_FRAMES[self.standard]}"
             )
         if self.standard == "802.11n" and self.amsdu_max > most >> 3:
             raise ValueError(f"amsdu_max is {self.amsdu_max}, 802.11n has at most 7935")
@@ -376,21 +383,19 @@ class WlanParams(Params):
     def _qos(self) -> dict[str, object] | None:
         if not self.has_wmm:
             return None
-        given = {
-            "background": self.background,
-            "best_effort": self.best_effort,
-            "video": self.video,
-            "voice": self.voice,
-        }
+        return {"stations": self._categories(""), "access_point": self._categories(_AP)}
+
+    def _categories(self, prefix: str) -> dict[str, object]:
+        given: dict[str, Edca | None] = {name: getattr(self, prefix + name) for name in _CATEGORIES}
         return {name: None if edca is None else edca.to_json() for name, edca in given.items()}
 
     def _aggregation(self) -> dict[str, object] | None:
         if not self.ht or not self.has_wmm:
             return None
-        default = (1 << 16) - 1 if self.standard == "802.11n" else (1 << 20) - 1
+        default = _AMPDU_BYTES[self.standard]
         return {
             "ampdu_max_bytes": default if self.ampdu_max is None else self.ampdu_max,
-            "ampdu_max_frames": self.ampdu_frames,
+            "ampdu_max_frames": self.ampdu_frames or _AMPDU_FRAMES[self.standard],
             "amsdu_max_bytes": self.amsdu_max,
             "mpdu_spacing_ns": self.mpdu_spacing,
         }
@@ -432,6 +437,24 @@ class Wlan(Link):
             "fragmentation_threshold": "2346 B",
             "beacon_interval_tu": 100,
         },
+        # an access point and a client of today, each with two antennas, at their best
+        "wlan-80211ac-80-2ss": {
+            "standard": "802.11ac",
+            "width": "80 MHz",
+            "guard_interval": "400 ns",
+            "mcs": 9,
+            "streams": 2,
+            "queue": 1000,
+        },
+        "wlan-80211ax-80-2ss": {
+            "standard": "802.11ax",
+            "width": "80 MHz",
+            "mcs": 11,
+            "streams": 2,
+            "queue": 1000,
+        },
+        # the same client two rooms away
+        "wlan-80211ax-20": {"standard": "802.11ax", "mcs": 4, "queue": 1000},
     }
     params: WlanParams
 

@@ -1,4 +1,4 @@
-"""How frames on air are told apart where Ethernet has a type: by what protects them."""
+"""How frames on air are distinguished where Ethernet has a type: by what protects them."""
 
 from typing import Final, Literal
 

@@ -36,6 +36,8 @@ class ProofVerdict(StrEnum):
     """Nothing is known: probes were lost, the capture had holes. Another attempt may see."""
     SAW_WRONG = "saw_wrong"
     """The packets on the link are not the tunnel's, or are readable. It stays so."""
+    MODELLED = "modelled"
+    """Nothing was on a link: the packets are those of the tunnel's model, in a simulation."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class WireProof:
     @property
     def ok(self) -> bool:
         """Whether trials may follow."""
-        return self.verdict is ProofVerdict.PROVED
+        return self.verdict in {ProofVerdict.PROVED, ProofVerdict.MODELLED}
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class Stratum(StrEnum):
     """A machine whose CPU is software."""
     VIRTUALIZED = "virtualized"
     """A machine on this computer's CPU (KVM), with a kernel and mitigations of its own."""
+    HOSTS = "real hosts"
+    """Two real hosts with the line between them."""
+    SIMULATION = "simulation"
+    """Virtual time: what the models say, nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,7 @@ class BlockRecord:
     link: str
     device: str
     placed_on: str
-    """E.g. ``network namespaces of this machine, native CPU``."""
+    """For example ``network namespaces of this machine, native CPU``."""
     negotiated: tuple[Negotiated, ...]
     """This and the proofs are of the last attempt that came so far; ``attempts`` has them all."""
     baseline_negotiated: tuple[Negotiated, ...]
@@ -137,7 +143,7 @@ class BlockRecord:
     """Why the block could not be run or was given up; its points then have no estimate."""
     details: Mapping[str, object] = field(default_factory=dict)
     baseline: str = "none"
-    """Label of what the tunnel is compared with, e.g. ``none IPv6``."""
+    """Label of what the tunnel is compared with, for example ``none IPv6``."""
     layers: tuple[Layered, ...] = ()
     """Of the payloads of the first proof."""
     attempts: tuple[Attempt, ...] = ()
@@ -145,6 +151,9 @@ class BlockRecord:
     stratum: Stratum = Stratum.NAMESPACES
     chosen: str | None = None
     """The implementation that the driver chose where the study left it open (``auto``)."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know of how its figures came about, each without a full stop and without
+    the tunnel's name."""
 
     @property
     def wall_s(self) -> float:
@@ -161,9 +170,9 @@ class PlaceTime:
     measuring_s: float
 
     def describe(self) -> str:
-        """Return one phrase, e.g. ``54 % of 312 s measuring in network namespaces …``."""
+        """Return one phrase, for example ``54 % of 312 s measuring in network namespaces …``."""
         share = self.measuring_s / self.wall_s if self.wall_s else 0.0
-        return f"{share:.0%} of {self.wall_s:.0f} s measuring in {self.place}"
+        return f"{100 * share:.0f} % of {self.wall_s:.0f} s spent measuring in {self.place}"
 
 
 def time_by_place(blocks: Iterable[BlockRecord]) -> tuple[PlaceTime, ...]:

@@ -12,9 +12,9 @@ from tunnelmark.model.errors import ResultError, TunnelmarkError
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _LONGEST: Final = 300
 _MENDS: Final = {
-    errno.ENOSPC: "free space there, then go on with tunnelmark run --resume DIR",
-    errno.EDQUOT: "free space or raise the quota, then go on with tunnelmark run --resume DIR",
-    errno.EIO: "the disk is failing: write the results to another one (--results)",
+    errno.ENOSPC: "free space there, then resume with tunnelmark run --resume DIR",
+    errno.EDQUOT: "free space or raise the quota, then resume with tunnelmark run --resume DIR",
+    errno.EIO: "the disk is failing: write the results to another disk (--results)",
     errno.EROFS: "write the results elsewhere (--results)",
     errno.EACCES: "change its permissions, or write the results elsewhere (--results)",
 }
@@ -32,14 +32,14 @@ def told(error: BaseException) -> str:
 
 
 class UnwritableError(ResultError):
-    """A file of a result cannot be written: nothing that is measured could be kept any more."""
+    """A file of a result cannot be written: no further measurement could be kept."""
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the system says against writing a file of a result into ``UnwritableError``.
+    """Turn the system's error on writing a file of a result into ``UnwritableError``.
 
-    It names the file and, where there is one, the way out: a full disk, a quota, a failing disk.
+    It names the file and, where there is one, the remedy: for a full disk, a quota, a failing disk.
     """
     try:
         yield

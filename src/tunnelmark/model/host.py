@@ -42,7 +42,11 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int:
-        """Process id as seen by the host's CPU probe."""
+        """Process id as seen by the host's CPU probe: it differs from those of other hosts."""
+
+    @property
+    def host_pid(self) -> int:
+        """Process id as programs on its host know it."""
 
     def poll(self) -> int | None:
         """Return the exit status, or None while it runs."""
@@ -131,15 +135,15 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class Need:
-    """What a driver needs of a host, and the package that brings it."""
+    """What a driver needs of a host, and the package that contains it."""
 
     programs: Mapping[str, str] = field(default_factory=dict)
-    """Program to Debian package, e.g. ``{"openvpn": "openvpn"}``."""
+    """Program to Debian package, for example ``{"openvpn": "openvpn"}``."""
     kernel: tuple[str, ...] = ()
     """Kernel features by the names of ``Host.has_kernel``."""
 
     def missing(self, host: Host) -> str | None:
-        """Return why this host cannot serve, with the command that mends it, or None."""
+        """Return why this host cannot serve, with the command that fixes it, or None."""
         for program, package in self.programs.items():
             if host.has(program) is None:
                 return f"{program} is not installed (apt-get install {package})"

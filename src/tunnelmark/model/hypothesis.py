@@ -131,7 +131,7 @@ class Verdict:
     """The same against it."""
     repeats_to_settle: int | None
     """Of an undecided one: with so many repeats four of five runs would decide it, if the figures
-    stay as they are; None where no number up to 10,000 would, or the repeats tell nothing."""
+    stay as they are; None where no number up to 10,000 would, or the repeats show nothing."""
 
 
 def param_fits(value: object, wanted: tuple[object, ...] | Range) -> bool:

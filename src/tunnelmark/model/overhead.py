@@ -14,6 +14,8 @@ IpName = Literal["ipv4", "ipv6"]
 """The same as studies write it."""
 
 IP_VERSIONS: Final[dict[IpName, IpVersion]] = {"ipv4": 4, "ipv6": 6}
+IP_SHOWN: Final[dict[IpName, str]] = {"ipv4": "IPv4", "ipv6": "IPv6"}
+"""Names of the versions for a reader."""
 
 IP_HEADER_BYTES: Final[dict[IpVersion, int]] = {4: 20, 6: 40}
 """RFC 791 section 3.1 without options; RFC 8200 section 3."""
@@ -67,14 +69,27 @@ class Encapsulation:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """A packet that enters a tunnel, and what carries it; lengths with IP headers."""
+
+    inner_packet_bytes: int
+    outer_packet_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Wire:
     """One datagram on the link."""
 
     payload_bytes: int
-    outer_packet_bytes: tuple[int, ...]
-    """IP length of each outer packet, in order of sending."""
+    packets: tuple[Carried, ...]
+    """Those that enter the tunnel, or the one datagram where there is none."""
     layers: tuple[Layer, ...]
     """What each layer added, summed over all packets, outermost first."""
+
+    @property
+    def outer_packet_bytes(self) -> tuple[int, ...]:
+        """IP length of each outer packet, in order of sending."""
+        return tuple(length for one in self.packets for length in one.outer_packet_bytes)
 
     @property
     def overhead_bytes(self) -> int:
@@ -93,7 +108,7 @@ def fragment(ip_bytes: int, mtu_bytes: int, version: IpVersion) -> tuple[int, ..
     per_fragment = header if version == 4 else header + IPV6_FRAGMENT_HEADER_BYTES  # noqa: PLR2004
     room = (mtu_bytes - per_fragment) // 8 * 8
     if room <= 0:
-        raise ValueError(f"an MTU of {mtu_bytes} byte leaves no room for a fragment")
+        raise ValueError(f"an MTU of {mtu_bytes} bytes leaves no room for a fragment")
     data = ip_bytes - header
     full, rest = divmod(data, room)
     return (per_fragment + room,) * full + ((per_fragment + rest,) if rest else ())
@@ -115,20 +130,25 @@ def datagram(
         packets = fragment(whole, link_mtu_bytes, inner_ip)
         headers = Layer(f"IPv{inner_ip} header", sum(packets) - whole + ip, _IP_SOURCE[inner_ip])
         return Wire(
-            payload_bytes, packets, (headers, Layer("UDP header", UDP_HEADER_BYTES, "RFC 768"))
+            payload_bytes,
+            (Carried(whole, packets),),
+            (headers, Layer("UDP header", UDP_HEADER_BYTES, "RFC 768")),
         )
     added: dict[str, Layer] = {}
-    outer: list[int] = []
     if encapsulation.wraps == "ip_payload":
         layers = encapsulation.layers(whole - ip)
-        outer += _wrapped(whole - ip, layers, link_mtu_bytes, encapsulation, added)
-        return Wire(payload_bytes, tuple(outer), (*added.values(), udp))
+        outer = _wrapped(whole - ip, layers, link_mtu_bytes, encapsulation, added)
+        return Wire(payload_bytes, (Carried(whole, outer),), (*added.values(), udp))
     inner = fragment(whole, encapsulation.inner_mtu_bytes, inner_ip)
-    for length in inner:
-        layers = encapsulation.layers(length)
-        outer += _wrapped(length, layers, link_mtu_bytes, encapsulation, added)
+    carried = tuple(
+        Carried(
+            length,
+            _wrapped(length, encapsulation.layers(length), link_mtu_bytes, encapsulation, added),
+        )
+        for length in inner
+    )
     inner_header = Layer(inner_header.name, sum(inner) - whole + ip, inner_header.source)
-    return Wire(payload_bytes, tuple(outer), (*added.values(), inner_header, udp))
+    return Wire(payload_bytes, carried, (*added.values(), inner_header, udp))
 
 
 def fragmentation_point(
@@ -185,7 +205,7 @@ def segment(wrapped_bytes: int, headers_bytes: int, mtu_bytes: int) -> tuple[int
     """
     room = mtu_bytes - headers_bytes
     if room <= 0:
-        raise ValueError(f"an MTU of {mtu_bytes} byte leaves no room for a segment")
+        raise ValueError(f"an MTU of {mtu_bytes} bytes leaves no room for a segment")
     full, rest = divmod(wrapped_bytes, room)
     return (headers_bytes + room,) * full + ((headers_bytes + rest,) if rest else ())
 

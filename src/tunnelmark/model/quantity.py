@@ -1,7 +1,8 @@
 """Quantities as a study file writes them: a number and a unit, parsed once into an integer.
 
 Each annotated type below is a pydantic field type: it accepts a string with a unit, freezes to a
-plain number in the unit its name states, and appears in the JSON Schema with a pattern.
+plain number in the unit its name states, and appears in the JSON Schema with a pattern. As JSON it
+is written so that it parses to the same number: ``"5000000 ns"``.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 _LONGEST: Final = 40
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
@@ -57,7 +58,7 @@ def _parser(
             raise ValueError(f"has no unit; write it as {example!r}")
         if unit not in units:
             known = ", ".join(units)
-            raise ValueError(f"has the unit {unit!r}; known are {known}")
+            raise ValueError(f"has the unit {unit!r}; known: {known}")
         result = Decimal(number) * units[unit]
         if not whole:
             return float(result)
@@ -87,6 +88,17 @@ def _share(example: str) -> Callable[[Any], Any]:
     return parse
 
 
+def _written(unit: str) -> PlainSerializer:
+    return PlainSerializer(lambda number: f"{number} {unit}", when_used="json")
+
+
+def _written_share(share: float) -> float | str:
+    """Return a share below 1 as it is, others with ``%``: 1 alone could be 1 % as well."""
+    return share if share < 1 else f"{Decimal(repr(share)) * 100:f} %"
+
+
+_SHARE_AS_JSON: Final = PlainSerializer(_written_share, when_used="json")
+
 UNIT_KEY: Final = "x-unit"
 """Key of a JSON Schema that says in which unit the parsed number is: ``ns``, ``bit_s`` …."""
 
@@ -104,7 +116,10 @@ def _schema(units: Mapping[str, object], example: str, unit: str) -> WithJsonSch
 
 
 DurationNs = Annotated[
-    int, BeforeValidator(_parser(_TIME_NS, "5 ms", whole=True)), _schema(_TIME_NS, "5 ms", "ns")
+    int,
+    BeforeValidator(_parser(_TIME_NS, "5 ms", whole=True)),
+    _written("ns"),
+    _schema(_TIME_NS, "5 ms", "ns"),
 ]
 """A duration in nanoseconds, written ``"5 ms"``."""
 
@@ -112,6 +127,7 @@ RateBitS = Annotated[
     int,
     BeforeValidator(_parser(_RATE_BIT_S, "8 Mbit/s", whole=True)),
     Field(gt=0),
+    _written("bit/s"),
     _schema(_RATE_BIT_S, "8 Mbit/s", "bit_s"),
 ]
 """A rate in bit/s, written ``"8 Mbit/s"``."""
@@ -119,6 +135,7 @@ RateBitS = Annotated[
 SizeBytes = Annotated[
     int,
     BeforeValidator(_parser(_SIZE_BYTES, "64 KiB", whole=True)),
+    _written("bytes"),
     _schema(_SIZE_BYTES, "64 KiB", "bytes"),
 ]
 """A size in bytes, written ``"64 KiB"``."""
@@ -137,10 +154,20 @@ def _share_schema(example: str) -> WithJsonSchema:
     )
 
 
-Ratio = Annotated[float, BeforeValidator(_share("2 %")), Field(ge=0, le=1), _share_schema("2 %")]
+Ratio = Annotated[
+    float,
+    BeforeValidator(_share("2 %")),
+    Field(ge=0, le=1),
+    _SHARE_AS_JSON,
+    _share_schema("2 %"),
+]
 """A share from 0 to 1, written ``"2 %"`` or ``0.02``; all of it is ``"100 %"``."""
 
 CoreShare = Annotated[
-    float, BeforeValidator(_share("90 %")), Field(ge=0, le=64), _share_schema("90 %")
+    float,
+    BeforeValidator(_share("90 %")),
+    Field(ge=0, le=64),
+    _SHARE_AS_JSON,
+    _share_schema("90 %"),
 ]
 """A share of one core, written ``"90 %"`` or ``0.9``; of several ``"250 %"``."""

@@ -25,7 +25,7 @@ def drivers(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
             kind: str = value.kind  # type: ignore[attr-defined]
             if kind in found:
                 raise RuntimeError(
-                    f"{value.__module__} and {found[kind].__module__} are both {kind}"
+                    f"{value.__module__} and {found[kind].__module__} both define {kind}"
                 )
             found[kind] = value
     return found

@@ -18,6 +18,14 @@ class Topology:
     in place of the client's. IPv6 is routed as it is."""
     reassembly_bytes: int | None = None
     """Memory for fragments at each endpoint; None: what the kernel has by itself."""
+    clients: int | None = None
+    """Clients of one gateway; None: one client, and no gateway."""
+    shared: bool = False
+    """All clients of the gateway are on one link; else each has one of its own."""
+
+
+MOST_CLIENTS: Final = 200
+"""Of one gateway: each has a namespace and a process that is its link."""
 
 
 CLIENT_IPV4: Final = "198.18.0.1"
@@ -44,6 +52,46 @@ MACS: Final = {
     "outside": "02:00:00:00:00:04",
 }
 """Addresses of the endpoints' interfaces, and of the router's two; locally administered."""
+
+
+GATEWAY_PREFIX_IPV4: Final = 24
+GATEWAY_PREFIX_IPV6: Final = 64
+"""Of the one network inside a gateway."""
+
+
+def client_addresses(number: int) -> tuple[str, str]:
+    """Return (IPv4, IPv6) on the link of client ``number`` of a gateway."""
+    _check_client(number)
+    return (
+        (f"198.18.0.{number + 2}", f"fd00:7472::{number + 2:x}")
+        if number
+        else (CLIENT_IPV4, CLIENT_IPV6)
+    )
+
+
+def wire_macs(number: int) -> tuple[str, str]:
+    """Return (client's, server's) address on the wire of client ``number`` of a gateway."""
+    _check_client(number)
+    if not number:
+        return MACS["client"], MACS["server"]
+    return f"02:00:00:00:01:{number:02x}", f"02:00:00:00:02:{number:02x}"
+
+
+def gateway_ipv4(number: int) -> tuple[str, str]:
+    """Return (client, server) inside a gateway, the same server for each client."""
+    _check_client(number)
+    return f"198.19.0.{number + 2}", "198.19.0.1"
+
+
+def gateway_ipv6(number: int) -> tuple[str, str]:
+    """Return (client, server) inside a gateway, the same server for each client."""
+    _check_client(number)
+    return f"fd00:7473::{number + 2:x}", "fd00:7473::1"
+
+
+def _check_client(number: int) -> None:
+    if not 0 <= number < MOST_CLIENTS:
+        raise ValueError(f"client number is {number}, must be 0 to {MOST_CLIENTS - 1}")
 
 
 def inner_ipv4(number: int) -> tuple[str, str]:

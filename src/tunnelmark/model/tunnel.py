@@ -1,12 +1,29 @@
 """What passes between the run and a tunnel driver."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from tunnelmark.model.host import Host, Process
-from tunnelmark.model.overhead import IpVersion
+from tunnelmark.model.overhead import IpName, IpVersion
+
+Side = Literal["client", "server"]
+"""One of the two ends of a tunnel."""
+
+
+class Milestone(StrEnum):
+    """How far one tunnel is on its way up, as its driver tells ``Site.reached``, in this order."""
+
+    DIALING = "dialing"
+    """The server is ready; the next thing is the start of the client, or its first packet."""
+    AGREED = "agreed"
+    """Both ends say that it is up, and nothing has passed through it. A tunnel whose handshake is
+    begun by the first packet has no such moment and leaves it out."""
+    PROBING = "probing"
+    """The first packet is about to be sent through it."""
+    ANSWERED = "answered"
+    """An answer has come back through it."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +36,35 @@ class Endpoint:
     ipv6: str
     interface: str
     mtu_bytes: int
+    netns: str | None = None
+    """Path of its network namespace, for a program elsewhere that opens sockets there: of every
+    client of a gateway but the first, in whose namespace that program runs."""
+    reached: str | None = None
+    """Address by which the other end reaches it, where that is not its own: it is behind NAT."""
+
+    def own(self, ip: IpName) -> str:
+        """Return its own address: to listen on and to send from."""
+        return self.ipv4 if ip == "ipv4" else self.ipv6
+
+    def advertised(self, ip: IpName) -> str:
+        """Return the address that the other end sends to."""
+        if self.reached is None or (":" in self.reached) != (ip == "ipv6"):
+            return self.own(ip)
+        return self.reached
+
+
+@dataclass(frozen=True)
+class ServerPorts:
+    """Ports at which a server is reached, one behind the other."""
+
+    protocol: Literal["udp", "tcp"]
+    first: int
+    count: int = 1
+
+    def __str__(self) -> str:
+        """Return them for a message: ``UDP 1194`` or ``TCP 7700 to 7715``."""
+        last = f" to {self.first + self.count - 1}" if self.count > 1 else ""
+        return f"{self.protocol.upper()} {self.first}{last}"
 
 
 @dataclass(frozen=True)
@@ -41,6 +87,17 @@ class Site:
     """What the server sees in place of the client's IPv4 address, where NAT is between them."""
     shared: "SharedMedium | None" = None
     """What the study's link is, where both directions share it (a WLAN)."""
+    clients: tuple[Endpoint, ...] = ()
+    """All clients of a gateway, ``client`` first; empty where there is no gateway."""
+
+    reached: Callable[[Milestone], None] = lambda _milestone: None
+    """Told by drivers that have a handshake (``Tunnel.tells_set_up``) how far they are."""
+    patience: Callable[[float], float] = lambda usual_s: usual_s
+    """Seconds that a driver usually waits for the other end to those that it may wait now."""
+
+    def client_of(self, number: int) -> Endpoint:
+        """Return the client's end of tunnel ``number``."""
+        return self.clients[number] if self.clients else self.client
 
 
 @dataclass(frozen=True)
@@ -57,8 +114,8 @@ class Medium:
     """A medium that the tunnel itself brought: it stands in for the lab's link."""
 
     process: Process
-    counters: Callable[[], tuple[Mapping[str, Any], Mapping[str, Any]] | None]
-    """(forward, reverse) as docs/engine.md names them; None if it does not answer."""
+    counters: Callable[[], Mapping[str, Any] | None]
+    """The emulator's report as docs/engine.md has it; None if it does not answer."""
     problem: Callable[[], str | None]
     header_bytes: int
     """What its ``offered_bytes`` count in each frame beside an IP packet's own link header: 0."""
@@ -88,6 +145,34 @@ class TrafficPath:
     """MTU of the inner interface at the client."""
     link_address: str | None = None
     """The client's address on the link, where this path has one beside the endpoint's."""
+    client: Endpoint | None = None
+    """Where its client is, one of several of a gateway; None: the only one."""
+    server: Endpoint | None = None
+    """Where its server is; None: the only one. Of a path that is looked at from the other end, its
+    client's place."""
+    server_own: str | None = None
+    """The server's own address where ``server_address`` is that of a NAT before it."""
+    client_reached: str | None = None
+    """Where the server reaches the client, if not at ``client_address``: a NAT is before it."""
+
+    @property
+    def server_listens(self) -> str:
+        """Address at which programs of the server listen."""
+        return self.server_own or self.server_address
+
+    def turned(self) -> "TrafficPath":
+        """Return the path as the other end sees it: the server sends and the client answers."""
+        return replace(
+            self,
+            client_address=self.server_listens,
+            server_address=self.client_reached or self.client_address,
+            client_interface=self.server_interface,
+            server_interface=self.client_interface,
+            client=self.server,
+            server=self.client,
+            server_own=None if self.client_reached is None else self.client_address,
+            client_reached=None if self.server_own is None else self.server_address,
+        )
 
 
 class DataPath(StrEnum):
@@ -109,7 +194,7 @@ class Negotiated:
 
     cipher: str | None
     version: str
-    """Program and version, e.g. ``OpenVPN 2.6.14``."""
+    """Program and version, for example ``OpenVPN 2.6.14``."""
     implementation: str
     """What does the work, in words: ``kernel``, ``wireguard-go``, ``openvpn`` …."""
     mtu_bytes: int
@@ -125,7 +210,7 @@ class WireRule:
     encrypted: bool
     """Whether the marker must be absent; False only for reference points without a cipher."""
     describe: str
-    """E.g. ``UDP to or from port 1194``."""
+    """For example ``UDP to or from port 1194``."""
     ip_protocols: tuple[int, ...]
     """Allowed IP protocol numbers."""
     udp_ports: tuple[int, ...] = ()

@@ -2,6 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
+
+INTERRUPTED: Final = "not_interrupted"
+"""Name of the check that fails when the run was asked to end in mid-trial."""
 
 
 @dataclass(frozen=True)
@@ -9,7 +13,7 @@ class Check:
     """One piece of evidence: what was looked at, what was seen, what the limit is."""
 
     name: str
-    """Stable identifier, e.g. ``sender_lateness``."""
+    """Stable identifier, for example ``sender_lateness``."""
     ok: bool
     message: str
     """One sentence for the report, with the figure."""

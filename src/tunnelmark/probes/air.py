@@ -1,6 +1,6 @@
 """Captures of a monitor interface: radiotap and 802.11, read strictly, what protects each frame.
 
-The ciphers are told apart by the header that each puts before the encrypted body; clauses are those
+Ciphers are distinguished by the header that each puts before the encrypted body; clauses are those
 of IEEE Std 802.11-2020. That is independent of what the programs under test say.
 """
 

@@ -56,7 +56,7 @@ class Ciphertext:
         if entropy >= LEAST_ENTROPY_BITS:
             return None
         return (
-            f"the packets are no ciphertext: their {count} bytes have {entropy:.2f} bits of "
+            f"the packets are not ciphertext: their {count} bytes have {entropy:.2f} bits of "
             f"entropy each, the least of a cipher is {LEAST_ENTROPY_BITS:g}"
         )
 
@@ -75,7 +75,7 @@ class Ciphertext:
         if len(alike) < _LEAST_PAIRS or len(alike) * 2 <= len(shares):
             return None
         return (
-            f"the packets are no ciphertext: in {len(alike)} of {len(shares)} pairs that carried "
+            f"the packets are not ciphertext: in {len(alike)} of {len(shares)} pairs that carried "
             f"the same payload {max(alike):.0%} of the bytes are the same, the most of a cipher is "
             f"{MOST_EQUAL_RATIO:.0%}"
         )

@@ -4,7 +4,7 @@ How busy the cores were is their time less what they were idle, which the kernel
 (``/proc/stat``; NO_HZ), not the sum of user, system and softirq, which it samples at clock ticks.
 So whatever interrupts a core counts, in whose name it ever ran. What a process ran is exact as the
 scheduler has it. Where the kernel does not account interrupt time apart
-(``CONFIG_IRQ_TIME_ACCOUNTING``, see run/environment.py), a softirq that interrupts a process counts
+(``CONFIG_IRQ_TIME_ACCOUNTING``, see lab/environment.py), a softirq that interrupts a process counts
 as that process's time; where it does, as nobody's. Both are in the time of the cores.
 """
 
@@ -126,16 +126,18 @@ class CpuUsage:
         When that was within the trial is not known here: as many of a core's seconds as it took
         are taken, the busiest. Without seconds it is of the whole trial.
         """
+        shares = (self.core_ratio(number, traffic_s) for number in range(len(self.cores)))
+        return max((share for share in shares if share is not None), default=None)
+
+    def core_ratio(self, number: int, traffic_s: float) -> float | None:
+        """Return the same for one core by its number; None without time."""
         seconds = max(1, int(traffic_s))
-        shares = []
-        for number, core in enumerate(self.cores):
-            each = [one.cores[number] for one in self.seconds if number < len(one.cores)]
-            found = sorted((c.busy_s / c.clock_s for c in each if c.clock_s > 0), reverse=True)
-            if found := found[:seconds]:
-                shares.append(sum(found) / len(found))
-            elif core.clock_s > 0:
-                shares.append(core.busy_s / core.clock_s)
-        return max(shares, default=None)
+        each = [one.cores[number] for one in self.seconds if number < len(one.cores)]
+        found = sorted((c.busy_s / c.clock_s for c in each if c.clock_s > 0), reverse=True)
+        if found := found[:seconds]:
+            return sum(found) / len(found)
+        core = self.cores[number]
+        return core.busy_s / core.clock_s if core.clock_s > 0 else None
 
     @property
     def steal_ratio(self) -> float | None:
@@ -197,7 +199,7 @@ class CpuProbe:
     def __init__(
         self, groups: Callable[[], Mapping[str, Iterable[int]]], source: CpuSource
     ) -> None:
-        """Watch groups of process ids (each with its descendants); asked anew at each reading."""
+        """Watch groups of process ids (each with its descendants); asked again at each reading."""
         self._groups = groups
         self._source = source
         self._first: dict[int, Reading] = {}

@@ -90,7 +90,7 @@ def read_records(
 def parse_frame(time_ns: int, frame: bytes) -> Frame:
     """Return what one Ethernet frame carries; never fails, whatever the bytes."""
     if len(frame) < _ETHERNET_BYTES:
-        return OtherFrame(time_ns, 0, f"{len(frame)} bytes are no Ethernet frame", frame)
+        return OtherFrame(time_ns, 0, f"{len(frame)} bytes are not an Ethernet frame", frame)
     at = _ETHERNET_BYTES
     source = frame[6:12].hex(":")
     ether_type = int.from_bytes(frame[12:14], "big")
@@ -169,9 +169,11 @@ def _records(
 def _file_header(data: bytes, place: str, wanted: int) -> tuple[str, int]:
     """Return the byte order and the nanoseconds in one unit of a fraction of a second."""
     if len(data) < _FILE_HEADER_BYTES:
-        raise LabError(f"{place}: {len(data)} bytes are no pcap file, its header alone has 24")
+        raise LabError(
+            f"{place}: {len(data)} bytes are too few for a pcap file, whose header has 24"
+        )
     if data[:4] not in _MAGIC:
-        raise LabError(f"{place}: starts with {data[:4].hex()}, which is no pcap file")
+        raise LabError(f"{place}: starts with {data[:4].hex()}, which is not a pcap file")
     order, fraction_ns = _MAGIC[data[:4]]
     major, minor, _, _, _, link_type = struct.unpack(f"{order}HHiIII", data[4:24])
     if (major, minor) != (2, 4):
@@ -226,7 +228,7 @@ def _ipv4(time_ns: int, packet: bytes) -> WirePacket:
 def _ipv6(time_ns: int, packet: bytes) -> WirePacket:
     # RFC 8200 sections 3 and 4
     if len(packet) < 40 or packet[0] >> 4 != 6:  # noqa: PLR2004 - the fixed header, the version
-        raise _MalformedError(f"{len(packet)} bytes are no IPv6 header")
+        raise _MalformedError(f"{len(packet)} bytes are not an IPv6 header")
     total = 40 + int.from_bytes(packet[4:6], "big")
     if total > len(packet):
         raise _MalformedError(f"IPv6 length {total}, {len(packet)} bytes captured")

@@ -36,12 +36,21 @@ class HostCounts:
     damaged ones included, and those that IPsec refused: replayed, of no SA, not authentic."""
 
     def since(self, earlier: "HostCounts", interfaces: Sequence[str]) -> "HostCounts":
-        """Return what was dropped since, at these interfaces; one that was made anew counts 0."""
+        """Return what was dropped since, at these interfaces; one that was recreated counts 0."""
         return HostCounts(
             _grown(self.received_drops, earlier.received_drops, interfaces),
             _grown(self.sent_drops, earlier.sent_drops, interfaces),
             max(0, self.stack_sent_drops - earlier.stack_sent_drops),
             max(0, self.stack_received_drops - earlier.stack_received_drops),
+        )
+
+    def plus(self, other: "HostCounts") -> "HostCounts":
+        """Return what two hosts of one role dropped."""
+        return HostCounts(
+            _added(self.received_drops, other.received_drops),
+            _added(self.sent_drops, other.sent_drops),
+            self.stack_sent_drops + other.stack_sent_drops,
+            self.stack_received_drops + other.stack_received_drops,
         )
 
 
@@ -59,7 +68,7 @@ class Assigned:
 def assign(lost: int, dropped: Mapping[str, int]) -> Assigned:
     """Give each of ``lost`` packets a place, as far as the counters prove it.
 
-    Counters do not tell whose packets they counted. Where all places together dropped no more than
+    Counters do not show whose packets they counted. Where all places together dropped no more than
     was lost, all of it was the stream's. Where they dropped more (a fragment each, a keepalive, a
     load beside it), a place surely has what all other places together cannot have; the rest is
     unknown.
@@ -159,6 +168,10 @@ def _qdisc_drops(text: str) -> dict[str, int]:
         if isinstance(name, str) and isinstance(count, int) and count > 0:
             drops[name] = drops.get(name, 0) + count
     return drops
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def _grown(

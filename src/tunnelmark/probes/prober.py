@@ -105,7 +105,7 @@ class EngineProber:
 
     def _start_reflector(self, name: str, sessions: Sequence[Session]) -> Process:
         request = config.reflect_config(
-            [address(self._path.server_address, PROBE_PORT)],
+            [address(self._path.server_listens, PROBE_PORT)],
             sessions,
             records=None,
             realtime_priority=None,
@@ -127,7 +127,7 @@ class EngineProber:
     def _flows(
         self, sizes: Sequence[int], sessions: Sequence[Session], marker: bytes, repeats: int
     ) -> list[Flow]:
-        # So uneven that a shift by one probe matches nothing, yet never too close to tell apart.
+        # So uneven that a shift by one probe matches nothing, yet never too close to distinguish.
         least, most = self._spacing_ns * 6 // 10, self._spacing_ns * 14 // 10
         gaps = [self._random.randrange(least, most) for _ in sizes]
         return [
@@ -162,7 +162,7 @@ def wider(spacing_ns: int, rtt_ns: npt.NDArray[np.int64]) -> int:
     """Return the spacing of the next batch, in ns: more where packets are held up unevenly.
 
     A busy or emulated computer keeps one packet longer than the next; once that differs by half the
-    spacing, nobody can tell whose packet is on the link.
+    spacing, it is unknown whose packet is on the link.
     """
     if len(rtt_ns) < _LEAST_ANSWERS:
         return min(spacing_ns * 2, max(spacing_ns, _WIDEST_NS))

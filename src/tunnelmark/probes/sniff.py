@@ -67,7 +67,7 @@ def _listening(interface: str) -> socket.socket:
 
 
 def _stopping() -> socket.socket:
-    """Return a socket that becomes readable when the process is told to end."""
+    """Return a socket that becomes readable when the process is asked to end."""
     here, there = socket.socketpair()
     there.setblocking(False)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -90,7 +90,7 @@ def _copy(
     while captured < max_packets:
         readable, _, _ = select.select([sniffer, stop], [], [])
         if sniffer not in readable:
-            break  # told to end, and nothing is waiting any more
+            break  # asked to end, and nothing is waiting any more
         with contextlib.suppress(BlockingIOError):
             frame, ancillary, flags, _ = sniffer.recvmsg(snap_bytes, socket.CMSG_SPACE(16), 0)
             # How long a frame was that was cut off is not told: longer than what is here.

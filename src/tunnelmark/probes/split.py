@@ -18,7 +18,7 @@ from tunnelmark.probes.pcap import Frame, WirePacket
 
 PARTS: Final = ("sender", "link", "receiver")
 MOST_SIZES: Final = 64
-"""Packet sizes that are told apart in a trial's details, the most frequent ones."""
+"""Packet sizes that are distinguished in a trial's details, the most frequent ones."""
 
 Times = npt.NDArray[np.int64]
 
@@ -91,7 +91,7 @@ def split(
     *,
     clock_error_ns: int = 0,
 ) -> Split | str:
-    """Return the three parts of each received packet's delay, or why they cannot be told.
+    """Return the three parts of each received packet's delay, or why they are unknown.
 
     ``sent_ns`` in order of sending, ``received_ns`` where ``received``, ``left`` and ``came`` the
     marks at the sender's and at the receiver's end, all on one clock; ``clock_error_ns`` is how far
@@ -103,13 +103,13 @@ def split(
         return "outer packets look alike"
     left_ns = np.array([mark.time_ns for mark in left], dtype=np.int64)
     if len(left) and int((left_ns - sent_ns).min()) < -clock_error_ns:
-        return "an outer packet left before its datagram was sent: they are not in order"
+        return "an outer packet left before its datagram was sent: they are out of order"
     first: dict[bytes, int] = {}
     for mark in came:
         first.setdefault(mark.key, mark.time_ns)
     arrived = np.array([mark.key in first for mark in left], dtype=np.bool_)
     if bool((received & ~arrived).any()):
-        return "a datagram was received whose outer packet did not come: they are not in order"
+        return "a datagram was received whose outer packet did not arrive: they are out of order"
     came_ns = np.array([first[mark.key] for mark in np.array(left, dtype=object)[received]])
     came_ns = came_ns.astype(np.int64)
     return Split(

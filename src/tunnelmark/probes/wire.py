@@ -44,7 +44,7 @@ class Sent:
     arrived: int
     """How many the other end of the path received."""
     returned: int
-    """How many of its answers came back."""
+    """How many of its replies came back."""
 
 
 class Prober(Protocol):
@@ -92,7 +92,8 @@ def prove(
     ``payload_sizes`` (bytes) are those of the study; sizes for the fragmentation point are added
     with ``search``, else nothing is said of it.
     ``seed`` makes the marker. ``idle`` are the rules of tunnels that are up beside this path: a
-    keepalive of theirs is not foreign. ``keep`` is called with (name, pcap file) for each capture.
+    keepalive of theirs is not foreign. ``keep`` is called with (name without an ending,
+    pcap file) for each capture.
 
     Raises ``LabError`` if the capture or the sender does not work; a tunnel that fails the proof is
     no exception but a ``WireProof`` that is not ``ok``. Only what was seen can be wrong: what was
@@ -241,7 +242,7 @@ class Judge:
             )
         if self.rule.encrypted and self.readable:
             faults.append(
-                f"the plaintext marker stands readable in {self.readable} of {self.packets} "
+                f"the plaintext marker is readable in {self.readable} of {self.packets} "
                 f"packets, the first is {self.first_readable}"
             )
         return faults
@@ -250,7 +251,7 @@ class Judge:
         """Return what packets without encryption should have shown of probes that arrived."""
         if not self.packets or self.rule.encrypted or self.readable:
             return []
-        words = f"the plaintext marker stands in none of {self.packets} packets"
+        words = f"the plaintext marker is in none of the {self.packets} packets"
         return [f"{words} although nothing encrypts them"]
 
     def _contains_marker(self, payload: bytes) -> bool:
@@ -315,7 +316,7 @@ class _Batch:
     sent: Sent
     captured: Captured
     parts: tuple[tuple[Carrier, ...], ...] | None
-    """The packets of each probe; None when they could not be told apart."""
+    """The packets of each probe; None when they could not be distinguished."""
     forward_bytes: int
     """On the link in their direction, whichever probe they belong to."""
 
@@ -360,14 +361,16 @@ class _Tally:
         if not self.whole:
             faults.append(
                 f"none of {self.batches} captures is whole ({self.dropped} packets dropped by the "
-                "kernel), so they prove nothing"
+                "kernel), so there is no proof"
             )
         if not self.sent:
-            faults.append("no probe was sent")
+            faults.append("no probe packet was sent")
         elif not self.arrived:
             faults.append(f"none of {self.sent} probes arrived at the other end of the path")
         if self.sent and not self.attributed:
-            faults.append(f"the packets on the link do not follow the {self.sent} probes in time")
+            faults.append(
+                f"the packets on the link do not match the timing of the {self.sent} probes"
+            )
         return faults
 
 
@@ -391,7 +394,7 @@ class _Bench:
         with Capture(watch.host, watch.interface, name=name, read=watch.read) as capture:
             sent = self.prober.send(sizes, marker=self.marker, repeats=self.repeats)
             captured = capture.stop()
-        self.keep(f"{name}.pcap", captured.pcap)
+        self.keep(name, captured.pcap)
         frames = [frame for frame in captured.frames if not _is_link_control(frame)]
         forward = carriers(frames, rule=self.rule, addresses=self.ours, mac=self.watch.mac)
         forward_bytes = sum(carrier.ip_bytes for carrier in forward)
@@ -428,22 +431,22 @@ def _impossible(samples: Sequence[WireSample], rule: WireRule) -> list[str]:
 
 def _summary(judge: Judge, tally: _Tally, point: int | None, *, searched: bool) -> str:
     read = (
-        "the plaintext marker stands in none"
+        "the plaintext marker is not readable"
         if judge.rule.encrypted
-        else f"the plaintext marker stands in {judge.readable}, as it must without encryption"
+        else f"the plaintext marker is readable in {judge.readable}, as expected without encryption"
     )
     where = (
-        "sizes are not judged, since packets are compressed with those before them in mind"
+        "sizes are not judged, since compression depends on earlier packets"
         if judge.rule.compresses
         else f"one packet up to {point} bytes of payload"
         if point is not None
-        else "the fragmentation point is not looked for"
+        else "the fragmentation point was not searched for"
         if not searched
         else f"no fragmentation point from {SMALLEST_BYTES} to {LARGEST_BYTES} bytes of payload"
     )
     return (
         f"{judge.packets} packets, all {judge.rule.describe}; {read}; {where}; "
-        f"{tally.arrived} of {tally.sent} probes arrived, {tally.returned} answers returned"
+        f"{tally.arrived} of {tally.sent} probes arrived, {tally.returned} replies returned"
     )
 
 

@@ -1,4 +1,4 @@
-"""Measured beside published: tables, figures and claims of a classic study."""
+"""Measured and published values side by side: tables, figures and claims of a classic study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -115,8 +115,45 @@ def _table(one: Table, numbers: Mapping[Key, float], points: Sequence[PointEstim
 
 
 def _measured(one: Table, key: Key, points: Sequence[PointEstimates]) -> Estimate | None:
-    """Return the estimate of the one point that a published number is about."""
-    wanted: dict[str, object] = {**one.labels, **one.params, **dict(key)}
+    """Return the estimate of the point, or the mean of those, that a number is about."""
+    named = {name for name, column in one.choose.items() if column.named}
+    chosen = {name: text for name, text in key if name not in named}
+    wanted: dict[str, object] = {**one.labels, **one.params, **chosen}
+    if one.mean is None:
+        return _only(one, wanted, points)
+    each = [_only(one, {**wanted, one.mean.param: value}, points) for value in one.mean.of]
+    found = [estimate for estimate in each if estimate is not None]
+    return _mean(found) if len(found) == len(each) else None
+
+
+def _mean(found: Sequence[Estimate]) -> Estimate:
+    """Return the mean of estimates, none of which counts more.
+
+    Its interval is the mean of theirs: as wide as if they erred together, for points share their
+    bring-ups.
+    """
+
+    def over(ends: Sequence[float | None]) -> float | None:
+        known = [end for end in ends if end is not None]
+        return sum(known) / len(known) if len(known) == len(ends) else None
+
+    value = sum(one.value for one in found) / len(found)
+    low, high = over([one.low for one in found]), over([one.high for one in found])
+    return replace(
+        found[0],
+        n=min(one.n for one in found),
+        value=value,
+        low=low,
+        high=high,
+        between=None,
+        spread=None,
+        units={},
+    )
+
+
+def _only(
+    one: Table, wanted: Mapping[str, object], points: Sequence[PointEstimates]
+) -> Estimate | None:
     found = [
         point.estimates[one.metric]
         for point in points
@@ -196,7 +233,7 @@ def _chosen(point: PointEstimates, one: Table | Figure) -> bool:
 def _is(point: PointEstimates, name: str, wanted: object) -> bool:
     """Say whether a label or parameter of a point is what a table means."""
     if name == "tunnel":
-        # What ran on an emulated CPU is called so; it is set beside what was printed all the same.
+        # A tunnel on an emulated CPU is named so; it is compared with the publication anyway.
         return bare_name(point.tunnel) == wanted
     if name in ("link", "device"):
         return bool(getattr(point, name) == wanted)
@@ -245,7 +282,7 @@ def _claims(study: str, classic: Classic, verdicts: Sequence[Verdict]) -> tuple[
         if own:
             found.append(Judged(claim, _together(own), "; ".join(v.reason for v in own)))
         else:
-            reason = classic.unjudged.get(claim.claim_id, "no hypothesis of the study judges it")
+            reason = classic.unjudged.get(claim.claim_id, "no hypothesis of the study tests it")
             found.append(Judged(claim, None, reason))
     return tuple(found)
 

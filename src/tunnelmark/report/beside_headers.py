@@ -28,7 +28,7 @@ def headers_beside(one: Headers, blocks: Sequence[BlockRecord]) -> Beside:
         least, most = min(values), max(values)
         rows.append(Row(cells, _range(least, most), _shown(seen), _change(seen, least, most)))
     heads = (*labels, "header")
-    return Beside(one.number, one.title, "byte", heads, tuple(rows), found)
+    return Beside(one.number, one.title, "bytes", heads, tuple(rows), found)
 
 
 def _seen(wanted: dict[str, str], names: Sequence[str], blocks: Sequence[BlockRecord]) -> list[int]:

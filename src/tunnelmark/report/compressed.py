@@ -14,9 +14,9 @@ def compressed(points: Iterable[PointEstimates], place: str) -> list[str]:
     otherwise, by the headers.
     """
     return [
-        f"{point.tunnel} over {place}, {point.workload}: a byte on the link carried "
-        f"{ratio.value:.1f} byte of payload, so the tunnel compressed it; its goodput says how "
-        "well this payload compresses, not what the line carries."
+        f"{point.tunnel} over {place}, {point.workload}: each byte on the link carried "
+        f"{ratio.value:.1f} bytes of payload, so the tunnel compressed it; its goodput shows how "
+        "well this payload compresses, not how much the line carries."
         for point in points
         if (ratio := point.estimates.get(_RATIO)) is not None
         and ratio.low is not None

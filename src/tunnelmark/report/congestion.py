@@ -19,6 +19,6 @@ def congestion_notes(trials: pl.DataFrame) -> list[str]:
         loads[" and ".join(sorted(names)), bool(found.get("chosen"))].add(workload)
     return [
         f"TCP of {', '.join(sorted(of))} used the congestion control {name}, "
-        + ("as the study says." if chosen else "the kernel's own (none is named).")
+        + ("as the study requires." if chosen else "the kernel's default (the study names none).")
         for (name, chosen), of in sorted(loads.items())
     ]

@@ -14,6 +14,7 @@ from tunnelmark.report.show import unit
 MOST_VARIANTS: Final = 12
 """Combinations of further parameters that are drawn; tables have all of them."""
 _MOST_FALLBACK: Final = 5
+_MOST_COMPARED: Final = 2
 _PAYLOAD: Final = "payload_bytes"
 _GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Where packets were lost": ("lost_",),
@@ -22,6 +23,15 @@ _GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "CPU": ("cpu_",),
 }
 _OTHERS: Final = "All other figures"
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """The metric by which a study decides a kind of workload."""
+
+    metric: str
+    own: bool
+    """Whether the study names it for this kind, not for all."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,9 @@ class Family:
     further: tuple[str, ...]
     """All others that were measured."""
     compared: tuple[str, ...]
-    """Metrics of the table whose difference to no tunnel is shown."""
+    """Metrics of the table whose difference from no tunnel is shown."""
+    named: str | None = None
+    """The metric that the study names for this kind of workload, if it does."""
 
     @property
     def further_groups(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -52,7 +64,7 @@ class Family:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """Heads of the columns that tell points of a tunnel apart."""
+        """Heads of the columns that distinguish points of a tunnel."""
         if not self.varied and len({point.workload for point in self.points}) > 1:
             return ("workload",)
         return tuple(parameter(name).title for name in self.varied)
@@ -72,15 +84,18 @@ class Family:
         return any(point.differences for point in self.points)
 
 
-def families(points: Sequence[PointEstimates], deciding: str | None = None) -> tuple[Family, ...]:
+def families(
+    points: Sequence[PointEstimates], deciding: Mapping[str, Deciding] | None = None
+) -> tuple[Family, ...]:
     """Return the points of one link and device, by kind of workload in the order of the study.
 
-    ``deciding`` is the metric by which the study decides: wherever it was measured it comes first.
+    ``deciding`` has the metric by which the study decides, by kind of workload: wherever it was
+    measured it comes first.
     """
     kinds: dict[str, list[PointEstimates]] = {}
     for point in points:
         kinds.setdefault(point.workload_kind, []).append(point)
-    return tuple(_family(kind, own, deciding) for kind, own in kinds.items())
+    return tuple(_family(kind, own, (deciding or {}).get(kind)) for kind, own in kinds.items())
 
 
 def draw(
@@ -124,7 +139,8 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "x"
 
 
-def _family(kind: str, points: Sequence[PointEstimates], deciding: str | None) -> Family:
+def _family(kind: str, points: Sequence[PointEstimates], chosen_by: Deciding | None) -> Family:
+    deciding = None if chosen_by is None else chosen_by.metric
     names = sorted({name for point in points for name in point.params})
     varied = [n for n in names if len({repr(p.params.get(n)) for p in points}) > 1]
     axis = _axis(points, varied)
@@ -145,6 +161,8 @@ def _family(kind: str, points: Sequence[PointEstimates], deciding: str | None) -
     metrics = (*own, *(m for m in chosen if _of_every_trial(m) and m not in needless))
     if deciding in measured:
         metrics = (deciding, *(m for m in metrics if m != deciding))
+    directed = [deciding] if deciding in metrics and METRICS[deciding].better != "neither" else []
+    ratios = (m for m in metrics if METRICS[m].scale == "log" and not _of_every_trial(m))
     return Family(
         kind,
         tuple(sorted(points, key=lambda p: (not p.is_baseline, p.tunnel, _place(p, varied)))),
@@ -152,7 +170,8 @@ def _family(kind: str, points: Sequence[PointEstimates], deciding: str | None) -
         axis,
         metrics,
         tuple(m for m in measured if m not in metrics),
-        tuple(m for m in metrics if METRICS[m].scale == "log" and not _of_every_trial(m))[:2],
+        tuple(dict.fromkeys((*directed, *ratios)))[:_MOST_COMPARED],
+        deciding if chosen_by is not None and chosen_by.own else None,
     )
 
 

@@ -6,12 +6,18 @@ from typing import Any, Final
 
 from tunnelmark.report.charts import Chart, Line, Surface
 
-# Okabe and Ito's palette, told apart with any colour vision; markers and dashes tell in grey.
+# Okabe and Ito's palette, distinguishable with any colour vision; markers and dashes in grey.
 COLOURS: Final = (
     *("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7a00"),
 )
 _MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
-_SPACE_MARKERS: Final = ("circle", "square", "diamond", "x", "cross", "circle-open")
+_CIVIDIS: Final = [
+    [0, "#00204d"],
+    [0.25, "#414d6b"],
+    [0.5, "#7c7b78"],
+    [0.75, "#bcae6c"],
+    [1, "#ffea46"],
+]
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -19,7 +25,7 @@ def to_json(chart: Chart | Surface) -> str:
     """Return what ``Plotly.newPlot`` takes, fit to stand in a script element."""
     config = {"displaylogo": False, "responsive": True}
     if isinstance(chart, Surface):
-        figure = {"data": _surface(chart), "layout": _space(chart), "config": config}
+        figure = {"data": _surface(chart), "layout": _shades(chart), "config": config}
     else:
         figure = {
             "data": [_trace(chart, line) for line in chart.lines],
@@ -32,49 +38,44 @@ def to_json(chart: Chart | Surface) -> str:
 
 
 def _surface(chart: Surface) -> list[dict[str, Any]]:
-    x, y, z = ([dot[axis] for dot in chart.dots] for axis in (1, 2, 3))
-    sheet: dict[str, Any] = {
-        "type": "mesh3d",
-        "x": x,
-        "y": y,
-        "z": z,
-        "intensity": z,
-        # Its lightness rises steadily: the same order in grey and with any colour vision.
-        "colorscale": "Cividis",
-        "opacity": 0.6,
-        "hoverinfo": "skip",
-    }
-    names = list(dict.fromkeys(dot[0] for dot in chart.dots))
+    """Return heights as shades: a surface in space cannot be read off."""
     traces = []
-    for style, name in enumerate(names):
+    for style, name in enumerate(dict.fromkeys(dot[0] for dot in chart.dots)):
         own = [dot for dot in chart.dots if dot[0] == name]
         traces.append(
             {
-                "type": "scatter3d",
+                "type": "scatter",
                 "mode": "markers",
                 "name": html.escape(name),
                 "x": [dot[1] for dot in own],
                 "y": [dot[2] for dot in own],
-                "z": [dot[3] for dot in own],
+                "text": [f"{dot[3]:g}" for dot in own],
                 "marker": {
-                    "size": 4,
-                    "color": COLOURS[style % len(COLOURS)],
-                    "symbol": _SPACE_MARKERS[style % len(_SPACE_MARKERS)],
+                    "size": 14,
+                    "color": [dot[3] for dot in own],
+                    "coloraxis": "coloraxis",
+                    "symbol": _MARKERS[style % len(_MARKERS)],
                 },
             }
         )
-    return [sheet, *traces]
+    return traces
 
 
-def _space(chart: Surface) -> dict[str, Any]:
-    titles = zip("xyz", (chart.x_title, chart.y_title, chart.z_title), strict=True)
+def _shades(chart: Surface) -> dict[str, Any]:
     return {
-        "scene": {f"{axis}axis": {"title": {"text": html.escape(t)}} for axis, t in titles},
-        "legend": {"orientation": "h", "yanchor": "top", "y": 0, "x": 0},
-        "margin": {"l": 0, "r": 0, "t": 8, "b": 8},
+        "xaxis": {"title": {"text": html.escape(chart.x_title)}, "automargin": True},
+        "yaxis": {"title": {"text": html.escape(chart.y_title)}, "automargin": True},
+        # Its lightness rises steadily: the same order in grey and with any colour vision.
+        "coloraxis": {
+            "colorscale": _CIVIDIS,
+            "colorbar": {"title": {"text": html.escape(chart.z_title)}},
+        },
+        "legend": {"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
+        "margin": {"l": 64, "r": 16, "t": 16, "b": 48},
         "height": 440,
-        "font": {"family": "system-ui, sans-serif", "size": 11, "color": "#222"},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222"},
         "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
     }
 
 
@@ -117,6 +118,8 @@ def _layout(chart: Chart) -> dict[str, Any]:
             "type": "category",
             "categoryorder": "array",
             "categoryarray": [html.escape(name) for name in chart.categories],
+            # By itself the axis ends at the first and the last one, whose marks would be cut.
+            "range": [-0.5, len(chart.categories) - 0.5],
         }
     y: dict[str, Any] = {"title": {"text": html.escape(chart.y_title)}}
     if chart.top is not None:

@@ -11,49 +11,78 @@ from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.compressed import compressed
 from tunnelmark.report.families import Family
+from tunnelmark.report.names import MOST_NAMED, names
+from tunnelmark.report.notes import notes_of
 from tunnelmark.report.sections import Part, Section
 from tunnelmark.report.show import change, difference, worth
 from tunnelmark.report.told import Told, leading_metric
 
-_MOST_NAMED: Final = 4
 _HALF: Final = 0.5
 
 
 def findings(
     parts: Sequence[Section], blocks: Sequence[BlockRecord], told: Sequence[Told]
 ) -> list[str]:
-    """Return a sentence for each: what was given up or is broken, what fits, what differs."""
-    found = [
+    """Return a sentence for each, what decides first.
+
+    Which tunnel is better, what fails, what each costs, what fits in one packet, where there is no
+    difference, what is undecided, and what the intervals cover.
+    """
+    asked = [
+        (section, part, [t for t in told if (t.section, t.part) == (section.key, part.family.kind)])
+        for section in parts
+        for part in section.parts
+    ]
+    found: list[str] = []
+    for section, part, own in asked:
+        found += leaders(_where(section, part), part.family, own)
+    for section in parts:
+        found += _broken(section)
+    found += [
         f"{shown_name(block.tunnel, block)} over {block.link} was given up: {block.error}."
         for block in blocks
         if block.error
     ]
+    for section, part, own in asked:
+        found += _differences(_where(section, part), part.family, own)
+    for section in parts:
+        found += _largest(section)
+        found += compressed(_points(section), section.title)
+    for section, part, own in asked:
+        found += _alike(_where(section, part), own)
+    found += _few([(_where(section, part), own) for section, part, own in asked])
+    for section, part, own in asked:
+        found += _open(_where(section, part), own)
     strata = {stratum_of(point.tunnel) for section in parts for point in _points(section)}
     found += [words for stratum, words in _ABOUT.items() if stratum in strata]
-    for section in parts:
-        found += _broken(section)
-    for section in parts:
-        for part in section.parts:
-            own = [t for t in told if (t.section, t.part) == (section.key, part.family.kind)]
-            found += answers(section, part, own)
-    found += [
-        f"{tunnel} over {section.title}: the largest payload in one packet on the link is "
-        f"{largest} bytes."
-        for section in parts
-        for tunnel, largest in section.fragmentation.items()
-    ]
-    for section in parts:
-        found += compressed(_points(section), section.title)
+    found += notes_of(blocks)
     return [*found, *_levels(parts)]
 
 
-def answers(section: Section, part: Part, told: Sequence[Told]) -> Iterator[str]:
-    """Say which tunnel is better in what, what each costs, and what cannot be told."""
-    where = f"{section.title}, {part.title}"
-    yield from leaders(where, part.family, told)
-    for one in told:
-        if one.rival is None and one.decision.outcome == "differs":
-            yield f"{where}: {_differs(part.family, one)}."
+def _where(section: Section, part: Part) -> str:
+    return f"{section.title}, {part.title}"
+
+
+def _differences(where: str, family: Family, told: Sequence[Told]) -> Iterator[str]:
+    """Say what each tunnel changes; tunnels that change the same metric in one sentence."""
+    against = [t for t in told if t.rival is None and t.decision.outcome == "differs"]
+    for metric in dict.fromkeys(one.decision.metric for one in against):
+        own = [one for one in against if one.decision.metric == metric]
+        if len(own) == 1:
+            yield f"{where}: {_differs(family, own[0])}."
+            continue
+        # The largest first: a reader looks for what costs most.
+        own.sort(key=lambda one: -abs(one.decision.value))
+        said = "; ".join(
+            f"{one.tunnel} by {difference(metric, d.value, d.low, d.high)}"
+            for one in own
+            for d in (one.decision,)
+        )
+        title = METRICS[metric].title
+        yield f"{where}: {title} differs from no tunnel: {said}{_over(family, own[0])}."
+
+
+def _alike(where: str, told: Sequence[Told]) -> Iterator[str]:
     for metric in dict.fromkeys(one.decision.metric for one in told):
         alike = [
             one.tunnel
@@ -62,27 +91,40 @@ def answers(section: Section, part: Part, told: Sequence[Told]) -> Iterator[str]
         ]
         if alike:
             yield (
-                f"{where}: {METRICS[metric].title} of {_names(alike)} shows no difference worth "
-                f"telling to no tunnel (less than {worth(metric)})."
+                f"{where}: {METRICS[metric].title} of {names(alike)} shows no relevant difference "
+                f"from no tunnel (less than {worth(metric)})."
             )
-    yield from _open(where, told)
+
+
+def _largest(section: Section) -> Iterator[str]:
+    """Say what fits in one packet, those with the same size together, the largest first."""
+    sizes: dict[int, list[str]] = {}
+    for tunnel, largest in section.fragmentation.items():
+        sizes.setdefault(largest, []).append(tunnel)
+    if sizes:
+        said = "; ".join(
+            f"{largest} bytes ({names(sizes[largest])})" for largest in sorted(sizes, reverse=True)
+        )
+        yield f"{section.title}: the largest payload in one packet on the link is {said}."
 
 
 def leaders(where: str, family: Family, told: Sequence[Told]) -> Iterator[str]:
     """Say which tunnel is better than which, by their differences to their own baselines."""
     metric = leading_metric(family)
     pairs = [one for one in told if one.rival is not None and one.decision.outcome == "differs"]
-    names = dict.fromkeys(p.tunnel for p in family.points if not p.is_baseline)
+    tunnels = dict.fromkeys(p.tunnel for p in family.points if not p.is_baseline)
     if metric is None or not pairs:
         return
     title = METRICS[metric].title
-    for name in names:
-        beaten = [_seen_by(name, one) for one in pairs if name in {one.tunnel, one.rival}]
-        won = [(rival, text) for rival, text, better in beaten if better]
+    ranked = sorted(tunnels, key=lambda name: -sum(one.winner == name for one in pairs))
+    for name in ranked:
+        won = [(one.loser, one.seen_by(name)) for one in pairs if one.winner == name]
         if won:
-            best = " the best of all" if 1 < len(won) == len(names) - 1 else " better"
-            against = "; ".join(f"{text} against {rival}" for rival, text in won[:_MOST_NAMED])
-            rest = "" if len(won) <= _MOST_NAMED else f"; and {len(won) - _MOST_NAMED} more"
+            best = " the best of all" if 1 < len(won) == len(tunnels) - 1 else " better"
+            against = "; ".join(
+                f"{difference(metric, *seen)} against {rival}" for rival, seen in won[:MOST_NAMED]
+            )
+            rest = "" if len(won) <= MOST_NAMED else f"; and {len(won) - MOST_NAMED} more"
             yield f"{where}: {name} has{best} {title}: {against}{rest}{_over(family, pairs[0])}."
 
 
@@ -95,22 +137,6 @@ def _over(family: Family, one: Told) -> str:
     return (
         f" (mean of {count} points)" if count == every else f" (mean of {count} of {every} points)"
     )
-
-
-def _seen_by(name: str, one: Told) -> tuple[str, str, bool]:
-    """Return the rival, the difference, and whether ``name`` has the better figure."""
-    d = one.decision
-    if one.tunnel == name:
-        return one.rival or "", difference(d.metric, d.value, d.low, d.high), one.better
-    value, low, high = (_turned(end, d.metric) for end in (d.value, d.high, d.low))
-    return one.tunnel, difference(d.metric, value or 0.0, low, high), not one.better
-
-
-def _turned(value: float | None, metric: str) -> float | None:
-    """Return a difference as the other of the two sees it."""
-    if value is None:
-        return None
-    return 1 / (1 + value) - 1 if METRICS[metric].scale == "log" else -value
 
 
 def _differs(family: Family, one: Told) -> str:
@@ -129,11 +155,22 @@ def _differs(family: Family, one: Told) -> str:
     return f"{text}, most at {', '.join(cells)}: {change(most.differences[d.metric])}"
 
 
+def _few(asked: Iterable[tuple[str, Sequence[Told]]]) -> Iterator[str]:
+    """Say where there were too few repeats for any verdict, all in one sentence."""
+    places = [
+        where
+        for where, own in asked
+        if any(not one.decision.contrast.spread.decides for one in own)
+    ]
+    if places:
+        yield (
+            f"There is no verdict with fewer than {FEWEST} repeats of a point: {'; '.join(places)}."
+        )
+
+
 def _open(where: str, told: Sequence[Told]) -> Iterator[str]:
-    """Say what cannot be told, and what would settle it."""
+    """Say what is undecided, and what would settle it."""
     few = [one for one in told if not one.decision.contrast.spread.decides]
-    if few:
-        yield f"{where}: no difference is told with fewer than {FEWEST} repeats of a point."
     for metric in dict.fromkeys(one.decision.metric for one in told):
         # What never scattered and never differed (mostly: nothing was lost) leaves no question.
         own = [
@@ -146,7 +183,7 @@ def _open(where: str, told: Sequence[Told]) -> Iterator[str]:
         ]
         if not own:
             continue
-        names = [f"{one.tunnel} against {one.rival or 'no tunnel'}" for one in own]
+        pairs = [f"{one.tunnel} against {one.rival or 'no tunnel'}" for one in own]
         needed = [one.decision.to_settle for one in own]
         most = max((n for n in needed if n is not None), default=None)
         settle = (
@@ -154,35 +191,31 @@ def _open(where: str, told: Sequence[Told]) -> Iterator[str]:
             if None in needed or most is None
             else f"about {most} repeats of each point, in as many more bring-ups, would settle it"
         )
-        yield f"{where}: {METRICS[metric].title}: no clear difference, {_names(names)}; {settle}."
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = list(names[:_MOST_NAMED])
-    if len(names) > _MOST_NAMED:
-        shown.append(f"{len(names) - _MOST_NAMED} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+        yield f"{where}: {METRICS[metric].title}: no clear difference, {names(pairs)}; {settle}."
 
 
 def _broken(section: Section) -> Iterator[str]:
     """Say where nothing came through; such a point has no delay, and is no gap."""
     for part in section.parts:
+        where = f"{section.title}, {part.title}"
+        alike: dict[tuple[int, int, str], list[str]] = {}
         for tunnel in dict.fromkeys(p.tunnel for p in part.family.points):
             own = [p for p in part.family.points if p.tunnel == tunnel]
             never = [p for p in own if p.broken]
             if never:
+                cells = names([_cell(part.family, p) for p in never])
+                alike.setdefault((len(never), len(own), cells), []).append(tunnel)
+        for (count, of, cells), tunnels in alike.items():
+            yield (
+                f"{where}: {names(tunnels)} broken at {count} of {of} points, {cells}: nothing "
+                "came through in any valid trial."
+            )
+        for point in part.family.points:
+            if point.dead and not point.broken:
                 yield (
-                    f"{tunnel} over {section.title}, {part.title}: broken at {len(never)} of "
-                    f"{len(own)} points, {_names([_cell(part.family, p) for p in never])}: nothing "
-                    "came through in any valid trial."
+                    f"{where}: {point.tunnel}, {_cell(part.family, point)}: nothing came through "
+                    f"in {point.dead} of {point.valid} valid trials; delays are of the others."
                 )
-            for point in own:
-                if point.dead and not point.broken:
-                    yield (
-                        f"{tunnel} over {section.title}, {_cell(part.family, point)}: nothing came "
-                        f"through in {point.dead} of {point.valid} valid trials; delays are of "
-                        "the others."
-                    )
 
 
 def _cell(family: Family, point: PointEstimates) -> str:
@@ -190,7 +223,7 @@ def _cell(family: Family, point: PointEstimates) -> str:
 
 
 def _levels(parts: Sequence[Section]) -> Iterator[str]:
-    """Say what the intervals are of: one bring-up, or several and which level dominates."""
+    """Say what the intervals cover: one bring-up, or several and which level dominates."""
     found = [
         difference_
         for section in parts
@@ -203,8 +236,8 @@ def _levels(parts: Sequence[Section]) -> Iterator[str]:
         return
     if all(one.bring_ups == 1 for one in found):
         yield (
-            "Each tunnel was brought up once: the intervals are of repeats in that one bring-up; "
-            "what differs between bring-ups (ports, keys, cores) is in none of them."
+            "Each tunnel was brought up once: the intervals cover repeats within that bring-up, "
+            "not the variation between bring-ups (ports, keys, cores)."
         )
         return
     shares = [one.between for one in found if one.between is not None]
@@ -212,8 +245,8 @@ def _levels(parts: Sequence[Section]) -> Iterator[str]:
         share = median(shares)
         more = "more bring-ups" if share > _HALF else "more repeats or bring-ups"
         yield (
-            f"Of the variance of a difference {share:.0%} lies between bring-ups (median over "
-            f"{len(shares)} points): {more} would narrow the intervals."
+            f"{100 * share:.0f} % of the variance of a difference lies between bring-ups "
+            f"(median over {len(shares)} points): {more} would narrow the intervals."
         )
 
 
@@ -224,9 +257,12 @@ def _points(section: Section) -> Iterable[PointEstimates]:
 
 _ABOUT: Final = {
     Stratum.EMULATED: '"emulated" means that client, server and link ran in a machine whose CPU is '
-    "software: their delays and CPU figures compare only with those of the same kind; packet "
-    "sizes, overhead and fragmentation points with all.",
+    "software: compare their delays and CPU figures only with others of the same kind; packet "
+    "sizes, overhead and fragmentation points compare with all.",
     Stratum.VIRTUALIZED: '"virtualized" means that client, server and link ran in a machine with '
-    "hardware virtualization and a kernel of its own: their delays and CPU figures compare only "
-    "with those of the same kind; packet sizes, overhead and fragmentation points with all.",
+    "hardware virtualization and its own kernel: compare their delays and CPU figures only "
+    "with others of the same kind; packet sizes, overhead and fragmentation points with all.",
+    Stratum.SIMULATION: '"simulated" means that nothing was measured: sender, receiver and link '
+    "ran in virtual time, the tunnel is a model. Its repeats differ by drawn numbers alone, so an "
+    "interval says nothing of how far the model is from a real tunnel.",
 }

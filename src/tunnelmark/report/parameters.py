@@ -31,10 +31,10 @@ _TITLES: Final = {
 }
 # Longest first: ``_bit_s`` ends in ``_s`` too.
 _UNITS: Final = (
-    ("_packet_s", "packet/s", 1.0),
+    ("_packet_s", "packets/s", 1.0),
     ("_bit_s", "Mbit/s", 1e-6),
     ("_ratio", "%", 100.0),
-    ("_bytes", "byte", 1.0),
+    ("_bytes", "bytes", 1.0),
     ("_ns", "ms", 1e-6),
 )
 

@@ -1,4 +1,4 @@
-"""Which program each tunnel of a report was; pure.
+"""Which program each tunnel of a report was, and how many clients it had; pure.
 
 A figure of "wireguard" is that of the program that ran: wireguard-go of 2022 costs several times
 what the kernel's WireGuard does.
@@ -19,7 +19,7 @@ _WHERE = {
 
 
 def programs(blocks: Iterable[BlockRecord]) -> tuple[str, ...]:
-    """Return a line for each tunnel: name, program, version, and where it handles packets.
+    """Return a line for each tunnel: name, program, version, where it handles packets, clients.
 
     A tunnel that ran as several programs (another one over another link) has them all.
     """
@@ -37,4 +37,5 @@ def _words(agreed: Negotiated) -> str:
     where = f" {_WHERE[agreed.data_path]}" if agreed.data_path is not None else ""
     own = agreed.implementation
     named = own.lower() in agreed.version.lower() or own in set(DataPath)
-    return f"{agreed.version}{'' if named else f' ({own})'}{where}"
+    clients = f", {many}" if (many := agreed.details.get("clients")) else ""
+    return f"{agreed.version}{'' if named else f' ({own})'}{where}{clients}"

@@ -8,7 +8,7 @@ from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.strata import shown_name
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.report.charts import Chart, chart
-from tunnelmark.report.families import Family, draw, families, slug
+from tunnelmark.report.families import Deciding, Family, draw, families, slug
 from tunnelmark.workloads.registry import workload_kinds
 
 
@@ -39,11 +39,11 @@ class Section:
 def sections(
     points: Sequence[PointEstimates],
     blocks: Sequence[BlockRecord],
-    deciding: str | None = None,
+    deciding: Mapping[str, Deciding] | None = None,
 ) -> tuple[Section, ...]:
     """Return one section for each link and device, in order of their names.
 
-    ``deciding`` is the metric by which the study decides.
+    ``deciding`` has the metric by which the study decides, by kind of workload.
     """
     order = tunnels(points)
     places = sorted({(p.link, p.device) for p in points})

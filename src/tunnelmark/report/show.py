@@ -22,6 +22,8 @@ _UNITS: Final = {
     "bit/s": Unit(1e-6, "Mbit/s"),
     "ns": Unit(1e-6, "ms"),
     "ratio": Unit(100.0, "%"),
+    "byte": Unit(1.0, "bytes"),
+    "packet/s": Unit(1.0, "packets/s"),
     "1": Unit(1.0, ""),
 }
 _MOST_DECIMALS: Final = 4
@@ -90,7 +92,7 @@ def difference(metric: str, value: float, low: float | None, high: float | None)
     if not relative and shown.name == "%":
         shown = Unit(100.0, "points")
     value *= shown.factor
-    # Finer than a hundredth of a percent or a point nothing is worth telling.
+    # Finer than a hundredth of a percent or a point nothing is relevant.
     most = 2 if shown.name in {"%", "points"} else _MOST_DECIMALS
     if low is None or high is None:
         places = min(most, digits(value, None))
@@ -103,10 +105,19 @@ def difference(metric: str, value: float, low: float | None, high: float | None)
 
 
 def worth(metric: str) -> str:
-    """Return the smallest difference of a metric that is worth telling, ``1 %``."""
+    """Return the smallest difference of a metric that is relevant, ``1 %``."""
     known = METRICS[metric]
     if known.scale == "log":
         return f"{100 * known.worth_telling:g} %"
     shown = unit(metric)
     name = "points" if shown.name == "%" else shown.name
     return f"{known.worth_telling * shown.factor:g} {name}".rstrip()
+
+
+def shown_duration(seconds: float) -> str:
+    """Return ``45 s``, ``3 min 20 s`` or ``2 h 05 min``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -14,10 +14,12 @@ from tunnelmark.report.charts import Chart
 from tunnelmark.report.congestion import congestion_notes
 from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.findings import findings
+from tunnelmark.report.predicted import Prediction
 from tunnelmark.report.programs import programs
 from tunnelmark.report.sections import Section, across, sections
 from tunnelmark.report.told import Told, told_of
-from tunnelmark.report.verdicts import moments_of, verdicts_of
+from tunnelmark.report.uses import Use, uses_of
+from tunnelmark.report.verdicts import deciding_of, moments_of, verdicts_of
 from tunnelmark.store import Manifest, Result
 
 
@@ -46,19 +48,23 @@ class Summary:
     invalid: tuple[Invalid, ...]
     valid_trials: int
     told: tuple[Told, ...]
-    """Every difference that this report may tell, decided together."""
+    """Every difference that this report may state, decided together."""
     findings: tuple[str, ...]
     """The key findings, in words: what follows from ``told`` and from what was seen."""
     sections: tuple[Section, ...]
     """Tables and figures by link and device."""
     across: tuple[Chart, ...]
     """Figures that set devices beside each other."""
+    uses: tuple[Use, ...]
+    """The first page: what to take for each use."""
     decisions: tuple[Decision, ...]
-    """The first page."""
+    """Each tunnel at each place."""
     verdicts: tuple[Verdict, ...]
     """What the run says of the study's hypotheses."""
     comparison: Comparison | None
     """Beside what was published, for a classic study."""
+    prediction: Prediction | None = None
+    """Beside a simulation, where one was given."""
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -86,7 +92,7 @@ def summarise(result: Result) -> Summary:
     )
     total = trials.filter(pl.col("path") == "total")
     blocks = tuple(result.blocks.values())
-    parts = sections(points, blocks, result.manifest.precision_metric)
+    parts = sections(points, blocks, deciding_of(result))
     verdicts, unjudged = verdicts_of(result)
     told = told_of(parts, confidence=confidence, moments=moments_of(result))
     return Summary(
@@ -104,10 +110,17 @@ def summarise(result: Result) -> Summary:
         ),
         sections=parts,
         across=across(points),
+        uses=uses_of(parts, blocks, told, tuple(result.manifest.skipped)),
         decisions=decide(parts, blocks, told),
         verdicts=verdicts,
         comparison=compare(result.manifest.study, points, verdicts, blocks),
     )
+
+
+def points_of(result: Result) -> tuple[PointEstimates, ...]:
+    """Return the points of a result, of all paths together, without anything decided of them."""
+    trials = set_apart(result.trials(), result.blocks.values())
+    return point_estimates(trials, confidence=result.manifest.confidence)
 
 
 def unfinished(points: Sequence[PointEstimates]) -> tuple[PointEstimates, ...]:

@@ -1,54 +1,84 @@
-"""CSV for programs, Markdown for people."""
+"""CSV and Parquet for programs, Markdown for people."""
 
 import csv
 import io
 import json
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.brief import brief
 from tunnelmark.report.families import Family
 from tunnelmark.report.show import cell, change, unit
 from tunnelmark.report.summary import Summary
 
-_FIELDS = (
-    *("link", "device", "tunnel", "workload", "params", "path", "kind", "metric", "unit"),
-    *("estimate", "low", "high", "confidence", "method", "n", "bring_ups"),
-    *("valid_trials", "invalid_trials"),
+COLUMNS: Final = pl.Schema(
+    {
+        "link": pl.String(),
+        "device": pl.String(),
+        "tunnel": pl.String(),
+        "workload": pl.String(),
+        "params": pl.String(),
+        "path": pl.String(),
+        "kind": pl.String(),
+        "metric": pl.String(),
+        "unit": pl.String(),
+        "estimate": pl.Float64(),
+        "low": pl.Float64(),
+        "high": pl.Float64(),
+        "confidence": pl.Float64(),
+        "method": pl.String(),
+        "n": pl.Int64(),
+        "bring_ups": pl.Int64(),
+        "valid_trials": pl.Int64(),
+        "invalid_trials": pl.Int64(),
+    }
 )
+"""Of CSV and Parquet, in this order: docs/reading-a-report.md says what each is."""
 
 SMOKE: Final = (
-    "A smoke run shows that everything works, with few and short trials and wide limits of "
-    "validity: its figures are no measurements."
+    "A smoke run checks that everything works, with few, short trials and wide limits of "
+    "validity: do not use its figures as measurements."
 )
 
 
 def to_csv(summary: Summary) -> str:
     """Return one row per estimate and per difference, in stored units, missing values empty."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, _FIELDS, lineterminator="\n")
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
+    writer.writerows(_rows(summary))
+    return out.getvalue()
+
+
+def to_parquet(summary: Summary) -> bytes:
+    """Return the rows of ``to_csv`` with types, for DuckDB, Polars and pandas."""
+    out = io.BytesIO()
+    pl.DataFrame(list(_rows(summary)), schema=COLUMNS).write_parquet(out)
+    return out.getvalue()
+
+
+def _rows(summary: Summary) -> Iterator[Mapping[str, Any]]:
     for point in (*summary.points, *summary.paths):
         for kind, found in (("estimate", point.estimates), ("difference", point.differences)):
             for metric, estimate in found.items():
                 relative = kind == "difference" and METRICS[metric].scale == "log"
-                writer.writerow(
-                    {
-                        **_place(point),
-                        "kind": "ratio - 1" if relative else kind,
-                        "metric": metric,
-                        "unit": "ratio" if relative else METRICS[metric].unit,
-                        "estimate": estimate.value,
-                        "low": estimate.low,
-                        "high": estimate.high,
-                        "confidence": estimate.confidence,
-                        "method": estimate.method,
-                        "n": estimate.n,
-                        "bring_ups": estimate.bring_ups,
-                    }
-                )
-    return out.getvalue()
+                yield {
+                    **_place(point),
+                    "kind": "ratio - 1" if relative else kind,
+                    "metric": metric,
+                    "unit": "ratio" if relative else METRICS[metric].unit,
+                    "estimate": estimate.value,
+                    "low": estimate.low,
+                    "high": estimate.high,
+                    "confidence": estimate.confidence,
+                    "method": estimate.method,
+                    "n": estimate.n,
+                    "bring_ups": estimate.bring_ups,
+                }
 
 
 def to_markdown(summary: Summary) -> str:
@@ -57,24 +87,17 @@ def to_markdown(summary: Summary) -> str:
     lines = [f"# {escape(manifest.title)}", "", escape(manifest.description.strip()), ""]
     if manifest.scale == "smoke":
         lines += [f"**{SMOKE}**", ""]
-    for decision in summary.decisions:
-        lines += [f"## In short: {escape(decision.place)}", ""]
-        lines += [f"- {escape(sentence)}" for sentence in decision.leaders]
-        if decision.leaders:
-            lines.append("")
-        lines.append(
-            "| tunnel | MTU to set, byte | overhead | "
-            f"{decision.rate_title or 'rate'} | {decision.delay_title or 'delay'} | CPU per GiB | "
-            "breaks first |"
-        )
-        lines.append("| --- " * 7 + "|")
-        for c in decision.choices:
-            cells = (c.tunnel, c.mtu, c.overhead, c.rate, c.delay, c.cpu, c.breaks)
-            lines.append(f"| {' | '.join(map(escape, cells))} |")
+    if len(summary.uses) > 1:
+        lines += ["## In short", ""]
+        lines += [f"- {label}: {escape(text)}" for label, text in brief(summary)]
+        lines.append("")
+    for use in summary.uses:
+        lines += [f"## In short: {escape(use.title)}", "", f"**{escape(use.recommendation)}**", ""]
+        lines += [f"- {label}: {escape(text)}" for label, text in use.rows]
         lines.append("")
     if summary.findings:
         lines += ["## Key findings", "", *(f"- {escape(f)}" for f in summary.findings), ""]
-    lines += _verdicts(summary) + _published(summary)
+    lines += _verdicts(summary) + _published(summary) + _choices(summary)
     for section in summary.sections:
         for part in section.parts:
             lines += [f"## {escape(section.title)}: {escape(part.title)}", ""]
@@ -94,6 +117,21 @@ def to_markdown(summary: Summary) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _choices(summary: Summary) -> list[str]:
+    lines = []
+    for decision in summary.decisions:
+        rate, delay = decision.rate_title or "rate", decision.delay_title or "delay"
+        heads = ("tunnel", "MTU to set, bytes", "overhead", rate, delay, "CPU", "breaks first")
+        lines += [f"## Each tunnel: {escape(decision.place)}", ""]
+        lines += [_line(heads), "| --- " * len(heads) + "|"]
+        lines += [
+            _line((c.tunnel, c.mtu, c.overhead, c.rate, c.delay, c.cpu, c.breaks))
+            for c in decision.choices
+        ]
+        lines.append("")
+    return lines
+
+
 def _verdicts(summary: Summary) -> list[str]:
     if not summary.own_verdicts:
         return []
@@ -108,7 +146,7 @@ def _published(summary: Summary) -> list[str]:
     found = summary.comparison
     if found is None:
         return []
-    lines = ["## Measured beside published", "", escape(found.source), ""]
+    lines = ["## Measured and published", "", escape(found.source), ""]
     lines += ["| claim | published | here | why |", "| --- " * 4 + "|"]
     for judged in found.claims:
         claim = judged.claim

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Final
 
 from rich.cells import cell_len
@@ -13,8 +14,10 @@ from tunnelmark.analysis.cpu_cost import cpu_cost
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.block import time_by_place
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.brief import brief
 from tunnelmark.report.families import Family
 from tunnelmark.report.parameters import parameter
+from tunnelmark.report.predicted import HEADS, Prediction
 from tunnelmark.report.sections import Part
 from tunnelmark.report.show import NOTHING, cell, change, figure, unit
 from tunnelmark.report.summary import Summary, unfinished
@@ -33,6 +36,9 @@ _STYLES: Final = {"confirmed": "green", "rejected": "red", "undecided": "yellow"
 _LONGEST_HEAD = 12
 _MOST_COLUMNS = 4
 _GAP: Final = 1
+_PREDICTION_WIDTHS: Final = (22, 12, 12, 10, 9, 9)
+_SHORT_NAMES: Final = 24
+"""Columns that names keep where they are folded, if a line has them."""
 _CPU: Final = "cpu_tunnel_ratio"
 _ABOVE: Final = "+"
 """Before CPU that is the whole machine's above no tunnel."""
@@ -50,20 +56,42 @@ def render(summary: Summary, width: int = 80) -> RenderableType:
             if (at, number) == (0, 0):
                 parts += [Text(line, style="dim") for line in summary.programs]
             if part.family.baselines and part.family.compared:
-                parts += [Text(), _differences(part.family)]
+                parts += [Text(), _differences(part.family, width)]
     if summary.verdicts:
         parts += [Text(), _verdicts(summary)]
+    if summary.prediction is not None:
+        parts += [Text(), _prediction(summary.prediction)]
     parts += [Text(), _validity(summary)]
-    # Last: where a terminal scrolls the answer is what stays in sight.
     if summary.findings:
         parts += [Text(), Text("Key findings", style="bold")]
         parts += [Text(f"• {finding}") for finding in summary.findings]
+    # Last: where a terminal scrolls the answer is what stays in sight.
+    if summary.uses:
+        parts += [Text(), _brief(summary)]
     return Group(*parts)
 
 
 def print_report(summary: Summary, console: Console) -> None:
     """Print it."""
     console.print(render(summary, console.width))
+
+
+def _brief(summary: Summary) -> Table:
+    title = "In short"
+    if len(summary.uses) == 1:
+        title += f": {summary.uses[0].title}"
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=None,
+        show_header=False,
+        padding=(0, _GAP, 0, 0),
+    )
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for label, text in brief(summary):
+        table.add_row(Text(label, style="bold"), Text(text))
+    return table
 
 
 def _verdicts(summary: Summary) -> Table:
@@ -86,6 +114,29 @@ def _verdicts(summary: Summary) -> Table:
     return table
 
 
+def _prediction(found: Prediction) -> Group:
+    """Return a line for each point, with its figures below it: a column would be too narrow."""
+    shown: list[Text | Table] = [
+        Text(f"Measured and predicted ({found.source})", style="bold"),
+        _row_of_prediction(HEADS[1:], "bold"),
+    ]
+    for name, rows in groupby(found.rows, key=lambda row: row.name):
+        shown.append(Text(name))
+        shown += [
+            _row_of_prediction(row.cells[1:], "red" if row.within is False else "") for row in rows
+        ]
+    notes = [Text(note, style="dim") for note in found.notes]
+    return Group(*shown, Text(found.said), *notes)
+
+
+def _row_of_prediction(cells: Sequence[str], style: str) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
+    for width in _PREDICTION_WIDTHS:
+        table.add_column(width=width, overflow="fold")
+    table.add_row(*(Text(cell, style=style) for cell in (f"  {cells[0]}", *cells[1:])))
+    return table
+
+
 def _figures(place: str, part: Part, width: int) -> Table:
     """Return the figures of a part; columns that a line has no room for are left out."""
     family = part.family
@@ -105,6 +156,7 @@ def _figures(place: str, part: Part, width: int) -> Table:
         max(_wide(text) for text in (head, *(cells[at] for _, cells in rows if cells)))
         for at, head in enumerate(heads)
     ]
+    names = _room(names, widths, width)
     kept = kept_columns(
         widths, width - names - _GAP, cpu=shown.index(_CPU) if _CPU in shown else None
     )
@@ -117,7 +169,7 @@ def _figures(place: str, part: Part, width: int) -> Table:
         box=None,
         padding=(0, _GAP, 0, 0),
     )
-    table.add_column(Text(first), no_wrap=True)
+    table.add_column(Text(first), overflow="fold", width=names)
     for at in kept:
         table.add_column(Text(heads[at]), justify="right", no_wrap=True)
     for name, cells in rows:
@@ -126,11 +178,21 @@ def _figures(place: str, part: Part, width: int) -> Table:
 
 
 def _cpu(point: PointEstimates) -> str:
-    """Return the CPU of a tunnel; nothing where it cannot be told apart from no tunnel's."""
+    """Return the CPU of a tunnel; nothing where it does not differ clearly from no tunnel's."""
     cost = cpu_cost(point, _CPU)
     if cost is None or not cost.clear:
         return NOTHING
     return ("" if cost.of_programs else _ABOVE) + figure(cost.estimate).replace(" ", "")
+
+
+def _room(names: int, widths: Sequence[int], width: int) -> int:
+    """Return how wide the column of names is: long ones are folded before a figure is left out."""
+    left = width - sum(widths) - (len(widths) + 1) * _GAP
+    if names <= left:
+        return names
+    # What is never left out: see ``kept_columns``.
+    least = width - widths[0] - widths[-1] - 3 * _GAP
+    return max(1, min(names, max(left, _SHORT_NAMES), least))
 
 
 def kept_columns(widths: Sequence[int], room: int, *, cpu: int | None) -> list[int]:
@@ -158,22 +220,33 @@ def _wide(text: str) -> int:
     return max(cell_len(line) for line in text.split("\n"))
 
 
-def _differences(family: Family) -> RenderableType:
+def _differences(family: Family, width: int) -> RenderableType:
     table = Table(
-        title="Difference to no tunnel, paired, with its interval",
+        title="Difference from no tunnel (paired), with interval",
         title_justify="left",
         title_style="bold",
         box=None,
         padding=(0, _GAP, 0, 0),
     )
-    table.add_column(Text(_first_head(family)), no_wrap=True)
-    for metric in family.compared:
-        table.add_column(Text(METRICS[metric].title), justify="right")
     compared = [point for point in family.points if point.differences]
-    for name, cells in _rows(
+    rows = _rows(
         family, compared, lambda p: [change(p.differences.get(m)) for m in family.compared]
-    ):
-        table.add_row(name, *cells)
+    )
+    first = _first_head(family)
+    heads = ["\n".join(textwrap.wrap(METRICS[m].title, _LONGEST_HEAD)) for m in family.compared]
+    widths = [
+        max(_wide(text) for text in (head, *(cells[at] for _, cells in rows if cells)))
+        for at, head in enumerate(heads)
+    ]
+    names = max(_wide(text) for text in (first, *(name.plain for name, _ in rows)))
+    # The metric that decides stands first: it is the one that is never left out.
+    while len(widths) > 1 and sum(widths) + (len(widths) + 1) * _GAP + _SHORT_NAMES > width:
+        widths.pop()
+    table.add_column(Text(first), overflow="fold", width=_room(names, [*widths, 0], width))
+    for head in heads[: len(widths)]:
+        table.add_column(Text(head), justify="right")
+    for name, cells in rows:
+        table.add_row(name, *cells[: len(widths)])
     return table
 
 

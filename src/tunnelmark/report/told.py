@@ -36,9 +36,27 @@ class Told:
         metric = METRICS[self.decision.metric]
         return (self.decision.value > 0) == (metric.better == "higher")
 
+    @property
+    def winner(self) -> str:
+        """Which of the two has the better figure; of a difference between two tunnels."""
+        return self.tunnel if self.better else self.rival or ""
+
+    @property
+    def loser(self) -> str:
+        """The other one."""
+        return (self.rival or "") if self.better else self.tunnel
+
+    def seen_by(self, name: str) -> tuple[float, float | None, float | None]:
+        """Return value, low and high of the difference as one of the two tunnels sees it."""
+        d = self.decision
+        if name == self.tunnel:
+            return d.value, d.low, d.high
+        value, low, high = (_turned(end, d.metric) for end in (d.value, d.high, d.low))
+        return value or 0.0, low, high
+
 
 def told_of(sections: Sequence[Section], *, confidence: float, moments: int) -> tuple[Told, ...]:
-    """Decide all that the report of these sections may tell, as one family."""
+    """Decide all that the report of these sections may state, as one family."""
     asked = [one for s in sections for part in s.parts for one in _asked(s, part)]
     found = decide([c for *_, c in asked], confidence=confidence, moments=moments)
     return tuple(
@@ -49,10 +67,19 @@ def told_of(sections: Sequence[Section], *, confidence: float, moments: int) -> 
 
 def leading_metric(family: Family) -> str | None:
     """Return the metric by which tunnels are set against each other."""
-    # A stream at a fixed gap gets through or not; how much a tunnel carries others tell.
+    if family.named in family.compared:
+        return family.named
+    # A stream at a fixed gap passes or does not; other metrics show how much a tunnel carries.
     telling = [m for m in family.compared if m != OFFERED] or list(family.compared)
     directed = [m for m in telling if METRICS[m].better != "neither"]
     return directed[0] if directed else None
+
+
+def _turned(value: float | None, metric: str) -> float | None:
+    """Return a difference as the other of the two sees it."""
+    if value is None:
+        return None
+    return 1 / (1 + value) - 1 if METRICS[metric].scale == "log" else -value
 
 
 _Asked = tuple[str, str, str, str | None, tuple[PointEstimates, ...], Contrast]
@@ -60,7 +87,8 @@ _Asked = tuple[str, str, str, str | None, tuple[PointEstimates, ...], Contrast]
 
 def _asked(section: Section, part: Part) -> Iterable[_Asked]:
     family = part.family
-    metrics = (*family.compared, *(m for m in family.metrics if m in _ALSO_TOLD))
+    also = (m for m in family.metrics if m in _ALSO_TOLD)
+    metrics = tuple(dict.fromkeys((*family.compared, *also)))
     by_tunnel: dict[str, list[PointEstimates]] = {}
     for point in family.points:
         if not point.is_baseline and not point.broken:

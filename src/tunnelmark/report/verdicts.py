@@ -6,6 +6,7 @@ from tunnelmark.analysis.hypotheses import Measured, judge
 from tunnelmark.analysis.sequential import chances
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.hypothesis import Outcome, Verdict
+from tunnelmark.report.families import Deciding
 from tunnelmark.store import Result
 from tunnelmark.study import parse_study
 
@@ -46,6 +47,24 @@ def moments_of(result: Result) -> int:
     except StudyError:
         return 1
     return chances(study.precision.min_repeats, study.precision.max_repeats)
+
+
+def deciding_of(result: Result) -> Mapping[str, Deciding]:
+    """Return the metric by which the study decides, by kind of workload.
+
+    Where the study cannot be read it is the study's own for every kind that was measured.
+    """
+    manifest = result.manifest
+    try:
+        study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
+    except StudyError:
+        kinds = result.trials()["workload_kind"].unique()
+        return dict.fromkeys(kinds, Deciding(manifest.precision_metric, own=False))
+    precision = study.precision
+    return {
+        one.kind: Deciding(precision.metric_of(one.kind), own=one.kind in precision.metrics)
+        for one in study.workloads
+    }
 
 
 def needed(verdict: Verdict) -> str:

@@ -1,5 +1,1 @@
-"""Check, up, warm, measure, down; order, stop rule, validity, resume, progress."""
-
-from tunnelmark.run.execute import execute
-
-__all__ = ["execute"]
+"""The trial loop: order, stop rule, validity, resume, events; it knows sessions, not labs."""

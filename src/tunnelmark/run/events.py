@@ -1,4 +1,4 @@
-"""What a run tells while it runs; the terminal display and ``--json`` both consume these."""
+"""What a run reports while it runs; the terminal display and ``--json`` both consume these."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,6 +69,25 @@ class TrialDone:
 
 
 @dataclass(frozen=True)
+class JobDone:
+    """A job has come back from a worker of a cluster and is on disk."""
+
+    job_id: str
+    tunnel: str
+    link: str
+    device: str
+    worker: str
+    """Empty where none could run it."""
+    valid_trials: int
+    invalid_trials: int
+    error: str
+    """Why it failed; empty if it did not."""
+    jobs_done: int
+    jobs_expected: int
+    time_left_s: float
+
+
+@dataclass(frozen=True)
 class RunEnded:
     """The run has ended and everything it made is removed."""
 
@@ -82,5 +101,5 @@ class RunEnded:
     places: tuple[PlaceTime, ...] = ()
 
 
-Event = RunStarted | BlockPhase | TrialProgress | TrialDone | RunEnded
+Event = RunStarted | BlockPhase | TrialProgress | TrialDone | JobDone | RunEnded
 Listener = Callable[[Event], None]

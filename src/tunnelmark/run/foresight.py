@@ -1,4 +1,4 @@
-"""What a run will see before it is run: the smallest differences that it tells."""
+"""What a run will detect, before it is run: the smallest differences."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -10,39 +10,40 @@ from tunnelmark.analysis.power import Scatter, smallest_seen
 from tunnelmark.analysis.sequential import chances
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.run.time_left import seconds_of
+from tunnelmark.study.plan import jobs
 from tunnelmark.study.study import Study
-from tunnelmark.workloads.registry import workload_kinds
+from tunnelmark.study.tells import metrics_of
 
 _RATIOS: Final = 2
-"""Rates and times of a workload that a report sets beside no tunnel in words."""
+"""How many rates and times of a workload a report compares with no tunnel in words."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The smallest true difference to no tunnel that four of five runs tell."""
+    """The smallest true difference from no tunnel that four of five runs detect."""
 
     metric: str
     difference: float | None
-    """Ratio minus 1 on a log scale, else in the metric's unit; None: too few repeats tell none."""
+    """Ratio minus 1 on a log scale, else in the metric's unit; None: too few repeats for any."""
 
 
 @dataclass(frozen=True)
 class Foresight:
-    """What a study sees with so many repeats of every point."""
+    """What a study detects with so many repeats of every point."""
 
     repeats: int
     bring_ups: int
     seconds: float
     seen: tuple[Seen, ...]
     unknown: tuple[str, ...]
-    """Metrics that it tells and whose scatter is not known."""
+    """Metrics of the report whose scatter is not known."""
 
 
 def foresee(study: Study, scatter: Mapping[str, Scatter], repeats: int) -> Foresight:
-    """Return what a study sees with so many repeats of every point.
+    """Return what a study detects with so many repeats of every point.
 
     A difference is the mean over the points of a tunnel and workload, and has to be clear among all
-    that the report may tell: each tunnel's to none and to each other, at every link and device.
+    that the report may state: each tunnel's to none and to each other, at every link and device.
     """
     precision = study.precision
     kinds = {kind: tuple(_told(study, kind)) for kind in dict.fromkeys(_kinds(study))}
@@ -67,15 +68,15 @@ def foresee(study: Study, scatter: Mapping[str, Scatter], repeats: int) -> Fores
     return Foresight(
         repeats,
         bring_ups,
-        seconds_of(study)[repeats - 1],
+        seconds_of(jobs(study))[repeats - 1],
         tuple(Seen(metric, value) for metric, value in smallest.items()),
         tuple(metric for metric in metrics if metric not in scatter),
     )
 
 
 def repeats_in(study: Study, seconds: float) -> int:
-    """Return how many repeats of every point a time is enough for, at most those of the study."""
-    return sum(one <= seconds for one in seconds_of(study))
+    """Return how many repeats of every point fit into a time, at most those of the study."""
+    return sum(one <= seconds for one in seconds_of(jobs(study)))
 
 
 def _kinds(study: Study) -> list[str]:
@@ -88,8 +89,8 @@ def _worth(found: float, metric: str) -> float:
 
 
 def _told(study: Study, kind: str) -> Iterator[str]:
-    """Yield what is told of a workload: what decides it, rates and times, losses."""
-    headlines = [m for m in workload_kinds()[kind].metrics if METRICS[m].headline]
+    """Yield what is reported of a workload: what decides it, rates and times, losses."""
+    headlines = [m for m in metrics_of(kind) if METRICS[m].headline]
     ratios = islice((m for m in headlines if METRICS[m].scale == "log"), _RATIOS)
     others = (m for m in headlines if METRICS[m].scale != "log")
     yield from dict.fromkeys((study.precision.metric_of(kind), *ratios, *others))

@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tunnelmark.model.job import Aim, Job
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.model.trial import BASELINE, Block, Point, Trial
+from tunnelmark.model.trial import BASELINE, Point, Trial
 from tunnelmark.run.stop import (
     Asked,
     confidence_of_a_look,
@@ -14,25 +15,22 @@ from tunnelmark.run.stop import (
     figure_width,
     looks,
 )
-from tunnelmark.study.aims import Aim, aims
 from tunnelmark.study.plan import first_round, pairs, repeat
-from tunnelmark.study.study import Study
 
 Figures = Mapping[str, float | None]
 
 
 @dataclass
-class BlockProgress:
-    """The trials of one block: done, invalid, given up, still to do."""
+class JobProgress:
+    """The trials of one job: done, invalid, given up, still to do."""
 
-    study: Study
-    block: Block
+    job: Job
     values: dict[str, dict[int, Figures]] = field(default_factory=lambda: defaultdict(dict))
     """Point and repeat to what decides of its valid trial, by metric."""
     done: set[str] = field(default_factory=set)
     """Trials that have a valid attempt."""
     attempts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Trial to attempts so far, those that an interruption spoiled included."""
+    """Trial to attempts so far, those that were forgiven included."""
     invalid: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Trial to invalid attempts that count against its point."""
     given_up: set[str] = field(default_factory=set)
@@ -42,8 +40,6 @@ class BlockProgress:
     most: int = field(init=False)
     """Repeats that a point has at most; a run with a time to spend opens them bit by bit."""
     _pair: Mapping[str, Sequence[Point]] = field(init=False)
-    _aims: Mapping[str, Sequence[Aim]] = field(init=False)
-    """By point."""
     _widths: dict[tuple[str, int], float | None] = field(default_factory=dict)
     """Of pairs, by the repeats that were looked at: what was seen at a look stays as it was."""
     _known: dict[str, Trial] | None = None
@@ -51,33 +47,30 @@ class BlockProgress:
 
     def __post_init__(self) -> None:
         """Find the partner of each point."""
-        self.most = self.study.precision.max_repeats
-        found = tuple(pairs(self.block.points))
+        self.most = self.job.precision.max_repeats
+        found = pairs(self.job.block.points)
         self._pair = {point.point_id: pair for pair in found for point in pair}
-        asked = [aims(self.study, pair) for pair in found]
-        self._aims = {
-            point.point_id: own for pair, own in zip(found, asked, strict=True) for point in pair
-        }
 
     def record(
-        self, trial: Trial, *, valid: bool, figures: Figures, interrupted: bool = False
+        self, trial: Trial, *, valid: bool, figures: Figures, forgiven: bool = False
     ) -> None:
         """Enter one attempt, with its figures by metric.
 
-        One that was interrupted says nothing against its point.
+        One that is ``forgiven`` does not count against its point: it was interrupted, or the run
+        was resumed since.
         """
         self.attempts[trial.trial_id] += 1
         if valid:
             self.done.add(trial.trial_id)
             point = trial.point.point_id
-            kept = {aim.metric: figures.get(aim.metric) for aim in self._aims[point]}
+            kept = {aim.metric: figures.get(aim.metric) for aim in self.job.aims[point]}
             self.values[point][trial.repeat] = kept
             if self._known is not None:
                 self._known.pop(trial.trial_id, None)
                 self._known = self._known or None
-        elif not interrupted:
+        elif not forgiven:
             self.invalid[trial.trial_id] += 1
-            if self.invalid[trial.trial_id] > self.study.precision.max_invalid:
+            if self.invalid[trial.trial_id] > self.job.precision.max_invalid:
                 self.given_up.add(trial.point.point_id)
                 self._known = None
 
@@ -118,7 +111,7 @@ class BlockProgress:
 
         1 or less: what is asked is known, or nothing more will be. Infinite: not looked at yet.
         """
-        if not self.wants(point, self.study.precision.max_repeats):
+        if not self.wants(point, self.job.precision.max_repeats):
             return 0.0
         seen = [look for look in self._looks() if self._seen(self._partners(point), look)]
         width = self._width(point, seen[-1]) if seen else None
@@ -126,12 +119,12 @@ class BlockProgress:
 
     def widest(self) -> float:
         """Return the largest of these widths."""
-        return max(self.width(point) for point in self.block.points)
+        return max(self.width(point) for point in self.job.block.points)
 
     @property
     def expected_trials(self) -> int:
         """Valid trials that the block will have at least, given what is known now."""
-        least = len(self.block.points) * self.study.precision.min_repeats
+        least = len(self.job.block.points) * self.job.precision.min_repeats
         return max(least, len(self.done) + len(self._open_trials()))
 
     def _open_trials(self) -> dict[str, Trial]:
@@ -140,13 +133,13 @@ class BlockProgress:
         return self._known
 
     def _find_known(self) -> tuple[Trial, ...]:
-        first = self._open(first_round(self.study, self.block).trials)
+        first = self._open(first_round(self.job))
         if first:
             return first
-        precision = self.study.precision
+        precision = self.job.precision
         for number in range(precision.min_repeats + 1, self.most + 1):
-            points = [point for point in self.block.points if self.wants(point, number)]
-            if trials := self._open(repeat(self.study, self.block, points, number)):
+            points = [point for point in self.job.block.points if self.wants(point, number)]
+            if trials := self._open(repeat(self.job, points, number)):
                 return trials
         return ()
 
@@ -156,7 +149,7 @@ class BlockProgress:
         return any(width is not None and width <= 1 for width in widths)
 
     def _looks(self) -> tuple[int, ...]:
-        return looks(self.study.precision.min_repeats, self.study.precision.max_repeats)
+        return looks(self.job.precision.min_repeats, self.job.precision.max_repeats)
 
     def _partners(self, point: Point) -> list[Point]:
         return [p for p in self._pair[point.point_id] if p.point_id not in self.given_up]
@@ -180,11 +173,11 @@ class BlockProgress:
 
     def _judged(self, partners: Sequence[Point], look: int) -> float | None:
         return _largest(
-            self._aimed(partners, look, aim) for aim in self._aims[partners[0].point_id]
+            self._aimed(partners, look, aim) for aim in self.job.aims[partners[0].point_id]
         )
 
     def _aimed(self, partners: Sequence[Point], look: int, aim: Aim) -> float | None:
-        precision = self.study.precision
+        precision = self.job.precision
         paired = aim.of == "difference" and len(partners) > 1
         asked = Asked(
             aim.metric,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from scipy import stats
+from scipy import special
 
 from tunnelmark.analysis.sequential import looks
 from tunnelmark.model.metrics import METRICS
@@ -123,4 +123,4 @@ def _grown(half: float) -> float:
 
 @cache
 def _quantile(confidence: float, count: int) -> float:
-    return float(stats.t.ppf((1 + confidence) / 2, count - 1))
+    return float(special.stdtrit(count - 1, (1 + confidence) / 2))

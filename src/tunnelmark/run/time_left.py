@@ -4,11 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tunnelmark.model.registry import make
+from tunnelmark.model.job import Job
 from tunnelmark.model.trial import Trial
-from tunnelmark.study.plan import blocks, repeat
-from tunnelmark.study.study import Study
-from tunnelmark.workloads.registry import workload_kinds
 
 _FIRST_BRING_UP_S: Final = 6.0
 """What a bring-up needs beside its trials, until one was seen."""
@@ -29,11 +26,9 @@ class Need(NamedTuple):
 class TimeLeft:
     """Means of what bring-ups and trials took beyond what was expected of them."""
 
-    def __init__(self, study: Study) -> None:
-        """Ask each workload how long a trial takes."""
-        self._expected_s: dict[str, float] = {}
-        for spec in study.workloads:
-            self._expected_s[spec.label] = make(workload_kinds(), spec).expected_s
+    def __init__(self, expected_s: Mapping[str, float]) -> None:
+        """Begin with ``Job.expected_s``, which is the same for all jobs of a study."""
+        self._expected_s = expected_s
         self._trials = _Mean(_FIRST_TRIAL_S)
         self._bring_ups = _Mean(_FIRST_BRING_UP_S)
 
@@ -46,11 +41,11 @@ class TimeLeft:
         self._bring_ups.add(sum(seconds.get(phase, 0.0) for phase in _BESIDE_TRIALS))
 
     def seconds(self, open_trials: Iterable[tuple[Sequence[Trial], int | None]]) -> float:
-        """Return seconds left; for each block its trials to do, and the bring-up under way."""
+        """Return seconds left; for each job its trials to do, and the bring-up under way."""
         return sum(self.of(self.need(trials, up)) for trials, up in open_trials)
 
     def need(self, trials: Sequence[Trial], up: int | None) -> Need:
-        """Return what the trials of a block need, with the bring-up that is under way."""
+        """Return what the trials of a job need, with the bring-up that is under way."""
         return Need(
             math.fsum(self._expected_s[trial.point.workload.label] for trial in trials),
             len(trials),
@@ -63,20 +58,23 @@ class TimeLeft:
         return max(0.0, need.expected_s + beside)
 
 
-def expected_s(study: Study) -> tuple[float, float]:
-    """Return the seconds a run takes with the fewest repeats, and with the most; none invalid."""
-    seconds = seconds_of(study)
-    return seconds[study.precision.min_repeats - 1], seconds[-1]
+def expected_s(jobs: Sequence[Job]) -> tuple[float, float]:
+    """Return the seconds that jobs of one study take with the fewest repeats, and the most."""
+    seconds = seconds_of(jobs)
+    return seconds[jobs[0].precision.min_repeats - 1], seconds[-1]
 
 
-def seconds_of(study: Study) -> tuple[float, ...]:
+def seconds_of(jobs: Sequence[Job]) -> tuple[float, ...]:
     """Return the seconds that 1, 2, 3 … repeats of every point take; none invalid."""
-    left = TimeLeft(study)
-    plan = blocks(study)
-    once = left.seconds((repeat(study, block, block.points, 1), 1) for block in plan)
+    precision = jobs[0].precision
+    traffic_s = math.fsum(
+        job.expected_s[point.workload.label] + _FIRST_TRIAL_S
+        for job in jobs
+        for point in job.block.points
+    )
     return tuple(
-        number * once + len(plan) * study.precision.bring_up_of(number) * _FIRST_BRING_UP_S
-        for number in range(1, study.precision.max_repeats + 1)
+        number * traffic_s + len(jobs) * precision.bring_up_of(number) * _FIRST_BRING_UP_S
+        for number in range(1, precision.max_repeats + 1)
     )
 
 

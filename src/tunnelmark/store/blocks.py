@@ -31,11 +31,11 @@ def read_block(path: Path, converting: tuple[Converter, ...] = ()) -> BlockRecor
     except (ValueError, RecursionError) as error:
         raise ResultError(f"{path}: is damaged: {error}") from error
     if not isinstance(raw, dict):
-        raise ResultError(f"{path}: is damaged: it holds no object")
+        raise ResultError(f"{path}: is damaged: it has no object")
     for step in converting:
         raw = step.block(raw)
     if unknown := _unknown(raw):
-        raise ResultError(f"{path}: {unknown} is no key of a block")
+        raise ResultError(f"{path}: {unknown} is not a key of a block")
     try:
         record = _RECORD.validate_json(json.dumps(raw), strict=True)
     except ValidationError as error:

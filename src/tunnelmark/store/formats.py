@@ -8,7 +8,7 @@ import polars as pl
 
 from tunnelmark.model.errors import ResultError
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version that is written."""
 
 Json = dict[str, Any]
@@ -57,8 +57,20 @@ def _trials_of_2(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(bring_up=pl.lit(1, pl.Int32))
 
 
+def _manifest_of_3(raw: Json) -> Json:
+    """Take its one environment for that of all trials; nobody noted on which computer."""
+    return {**raw, "format": 3}
+
+
+def _trials_of_3(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add where trials were measured: one place that has no name. Their block has the stratum."""
+    nowhere = pl.lit("", pl.String)
+    return frame.with_columns(worker=nowhere, environment=nowhere, stratum=pl.lit(None, pl.String))
+
+
 CONVERTERS: Final[Converters] = {
-    1: Converter(manifest=_manifest_of_2, block=_block_of_2, trials=_trials_of_2)
+    1: Converter(manifest=_manifest_of_2, block=_block_of_2, trials=_trials_of_2),
+    2: Converter(manifest=_manifest_of_3, trials=_trials_of_3),
 }
 """Format version to what turns it into the next one."""
 
@@ -75,8 +87,8 @@ def steps(
         raise ResultError(f"{place}: has no format version, must be 1 to {newest}")
     if version > newest:
         raise ResultError(
-            f"{place}: has format {version}, this Tunnelmark reads up to {newest}; take a newer one"
+            f"{place}: has format {version}, this Tunnelmark reads up to {newest}; upgrade it"
         )
     if version < min((*converters, newest)):
-        raise ResultError(f"{place}: has format {version}, which never was")
+        raise ResultError(f"{place}: has format {version}, which does not exist")
     return tuple(converters[step] for step in range(version, newest))

@@ -44,7 +44,7 @@ def inside(directory: Path, name: str) -> Path:
 
 
 def files(directory: Path, folder: str, ending: str) -> Iterator[Path]:
-    """Yield the files of a folder in order of their names; what is being written is no file yet."""
+    """Yield the files of a folder in order of their names; what is being written is none yet."""
     found = sorted(
         path.name
         for path in (directory / folder).glob(f"*{ending}")
@@ -52,7 +52,7 @@ def files(directory: Path, folder: str, ending: str) -> Iterator[Path]:
     )
     if len(found) > MOST_FILES:
         raise ResultError(
-            f"{directory / folder}: has {len(found)} files, at most {MOST_FILES} are read"
+            f"{directory / folder}: has {len(found)} files, at most {MOST_FILES} are allowed"
         )
     for name in found:
         yield inside(directory, f"{folder}/{name}")
@@ -62,14 +62,15 @@ def read_bounded(path: Path, limit_bytes: int = _JSON_LIMIT_BYTES) -> bytes:
     """Read a file of at most ``limit_bytes``; ``ResultError`` names it."""
     try:
         if not path.is_file():
-            raise ResultError(f"{path}: is no file")
+            raise ResultError(f"{path}: is not a file")
         with path.open("rb") as file:
-            data = file.read(limit_bytes + 1)
+            # So much is set aside at once: no more than is there.
+            data = file.read(min(limit_bytes, os.fstat(file.fileno()).st_size) + 1)
     except OSError as error:
         raise ResultError(f"{path}: {error.strerror}") from error
     if len(data) > limit_bytes:
         raise ResultError(
-            f"{path}: has {path.stat().st_size} byte, at most {limit_bytes} are allowed"
+            f"{path}: has {path.stat().st_size} bytes, at most {limit_bytes} are allowed"
         )
     return data
 

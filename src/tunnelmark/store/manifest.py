@@ -1,5 +1,6 @@
 """The manifest: what was run, with which programs, on what machine."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +13,28 @@ from tunnelmark.store.formats import CONVERTERS, FORMAT, Converter, Converters, 
 from tunnelmark.store.layout import MANIFEST, first_fault, inside, read_bounded, write_atomically
 
 
+class Sitting(BaseModel):
+    """One time in which trials of a result were measured: a run, a resume, a merged job."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run_id: str
+    worker: str
+    """Name of the computer."""
+    environment: str
+    """Key of ``Manifest.environments``."""
+    started_at: str
+    """UTC, ISO 8601."""
+    jobs: tuple[str, ...] = ()
+    """Jobs that this worker of a cluster ran; none where one computer ran all."""
+
+
 class Manifest(BaseModel):
     """The head of a result directory."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    format: Literal[2] = FORMAT
+    format: Literal[3] = FORMAT
     study: str
     title: str
     description: str
@@ -41,9 +58,16 @@ class Manifest(BaseModel):
     measuring_s: float | None = None
     """Seconds of it in which traffic was under way."""
     environment: Mapping[str, str]
-    """Kernel, CPU, memory, versions of every program used, by name."""
+    """Kernel, CPU, memory, versions of every program used, by name; of the first sitting."""
+    environments: Mapping[str, Mapping[str, str]] = {}
+    """The same of each sitting, by the key that its trials name."""
+    sittings: tuple[Sitting, ...] = ()
     skipped: Mapping[str, str] = {}
-    """Tunnels that this machine cannot run, and why."""
+    """What cannot be run here, tunnels most of all, and why."""
+    omitted: tuple[str, ...] = ()
+    """Jobs of the study of which nothing can be run here."""
+    jobs: tuple[str, ...] = ()
+    """Jobs of the study that this result is limited to; none: it is of the whole study."""
 
     @property
     def measuring_ratio(self) -> float | None:
@@ -51,6 +75,17 @@ class Manifest(BaseModel):
         if self.wall_s is None or self.measuring_s is None or self.wall_s <= 0:
             return None
         return self.measuring_s / self.wall_s
+
+
+def environment_key(environment: Mapping[str, str]) -> str:
+    """Return a short name of an environment: another kernel, CPU or program is another one."""
+    # A kernel keeps a little memory for itself, and a calibration scatters: both are as before.
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name != "memory" and not name.startswith("device ")
+    }
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def read_manifest(
@@ -66,7 +101,7 @@ def read_versioned(
     """Read a manifest, and what the rest of the directory must be converted with."""
     path = directory / MANIFEST
     if not path.is_file():
-        raise ResultError(f"{directory}: is no result directory, it has no {MANIFEST}")
+        raise ResultError(f"{directory}: is not a result directory: it has no {MANIFEST}")
     try:
         raw = json.loads(read_bounded(inside(directory, MANIFEST)))
     except (ValueError, RecursionError) as error:

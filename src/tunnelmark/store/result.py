@@ -4,18 +4,21 @@ import fcntl
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
 import polars as pl
 
-from tunnelmark.model.block import BlockRecord
+from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.faults import writing
 from tunnelmark.model.trial import TrialResult
 from tunnelmark.model.validity import Check
 from tunnelmark.store.blocks import read_block, write_block
 from tunnelmark.store.formats import CONVERTERS, FORMAT, Converter, Converters
+from tunnelmark.store.journal import ENDING, Journal, read_journal
 from tunnelmark.store.layout import (
     FOLDERS,
     files,
@@ -24,11 +27,19 @@ from tunnelmark.store.layout import (
     remove_parts,
     write_atomically,
 )
-from tunnelmark.store.manifest import Manifest, read_versioned, write_manifest
-from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, check_frame, to_frame
+from tunnelmark.store.manifest import (
+    Manifest,
+    Sitting,
+    environment_key,
+    read_versioned,
+    write_manifest,
+)
+from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, Origin, check_frame, to_rows
 
 LARGEST_FILE_BYTES: Final = 4 << 30
 """Of trials or samples; a file that is longer is not ours."""
+MOST_ROWS: Final = 1_000_000
+"""Of one block: attempts times paths."""
 
 
 class Result:
@@ -54,21 +65,36 @@ class Result:
         Columns are those of ``rows.SCHEMA``, ``param_<name>`` and the metrics; raises
         ``ResultError`` for a damaged file or an attempt that occurs twice.
         """
-        frames = [
-            _read_frame(path, self._converting)
-            for path in files(self.directory, "trials", ".parquet")
-        ]
+        frames = [read_trials(paths, self._converting) for paths in self.jobs().values()]
         if not frames:
             return pl.DataFrame(schema={**SCHEMA, **METRIC_SCHEMA})
         try:
-            trials = pl.concat(frames, how="diagonal_relaxed").sort("started_at", "path")
+            trials = pl.concat(frames, how="diagonal_relaxed").sort(
+                "started_at", "path", maintain_order=True
+            )
         except pl.exceptions.PolarsError as error:
-            raise ResultError(f"{self.directory}/trials: the files do not fit: {error}") from error
+            raise ResultError(
+                f"{self.directory}/trials: the files do not match: {error}"
+            ) from error
         key = ["trial_id", "attempt", "path"]
         if (twice := trials.filter(trials.select(key).is_duplicated())).height:
             name = twice["trial_id"][0]
             raise ResultError(f"{self.directory}/trials: {name} has the same attempt twice")
+        strata = {name: block.stratum.value for name, block in self.blocks.items()}
+        of_block = pl.col("block_id").replace_strict(
+            strata, default=Stratum.NAMESPACES.value, return_dtype=pl.String
+        )
+        trials = trials.with_columns(pl.col("stratum").fill_null(of_block))
         return _without_disproved(trials, self.blocks)
+
+    def jobs(self) -> dict[str, "JobFiles"]:
+        """Return the files of each job that has trials, by its name, in order of the names."""
+        sealed = {path.stem: path for path in files(self.directory, "trials", ".parquet")}
+        journals = {path.stem: path for path in files(self.directory, "trials", ENDING)}
+        return {
+            name: JobFiles(sealed.get(name), journals.get(name))
+            for name in sorted({*sealed, *journals})
+        }
 
     def samples(self, name: str) -> bytes:
         """Return a bulk record file by the name that a trial gives."""
@@ -76,26 +102,30 @@ class Result:
 
 
 class Writer:
-    """A result directory that is being written; it is locked against a second run."""
+    """A result directory that is being written; it is locked against a second run.
+
+    Trials are appended to a journal for each job; a job that has ended is sealed.
+    """
 
     def __init__(self, directory: Path) -> None:
         """Lock it; ``ResultError`` if another run has it."""
         self.directory = directory
-        self._block: tuple[str, pl.DataFrame] | None = None
-        """The block that is being written, with its rows."""
+        self._journal: Journal | None = None
+        """Of the job that is being written."""
         with writing(directory):
             self._lock = inside(directory, ".lock").open("a", encoding="ascii")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             self._lock.close()
-            raise ResultError(f"{directory}: another run is writing it") from error
+            raise ResultError(f"{directory}: another run is writing to it") from error
         try:
             self.manifest = _of_this_format(directory)
         except ResultError:
             self._lock.close()
             raise
         remove_parts(directory)
+        self._origin = self._of("", environment_key(self.manifest.environment))
 
     @classmethod
     def create(cls, directory: Path, manifest: Manifest) -> Self:
@@ -107,27 +137,73 @@ class Writer:
             write_manifest(directory, manifest)
         return cls(directory)
 
+    def begin(
+        self,
+        worker: str,
+        environment: Mapping[str, str],
+        run_id: str,
+        *,
+        started_at: str | None = None,
+        jobs: tuple[str, ...] = (),
+    ) -> None:
+        """Note a sitting: trials that follow are measured by ``worker`` in ``environment``.
+
+        ``started_at`` is now unless given; ``jobs`` are those of a worker of a cluster.
+        """
+        key = environment_key(environment)
+        sitting = Sitting(
+            run_id=run_id,
+            worker=worker,
+            environment=key,
+            started_at=started_at or datetime.now(UTC).isoformat(timespec="seconds"),
+            jobs=jobs,
+        )
+        self.update(
+            environments={**self.manifest.environments, key: dict(environment)},
+            sittings=(*self.manifest.sittings, sitting),
+        )
+        self._origin = replace(self._of(worker, key), run_id=run_id)
+
+    @property
+    def environment(self) -> str:
+        """Key of the environment of trials that are appended."""
+        return self._origin.environment
+
     def append(self, result: TrialResult, *, pair_id: str) -> None:
         """Add an attempt; on disk when this returns."""
-        rows = to_frame(
-            result, study=self.manifest.study, run_id=self.manifest.run_id, pair_id=pair_id
-        )
-        block = result.trial.block_id
-        path = self.directory / "trials" / f"{block}.parquet"
-        # One block is kept: all of a long run would be gigabytes of evidence.
-        if self._block is None or self._block[0] != block:
-            self._block = (block, self._earlier(path))
-        rows = pl.concat([self._block[1], rows], how="diagonal_relaxed")
-        buffer = io.BytesIO()
-        rows.write_parquet(buffer)
-        write_atomically(path, buffer.getvalue())
-        # Kept only now: after a full disk the next attempt is not written with this one.
-        self._block = (block, rows)
+        path = self._path(result.trial.block_id, ENDING)
+        if self._journal is None or self._journal.path != path:
+            self._close_journal()
+            self._journal = Journal(path)
+        self._journal.append(to_rows(result, origin=self._origin, pair_id=pair_id))
 
-    def _earlier(self, path: Path) -> pl.DataFrame:
-        if not path.exists():
-            return pl.DataFrame()
-        return _read_frame(inside(self.directory, f"trials/{path.name}"), ())
+    def seal(self, job_id: str) -> None:
+        """Turn the journal of a job that has ended into the columns that readers like."""
+        self._close_journal()
+        sealed, journal = self._path(job_id, ".parquet"), self._path(job_id, ENDING)
+        if not journal.exists():
+            return
+        frame = read_trials(JobFiles(sealed if sealed.exists() else None, journal))
+        self.write_trials(job_id, frame)
+        with writing(journal):
+            journal.unlink()
+
+    def write_trials(self, job_id: str, frame: pl.DataFrame) -> None:
+        """Write all trials of a job, in place of what is sealed of it."""
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        write_atomically(self._path(job_id, ".parquet"), buffer.getvalue())
+
+    def _of(self, worker: str, environment: str) -> Origin:
+        return Origin(self.manifest.study, self.manifest.run_id, worker, environment)
+
+    def _path(self, job_id: str, ending: str) -> Path:
+        return inside(self.directory, f"trials/{job_id}{ending}")
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
 
     def write_block(self, record: BlockRecord) -> None:
         """Write what is recorded of a block, in place of what is there."""
@@ -141,6 +217,7 @@ class Writer:
 
     def close(self) -> None:
         """Give up the lock."""
+        self._close_journal()
         self._lock.close()
 
 
@@ -152,7 +229,7 @@ def open_result(path: Path | str) -> Result:
 def _of_this_format(directory: Path) -> Manifest:
     manifest, converting = read_versioned(directory)
     if converting:
-        raise ResultError(f"{directory}: has an older format, which can be read, not continued")
+        raise ResultError(f"{directory}: has an older format, which can be read but not resumed")
     return manifest
 
 
@@ -162,7 +239,7 @@ def _without_disproved(trials: pl.DataFrame, blocks: Mapping[str, BlockRecord]) 
         for attempt in block.attempts:
             if attempt.disproved is None:
                 continue
-            message = f"the proof by wire failed when the trials were done: {attempt.disproved}"
+            message = f"the proof by wire failed after the trials: {attempt.disproved}"
             meant = (
                 (pl.col("block_id") == block.block_id)
                 & (pl.col("bring_up") == attempt.bring_up)
@@ -185,13 +262,47 @@ def _with(check: str) -> pl.Expr:
     return before + pl.when(before == "[").then(pl.lit("")).otherwise(pl.lit(", ")) + f"{check}]"
 
 
-def _read_frame(path: Path, converting: tuple[Converter, ...]) -> pl.DataFrame:
+@dataclass(frozen=True)
+class JobFiles:
+    """Where the trials of one job are."""
+
+    sealed: Path | None
+    """Those of a job that has ended."""
+    journal: Path | None
+    """Those that were added since."""
+
+
+def read_trials(paths: JobFiles, converting: tuple[Converter, ...] = ()) -> pl.DataFrame:
+    """Return all attempts of one job as they were written.
+
+    ``ResultError`` names the file and what is wrong.
+    """
+    sealed, journal = paths.sealed, paths.journal
+    frames = [_read_sealed(sealed, converting)] if sealed is not None else []
+    if journal is not None:
+        late = read_journal(read_bounded(journal, LARGEST_FILE_BYTES), str(journal))
+        check_frame(late, str(journal))
+        if frames:
+            # A kill while a job was sealed leaves what was sealed in its journal too.
+            late = late.join(frames[0], on=("trial_id", "attempt"), how="anti")
+        frames.append(late)
+    try:
+        return pl.concat(frames, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise ResultError(f"{journal}: does not match {sealed}: {error}") from error
+
+
+def _read_sealed(path: Path, converting: tuple[Converter, ...]) -> pl.DataFrame:
     data = read_bounded(path, LARGEST_FILE_BYTES)
     try:
-        frame = pl.read_parquet(io.BytesIO(data))
+        # A file of a megabyte may say that it has a billion rows alike.
+        rows = pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()
+        frame = pl.read_parquet(io.BytesIO(data)) if rows <= MOST_ROWS else None
     # Damage comes as any of several kinds of exception; a panic of the reader is no Exception.
     except (Exception, pl.exceptions.PanicException) as error:
         raise ResultError(f"{path}: is damaged: {error}") from error
+    if frame is None:
+        raise ResultError(f"{path}: has {rows} rows, at most {MOST_ROWS} are allowed")
     for step in converting:
         frame = step.trials(frame)
     check_frame(frame, str(path))

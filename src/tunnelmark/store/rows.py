@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import polars as pl
@@ -13,6 +14,9 @@ from tunnelmark.model.trial import BASELINE, Point, TrialResult
 SCHEMA: Final[dict[str, Any]] = {
     "study": pl.String,
     "run_id": pl.String,
+    "worker": pl.String,
+    "environment": pl.String,
+    "stratum": pl.String,
     "block_id": pl.String,
     "point_id": pl.String,
     "pair_id": pl.String,
@@ -40,15 +44,39 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 """Columns of every trial file; behind them ``param_<name>`` and one column per metric."""
 
+PARAM: Final = "param_"
+"""Start of the names of the columns of a workload's parameters."""
+
 METRIC_SCHEMA: Final[dict[str, Any]] = dict.fromkeys(METRICS, pl.Float64)
 
 
-def to_frame(result: TrialResult, *, study: str, run_id: str, pair_id: str) -> pl.DataFrame:
+@dataclass(frozen=True)
+class Origin:
+    """Where and in which run trials were measured."""
+
+    study: str
+    run_id: str
+    worker: str
+    """Name of the computer."""
+    environment: str
+    """Key of ``Manifest.environments``."""
+
+
+def to_frame(result: TrialResult, *, origin: Origin, pair_id: str) -> pl.DataFrame:
     """Return the rows of one attempt."""
+    return frame_of(to_rows(result, origin=origin, pair_id=pair_id))
+
+
+def to_rows(result: TrialResult, *, origin: Origin, pair_id: str) -> list[dict[str, Any]]:
+    """Return the rows of one attempt, one for each path; figures that there are none of left out.
+
+    Values are of JSON, but for ``started_at``.
+    """
     point = result.trial.point
+    columns = point.workload.columns or point.workload.params
     common: dict[str, Any] = {
-        "study": study,
-        "run_id": run_id,
+        **asdict(origin),
+        "stratum": result.stratum.value,
         "block_id": result.trial.block_id,
         "point_id": point.point_id,
         "pair_id": pair_id,
@@ -64,9 +92,8 @@ def to_frame(result: TrialResult, *, study: str, run_id: str, pair_id: str) -> p
         "checks": json.dumps([vars(check) for check in result.validity.checks]),
         "details": json.dumps(dict(result.details)),
         "samples": list(result.samples),
+        **{f"{PARAM}{name}": _scalar(value) for name, value in columns.items()},
     }
-    columns = point.workload.columns or point.workload.params
-    params = {f"param_{name}": _scalar(value) for name, value in columns.items()}
     # An attempt without a figure still has its row: an invalid trial is kept and shown.
     measured: Sequence[tuple[str, Mapping[str, float | None]]] = [
         (m.path, m.metrics) for m in result.measurements
@@ -75,10 +102,18 @@ def to_frame(result: TrialResult, *, study: str, run_id: str, pair_id: str) -> p
     for path, metrics in measured:
         if unknown := set(metrics) - set(METRICS):
             raise ValueError(f"{sorted(unknown)} are not in model.metrics")
-        figures = {name: metrics.get(name) for name in METRICS}
-        rows.append({**common, "path": path, **params, **figures})
-    schema = {**SCHEMA, **{name: _type(value) for name, value in params.items()}, **METRIC_SCHEMA}
-    return pl.DataFrame(rows, schema=schema, strict=True)
+        figures = {name: value for name, value in metrics.items() if value is not None}
+        rows.append({**common, "path": path, **figures})
+    return rows
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return rows as a frame; raises what polars raises for values that are not of their column."""
+    params = dict.fromkeys(name for row in rows for name in row if name.startswith(PARAM))
+    types = {name: _common_type([row.get(name) for row in rows]) for name in params}
+    schema = {**SCHEMA, **types, **METRIC_SCHEMA}
+    full = [{name: _fitting(row.get(name), kind) for name, kind in schema.items()} for row in rows]
+    return pl.DataFrame(full, schema=schema, strict=True)
 
 
 def columns_of(point: Point) -> dict[str, Any]:
@@ -98,21 +133,47 @@ def columns_of(point: Point) -> dict[str, Any]:
 
 def check_frame(frame: pl.DataFrame, place: str) -> None:
     """Raise ``ResultError`` naming ``place`` if a frame is not one of trials."""
+    found = frame.schema  # made again by each call
     for name, kind in {**SCHEMA, **METRIC_SCHEMA}.items():
-        if name in frame.columns and frame.schema[name] != kind:
-            raise ResultError(f"{place}: column {name} is {frame.schema[name]}, must be {kind}")
-        if name in SCHEMA and name not in frame.columns:
+        if name in found and found[name] != kind:
+            raise ResultError(f"{place}: column {name} is {found[name]}, must be {kind}")
+        if name in SCHEMA and name not in found:
             raise ResultError(f"{place}: has no column {name}")
-    for name in frame.columns:
-        if name not in SCHEMA and name not in METRIC_SCHEMA and not name.startswith("param_"):
-            raise ResultError(f"{place}: column {name[:80]} is no column of trials")
-    for name in ("trial_id", "attempt", "path", "valid", "started_at", "is_baseline"):
+    for name in found:
+        if name not in SCHEMA and name not in METRIC_SCHEMA and not name.startswith(PARAM):
+            raise ResultError(f"{place}: column {name[:80]} is not a trial column")
+    for name in (
+        "trial_id",
+        "attempt",
+        "path",
+        "valid",
+        "started_at",
+        "is_baseline",
+        "environment",
+    ):
         if frame[name].null_count():
             raise ResultError(f"{place}: column {name} has an empty row")
 
 
 def _scalar(value: object) -> object:
     return value if value is None or isinstance(value, str | int | float) else json.dumps(value)
+
+
+def _common_type(values: Sequence[object]) -> Any:
+    found = {_type(value) for value in values} - {pl.Null}
+    if found == {pl.Int64, pl.Float64}:
+        return pl.Float64
+    # A parameter that is not given has no type of its own; it takes that of the other rows.
+    return pl.Null if not found else found.pop() if len(found) == 1 else pl.String
+
+
+def _fitting(value: Any, kind: Any) -> Any:
+    """Return a value as its column has it: JSON and a study write 1.0 as 1."""
+    if kind == pl.Float64 and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind == pl.String and isinstance(value, int | float):
+        return str(value)
+    return value
 
 
 def _type(value: object) -> Any:
@@ -122,5 +183,4 @@ def _type(value: object) -> Any:
         return pl.Int64
     if isinstance(value, float):
         return pl.Float64
-    # A parameter that is not given has no type of its own; it takes that of the other rows.
     return pl.Null if value is None else pl.String

@@ -1,10 +1,13 @@
 """Text to Study to ordered trials; the built-in studies are TOML files beside it."""
 
+import tomllib
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.parse import LARGEST_FILE_BYTES, parse_study
+from tunnelmark.study.recipes import with_recipes
 from tunnelmark.study.scale import FULL, SCALES
 from tunnelmark.study.study import Study
 
@@ -18,21 +21,42 @@ def list_studies() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
-def load_study(name_or_path: str, scale: str = FULL) -> Study:
-    """Load a built-in study by name, or a file by path, at one of its scales."""
+def load_study(name_or_path: str, scale: str = FULL, *, on_line: bool = False) -> Study:
+    """Load a built-in study by name, or a file by path, at one of its scales.
+
+    ``on_line``: it runs over a real line, so that one without a link takes that as it is.
+    """
     if name_or_path in list_studies():
         return parse_study(_builtin(name_or_path), f"{name_or_path}.toml", scale)
     path = Path(name_or_path)
     if not path.is_file():
         known = ", ".join(list_studies())
-        raise StudyError(f"{name_or_path}: is no file and no built-in study; built in are {known}")
+        raise StudyError(f"{name_or_path}: is neither a file nor a built-in study ({known})")
     if path.stat().st_size > LARGEST_FILE_BYTES:
-        raise StudyError(f"{path}: is longer than {LARGEST_FILE_BYTES} byte")
+        raise StudyError(f"{path}: is longer than {LARGEST_FILE_BYTES} bytes")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: cannot be read: {error}") from error
-    return parse_study(text, path.name, scale)
+    text = with_recipes(text, path.parent)
+    return parse_study(_with_line(text) if on_line else text, path.name, scale)
+
+
+def _with_line(text: str) -> str:
+    """Return a study with the line as its link, if it has none: the result has it like that."""
+    try:
+        has_link = "link" in tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return text  # the parser says what is wrong
+    return text if has_link else f"{text.rstrip()}\n{_LINE}"
+
+
+_LINE: Final = """
+# Without a link of its own the study takes the line between the hosts as it is.
+[[link]]
+kind = "direct"
+label = "line"
+"""
 
 
 def _builtin(name: str) -> str:

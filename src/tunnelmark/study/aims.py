@@ -1,26 +1,14 @@
 """How well each point of a study is to be known: what its stop rule watches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tunnelmark.model.hypothesis import Hypothesis
+from tunnelmark.model.job import Aim
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Point
 from tunnelmark.study.selections import means
 from tunnelmark.study.study import Study
-
-
-@dataclass(frozen=True)
-class Aim:
-    """One interval that is to be narrow enough."""
-
-    metric: str
-    half_width: float
-    """In the metric's stored unit, or a share."""
-    relative: bool
-    of: Literal["difference", "figure"]
-    """Of the paired difference to no tunnel, or of the point's figure by itself."""
 
 
 def aims(study: Study, points: Sequence[Point]) -> tuple[Aim, ...]:

@@ -28,8 +28,8 @@ def backgrounds(section: Section, tables: Any) -> tuple[Background, ...]:
         if sum(other == position for other, _ in placed) > 1:
             raise section.fail(
                 place,
-                "background varies, must have one value of each parameter: list them as "
-                "[[background]] each, and let the workloads choose",
+                "background has several values of a parameter: write a separate "
+                "[[background]] for each, and let the workloads choose",
             )
         if spec.label == NONE:
             raise section.fail((*place, "label"), "background.label is 'none', which means no load")
@@ -37,14 +37,14 @@ def backgrounds(section: Section, tables: Any) -> tuple[Background, ...]:
             loads = [k for k, driver in workload_kinds().items() if driver.may_be_background]
             raise section.fail(
                 (*place, "kind"),
-                f"background.kind is {spec.kind}, must be a load of its own: {', '.join(loads)}",
+                f"background.kind is {spec.kind}, must be a kind of load: {', '.join(loads)}",
             )
         path = tables[position].get("path", PATHS[0])
         if path not in PATHS:
             raise section.fail(
                 (*place, "path"), f"background.path is {shown(path)}, must be inside or outside"
             )
-        found.append(Background(spec.label, spec.kind, spec.params, path))
+        found.append(Background(spec.label, spec.kind, spec.params, path, spec.columns))
     return tuple(found)
 
 
@@ -63,7 +63,7 @@ def accompanied(
             if workload_kinds()[spec.kind].wants_background and not chosen:
                 raise section.fail(
                     ("workload", position),
-                    f"workload {spec.label} needs a load beside it: add a [[background]]",
+                    f"workload {spec.label} needs a background load: add a [[background]]",
                 )
             words = " + ".join(one.label for one in chosen) or NONE
             specs.append(
@@ -80,7 +80,7 @@ def accompanied(
 def _choices(
     section: Section, position: int, table: Mapping[str, Any], known: Sequence[Background]
 ) -> Iterator[tuple[tuple[Background, ...], bool]]:
-    """Return each choice, and whether the label must tell it from others."""
+    """Return each choice, and whether the label must distinguish it from others."""
     if "background" not in table:
         yield tuple(known), False
         return
@@ -89,7 +89,9 @@ def _choices(
     by_label = {one.label: one for one in known}
     place = ("workload", position, "background")
     if not names:
-        raise section.fail(place, "workload.background is an empty list, must have a label")
+        raise section.fail(
+            place, "workload.background is an empty list, must have at least one label"
+        )
     for number, name in enumerate(names):
         if not isinstance(name, str) or name not in (NONE, *by_label):
             raise section.fail(

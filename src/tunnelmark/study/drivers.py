@@ -7,7 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -31,6 +31,21 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
+class OwnKind:
+    """A kind that a study brings along."""
+
+    kind: str
+    """Of the driver that carries it out."""
+    label: str
+    """Of a table that has none."""
+    params_type: type[Params]
+    carried: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    """What a table sets to what the driver takes."""
+    columns: Mapping[str, object]
+    """What a result says of it beside the parameters."""
+
+
+@dataclass(frozen=True)
 class Section:
     """What may stand in the tables of one name."""
 
@@ -42,6 +57,8 @@ class Section:
     fail: Fail
     beside: tuple[str, ...] = ()
     """Keys of a table that are not the driver's own."""
+    own: Mapping[str, "OwnKind"] = field(default_factory=dict)
+    """Kinds that the study itself brings along, by the name that its tables give them."""
 
     def drivers(self, tables: object) -> tuple[DriverSpec, ...]:
         """Return one driver for each choice of the parameters that a table varies.
@@ -70,7 +87,7 @@ class Section:
                 if contents in same:
                     raise self.fail(
                         place,
-                        f"{self.name} {spec.label} is the same as {same[contents]}, given before",
+                        f"{self.name} {spec.label} repeats {same[contents]}",
                     )
                 if "label" in table and spec.label in found:
                     raise self.fail(
@@ -90,7 +107,8 @@ class Section:
     def _varied(self, place: Path, table: Mapping[str, Any]) -> Iterator[DriverSpec]:
         label = self._given_label(place, table)
         kind, preset, values = self._kind(place, table)
-        params_type = self.kinds[kind]
+        own = self.own.get(kind)
+        params_type = own.params_type if own else self.kinds[kind]
         lists = [key for key in values if self._is_varied(place, params_type, key, values[key])]
         count = math.prod(len(values[key]) for key in lists)
         if count > MOST_POINTS:
@@ -101,12 +119,17 @@ class Section:
             at = dict(zip(lists, choice, strict=True))
             params = {key: value[at[key]] if key in at else value for key, value in values.items()}
             checked = checked_table(params, params_type, self.name, self._fail_in(place, at))
-            name = label or preset or kind
+            name = label or preset or (own.label if own else kind)
             parts = [_slug(params[key]) for key in (lists if label or preset else params)]
             if self.name in ("workload", "background"):
                 parts = [_slug(params[key]) for key in lists]
             text = (" " if self.name in ("workload", "background") else "-").join([name, *parts])
-            yield DriverSpec(kind, text[:_LABEL_CHARACTERS], params, checked.columns())
+            text = text[:_LABEL_CHARACTERS]
+            if own:
+                columns = {**own.columns, **checked.columns()}
+                yield DriverSpec(own.kind, text, dict(own.carried(params)), columns)
+            else:
+                yield DriverSpec(kind, text, params, checked.columns())
 
     def _kind(
         self, place: Path, table: Mapping[str, Any]
@@ -118,7 +141,8 @@ class Section:
         if "preset" in table and self.presets:
             if "kind" in table:
                 raise self.fail(
-                    (*place, "kind"), f"{self.name} has both preset and kind, a preset has its own"
+                    (*place, "kind"),
+                    f"{self.name} has both preset and kind; a preset sets the kind",
                 )
             if not isinstance(preset, str) or preset not in self.presets:
                 raise self.fail(
@@ -131,11 +155,9 @@ class Section:
             raise self.fail((*place, "preset"), f"{self.name} has no presets")
         if "kind" not in values:
             wanted = "kind or preset" if self.presets else "kind"
-            raise self.fail(
-                place, f"{self.name} has no {wanted}; known are {', '.join(self.kinds)}"
-            )
+            raise self.fail(place, f"{self.name} has no {wanted}; known: {', '.join(self.kinds)}")
         kind = values.pop("kind")
-        if not isinstance(kind, str) or kind not in self.kinds:
+        if not isinstance(kind, str) or kind not in (*self.kinds, *self.own):
             raise self.fail(
                 (*place, "kind"),
                 f"{self.name}.kind is {shown(kind)}, must be one of "
@@ -164,8 +186,11 @@ class Section:
             raise self.fail(
                 (*place, key), f"{self.name}.{key} is an empty list, must have at least one value"
             )
+        known: set[tuple[type[object], str]] = set()
         for position, part in enumerate(value):
-            if any(part == other and type(part) is type(other) for other in value[:position]):
+            before = len(known)
+            known.add((type(part), json.dumps(part, sort_keys=True, default=str)))
+            if len(known) == before:
                 raise self.fail(
                     (*place, key, position), f"{self.name}.{key} has {shown(part)} more than once"
                 )
@@ -186,9 +211,9 @@ def checked_table(values: Mapping[str, Any], kind: type[_M], section: str, fail:
     """Return a table as its frozen type; nothing is converted but quantities with a unit."""
     for key, value in values.items():
         if (wrong := _not_json(value)) is not None:
-            raise fail((key,), f"{section}.{key} is {shown(wrong)}, must be a plain value")
+            raise fail((key,), f"{section}.{key} is {shown(wrong)}, must be a single value")
     try:
-        # As JSON and strict: TOML has types, so "5" is no number and true is not 1.
+        # As JSON and strict: TOML has types, so "5" is not a number and true is not 1.
         return kind.model_validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         errors = error.errors(include_url=False)

@@ -39,7 +39,7 @@ def margin_in(given: object, metric: str) -> Margin:
         return Margin(number / 100, relative=True)
     if unit == "%":
         raise ValueError(
-            f"which may mean two things, {metric} being a share itself: write "
+            f"which is ambiguous, since {metric} is itself a share: write "
             f'"{number:g} points" or "{number:g} {_RELATIVE}"'
         )
     known = {"points": 0.01} if share else _units(metric)

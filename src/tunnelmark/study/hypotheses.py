@@ -48,17 +48,21 @@ class HypothesisTable(Params):
     name: _Name
     kind: Kind
     metric: str = Field(description=f"a metric, or {FRAGMENTATION_POINT} with a threshold")
-    claim: _Text = Field("", description="in words, for the report")
-    family: _Name = Field("study", description="hypotheses that are corrected together, by Holm")
-    groups: tuple[_Chosen, ...] = Field(
-        (), description="what is compared: the first with the second; an order from high to low"
+    claim: _Text = Field("", description="the claim in words, for the report")
+    family: _Name = Field(
+        "study", description="hypotheses that are corrected together, by Holm's method"
     )
-    where: _Chosen = Field({}, description="points at which it is claimed; all if left out")
+    groups: tuple[_Chosen, ...] = Field(
+        (),
+        description="what is compared: the first group with the second; for an order, from high "
+        "to low",
+    )
+    where: _Chosen = Field({}, description="points to which the claim applies; default: all")
     hold: Literal["everywhere", "on_average"] = Field(
         "everywhere", description="at each point, or for the mean of all"
     )
     better: Literal["higher", "lower"] | None = Field(
-        None, description="which direction the claim calls better; the metric's own if left out"
+        None, description="which direction the claim calls better; default: the metric's own"
     )
     margin: str | int | float | None = Field(
         None, description='with its unit: "5 %" of the second group, "1 Mbit/s", "2 points"'
@@ -77,7 +81,7 @@ class HypothesisTable(Params):
     at_most: str | int | float | None = Field(None, description="with its unit")
     near: str | int | float | None = Field(None, description="with its unit; needs a margin")
     of: Literal["each", "highest", "lowest"] = Field(
-        "each", description="which of the points a threshold is about"
+        "each", description="points to which a threshold applies"
     )
 
 
@@ -113,7 +117,7 @@ def at_scale(
     """Return the hypotheses of a smaller version of the study, ``found`` being those of the whole.
 
     One that speaks of something the smaller version leaves out stays as it is and says so: it will
-    be told as undecided, with that reason.
+    be reported as undecided, with that reason.
     """
     points = Points(study)
     smaller = []
@@ -122,7 +126,7 @@ def at_scale(
             smaller.append(_One(position, table, points, lambda _, m: StudyError(m)).hypothesis())
         except StudyError as error:
             # Without the hint: nobody has mistyped anything.
-            message = re.split(", did you mean |; known are ", str(error))[0]
+            message = re.split(", did you mean |; known: ", str(error))[0]
             smaller.append(replace(whole, left_out=message.removeprefix("hypothesis.")))
     return tuple(smaller)
 
@@ -196,7 +200,7 @@ class _One:
         name = ".".join(("hypothesis", *map(str, place)))
 
         def fail(within: Path, message: str) -> StudyError:
-            joint = "." if within else " means nothing: "
+            joint = "." if within else " has no meaning: "
             return self._error((*place, *within), f"{name}{joint}{message}")
 
         return fail
@@ -238,11 +242,11 @@ class _One:
         for position, group in enumerate(groups):
             place: Path = ("groups", position)
             if not group.keys:
-                raise self._error(place, "hypothesis.groups has one that restricts nothing")
+                raise self._error(place, "hypothesis.groups has a group that restricts nothing")
             if group in groups[:position]:
-                raise self._error(place, "hypothesis.groups has the same one twice")
+                raise self._error(place, "hypothesis.groups has the same group twice")
             if not self._points.any(group, over):
-                raise self._error(place, "hypothesis.groups has one with no point where it holds")
+                raise self._error(place, "hypothesis.groups has a group without a point in where")
 
     def _metric(self, over: Selection) -> None:
         metric, kind = self._table.metric, self._table.kind
@@ -259,7 +263,7 @@ class _One:
         if metric not in METRICS:
             raise self._error(
                 ("metric",),
-                f"hypothesis.metric is {shown(metric)}, which is no metric"
+                f"hypothesis.metric is {shown(metric)}, which is not a metric"
                 f"{nearest(metric, METRICS)}",
             )
         kinds = self._points.workload_kinds(over)
@@ -279,7 +283,9 @@ class _One:
         own = "neither" if metric is None else metric.better
         if own == "neither" and self._table.kind in ("superiority", "non_inferiority"):
             raise self._error(
-                (), f"hypothesis.better is missing: of {self._table.metric} neither side is better"
+                (),
+                f"hypothesis.better is missing: neither direction of {self._table.metric} is "
+                "better",
             )
         return "lower" if own == "lower" else "higher"
 
@@ -305,7 +311,8 @@ class _One:
         margin = self._margin()
         if margin is not None and margin.relative != found.relative:
             raise self._error(
-                ("by",), f"hypothesis.by is {shown(given)}, must be of the same sort as the margin"
+                ("by",),
+                f"hypothesis.by is {shown(given)}, must have the same kind of unit as the margin",
             )
         return found
 
@@ -337,8 +344,8 @@ class _One:
             if along != "payload_bytes" or self._table.shape == "peaks_at":
                 raise self._error(
                     ("at",),
-                    f"hypothesis.at is {shown(at)}, which is a place for a step along "
-                    "payload_bytes only",
+                    f"hypothesis.at is {shown(at)}, which is valid only for a step along "
+                    "payload_bytes",
                 )
             return "fragmentation_point"
         value = self._points.value(along, at, lambda m: self._error(("at",), f"hypothesis.at {m}"))

@@ -26,7 +26,7 @@ def sentence(error: ErrorDetails, section: str, kind: type[BaseModel]) -> tuple[
     name = ".".join((section, *map(str, place)))
     if error["type"] == "extra_forbidden":
         known = _fields(kind, place[:-1])
-        return place, f"{name} is no key of this {section}{nearest(str(place[-1]), known)}"
+        return place, f"{name} is not a key of this {section}{nearest(str(place[-1]), known)}"
     if error["type"] == "missing":
         return place[:-1], f"{name} is missing"
     text = _limit(error, units(kind).get(str(place[0])) if place else None)
@@ -54,7 +54,7 @@ def nearest(key: str, known: Iterable[str]) -> str:
     names = list(known)
     if near := difflib.get_close_matches(key, names, 1):
         return f", did you mean {near[0]}?"
-    return f"; known are {', '.join(names)}" if names else ", it takes none"
+    return f"; known: {', '.join(names)}" if names else "; there are none"
 
 
 def in_unit(value: float, unit: str | None) -> str:
@@ -81,7 +81,7 @@ _KINDS: Final = {
     "int_from_float": "a whole number",
     "int_parsing": "a whole number",
     "float_type": "a number",
-    "string_type": "a text",
+    "string_type": "a string",
     "bool_type": "true or false",
     "list_type": "a list",
     "tuple_type": "a list",

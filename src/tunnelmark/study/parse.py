@@ -11,14 +11,18 @@ from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.params import Params
 from tunnelmark.model.registry import make
+from tunnelmark.model.rules import Limits, Precision, Probes, TopologyParams
 from tunnelmark.model.trial import BASELINE, DriverSpec
 from tunnelmark.study.background import OWN_KEYS, WORKLOAD_KEYS, accompanied, backgrounds
-from tunnelmark.study.drivers import MOST_POINTS, Section, checked_table
+from tunnelmark.study.drivers import MOST_POINTS, OwnKind, Section, checked_table
+from tunnelmark.study.gateway import gateway_refused
 from tunnelmark.study.hypotheses import RUN_METRICS, at_scale, hypotheses
 from tunnelmark.study.lines import Path, line_index, line_of
 from tunnelmark.study.messages import nearest, shown
+from tunnelmark.study.recipes import own_kinds
+from tunnelmark.study.restarts import no_restarts
 from tunnelmark.study.scale import FULL, Scaled, names, scaled
-from tunnelmark.study.study import Limits, PlaceParams, Precision, Probes, Study, TopologyParams
+from tunnelmark.study.study import PlaceParams, Study
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
@@ -31,7 +35,7 @@ MOST_TEXT_CHARACTERS: Final = 10_000
 MOST_DEPTH: Final = 8
 TOP_KEYS: Final = (
     *("format", "name", "title", "description", "seed", "precision", "validity", "topology"),
-    *("probes", "place"),
+    *("probes", "place", "recipe"),
     *("tunnel", "link", "device", "background", "workload", "hypothesis", "scale"),
 )
 _P = TypeVar("_P", bound=Params)
@@ -45,7 +49,7 @@ def parse_study(text: str, source: str, scale: str = FULL) -> Study:
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LARGEST_FILE_BYTES:
-        raise StudyError(f"{source}: has {size} byte, must be at most {LARGEST_FILE_BYTES}")
+        raise StudyError(f"{source}: has {size} bytes, must be at most {LARGEST_FILE_BYTES}")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -86,8 +90,11 @@ class _Parser:
         self._format()
         for key in self._document:
             if key not in TOP_KEYS:
-                raise self._error((key,), f"{key} is no key of a study{nearest(key, TOP_KEYS)}")
-        tunnels = self._section("tunnel", {k: c.params_type for k, c in tunnel_kinds().items()})
+                raise self._error((key,), f"{key} is not a key of a study{nearest(key, TOP_KEYS)}")
+        own = own_kinds(self._document, self._error)
+        tunnels = self._section(
+            "tunnel", {k: c.params_type for k, c in tunnel_kinds().items()}, own=own
+        )
         links = self._section(
             "link",
             {k: c.params_type for k, c in link_kinds().items()},
@@ -137,11 +144,12 @@ class _Parser:
         presets: Mapping[str, Mapping[str, object]] | None = None,
         *,
         needed: bool = False,
+        own: Mapping[str, OwnKind] | None = None,
     ) -> tuple[DriverSpec, ...]:
         tables = self._document.get(name, [])
         if needed and tables == []:
             raise self._error((), f"the study has no [[{name}]]")
-        return Section(name, kinds, presets or {}, self._error).drivers(tables)
+        return Section(name, kinds, presets or {}, self._error, own=own or {}).drivers(tables)
 
     def _workloads(self) -> tuple[DriverSpec, ...]:
         kinds = {kind: driver.params_type for kind, driver in workload_kinds().items()}
@@ -183,17 +191,27 @@ class _Parser:
 
     def _fits_together(self, study: Study) -> None:
         """Refuse what no trial could do, before anything is made."""
+        precision = study.precision
+        # Only what an author wrote: the default is for studies with more repeats than it.
+        if "bring_ups" in precision.model_fields_set and (
+            precision.bring_ups > precision.min_repeats
+        ):
+            raise self._error(
+                ("precision", "bring_ups"),
+                f"precision.bring_ups is {precision.bring_ups}, must be at most min_repeats, "
+                f"{precision.min_repeats}",
+            )
         kinds = {spec.kind for spec in study.workloads}
         for name in study.precision.metrics:
             # A smaller scale may have left the workload out.
             if name not in kinds and study.scale == FULL:
                 raise self._error(
                     ("precision", "metrics", name),
-                    f"precision.metrics.{name} is no workload of the study"
+                    f"precision.metrics.{name} is not a workload of the study"
                     f"{nearest(name, sorted(kinds))}",
                 )
         self._tunnels_fit(study)
-        counts = {int(str(spec.columns.get("count", 1))) for spec in study.tunnels} | {1}
+        counts = {make(tunnel_kinds(), spec).params.paths for spec in study.tunnels} | {1}
         for spec in study.workloads:
             kind = workload_kinds()[spec.kind]
             place = self._place("workload", spec.kind)
@@ -209,6 +227,8 @@ class _Parser:
             workload = make(workload_kinds(), spec)
             if reason := workload.withheld(metric):
                 raise self._error(place, f"workload {spec.label}: {reason}")
+            if workload.restarts and (reason := no_restarts(study, spec)):
+                raise self._error(place, f"workload {spec.label}: {reason}")
             self._serves(study, f"workload {spec.label}", workload, place, counts)
             for one in spec.background:
                 beside = make(workload_kinds(), DriverSpec(one.kind, one.label, one.params))
@@ -218,6 +238,9 @@ class _Parser:
         """Refuse a tunnel on a link that it cannot have."""
         for spec in study.tunnels:
             tunnel = make(tunnel_kinds(), spec)
+            if tunnel.params.clients is not None and (reason := gateway_refused(study, tunnel)):
+                place = self._place("tunnel", spec.kind)
+                raise self._error(place, f"tunnel {spec.label}: {reason}")
             for link_spec in study.links:
                 link = make(link_kinds(), link_spec)
                 if reason := tunnel.unfit(link.spec(study.seed), link.mtu_bytes):
@@ -257,7 +280,7 @@ class _Parser:
         if not isinstance(value, str) or len(value) > MOST_TEXT_CHARACTERS:
             raise self._error(
                 (key,),
-                f"{key} is {shown(value)}, must be a text of at most {MOST_TEXT_CHARACTERS} "
+                f"{key} is {shown(value)}, must be a string of at most {MOST_TEXT_CHARACTERS} "
                 "characters",
             )
         if not re.search(pattern, value) or (value.endswith("\n") and pattern):

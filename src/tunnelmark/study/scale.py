@@ -51,7 +51,7 @@ def scaled(document: Mapping[str, Any], name: str, fail: Fail) -> Scaled:
         raise fail(("scale",), "scale must be written as [scale.smoke] or [scale.short]")
     for key in scales:
         if key not in SMALLER:
-            raise fail(("scale", key), f"scale.{key} is no scale{nearest(key, SMALLER)}")
+            raise fail(("scale", key), f"scale.{key} is not a scale{nearest(key, SMALLER)}")
     rest = {key: value for key, value in document.items() if key != "scale"}
     if name == FULL:
         return Scaled(rest, {})
@@ -83,7 +83,7 @@ class _Changes:
             if key not in _KEYS:
                 raise self._fail(
                     (*self._at, key),
-                    f"{self._name}.{key} is no key of a scale{nearest(key, _KEYS)}",
+                    f"{self._name}.{key} is not a key of a scale{nearest(key, _KEYS)}",
                 )
         for section in SECTIONS:
             self._change(section)
@@ -113,7 +113,7 @@ class _Changes:
             place = (*self._at, "only", section)
             if section not in SECTIONS:
                 raise self._fail(
-                    place, f"{self._name}.only.{section} is no key{nearest(section, SECTIONS)}"
+                    place, f"{self._name}.only.{section} is not a key{nearest(section, SECTIONS)}"
                 )
             # No device at all is this machine as it is, as in a study without [[device]].
             if not isinstance(wanted, list) or not (wanted or section == "device"):
@@ -175,5 +175,5 @@ class _Changes:
             str(table.get("label", table.get("preset", table.get("kind")))) for table in tables
         ]
         raise self._fail(
-            place, f"{shown(name)} is no [[{section}]] of the study{nearest(str(name), known)}"
+            place, f"{shown(name)} is not a [[{section}]] of the study{nearest(str(name), known)}"
         )

@@ -10,13 +10,15 @@ from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
 from tunnelmark.model.params import Params
+from tunnelmark.model.rules import Limits, Precision, Probes, TopologyParams
 from tunnelmark.study.background import PATHS
 from tunnelmark.study.drivers import LABEL
 from tunnelmark.study.hypotheses import MOST_HYPOTHESES, RUN_METRICS, HypothesisTable
 from tunnelmark.study.parse import FORMAT, MOST_TEXT_CHARACTERS, NAME_PATTERN
+from tunnelmark.study.recipes import MOST_RECIPES
 from tunnelmark.study.scale import SECTIONS, SMALLER
 from tunnelmark.study.selections import AXES
-from tunnelmark.study.study import Limits, PlaceParams, Precision, Probes, TopologyParams
+from tunnelmark.study.study import PlaceParams
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -25,7 +27,7 @@ Schema = dict[str, Any]
 _BACKGROUND_PATH: Final[Schema] = {
     "enum": list(PATHS),
     "default": PATHS[0],
-    "description": "through the tunnel, or beside it on the same link",
+    "description": "through the tunnel, or outside it on the same link",
 }
 _LABEL_OF: Final[Schema] = {"type": "string", "description": "label of a [[background]], or none"}
 _BESIDE: Final[Schema] = {
@@ -33,7 +35,22 @@ _BESIDE: Final[Schema] = {
         _LABEL_OF,
         {"type": "array", "items": _LABEL_OF, "minItems": 1, "uniqueItems": True},
     ],
-    "description": "which load runs beside the workload; without this key all of the study's do",
+    "description": "which load runs beside the workload; default: all of the study's",
+}
+
+_OF_A_RECIPE: Final[Schema] = {
+    "title": "your own recipe",
+    "description": "its other keys are the recipe's own parameters",
+    "required": ["kind"],
+    "propertyNames": {"pattern": "^[a-z][a-z0-9_]*$"},
+    "properties": {
+        "kind": {
+            "type": "string",
+            "pattern": r"/.*\.toml$",
+            "description": "path of the recipe, relative to the study (docs/adding-a-driver.md)",
+        },
+        "label": {"type": "string", "pattern": LABEL.pattern},
+    },
 }
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -73,14 +90,14 @@ def study_schema() -> Schema:
         "additionalProperties": False,
         "required": ["format", "name", "title", "link", "workload"],
         "properties": {
-            "format": {"const": FORMAT, "description": "version of this file's format"},
+            "format": {"const": FORMAT, "description": "version of the file format"},
             "name": {
                 "type": "string",
                 "pattern": NAME_PATTERN,
-                "description": "start of the name of the result directory",
+                "description": "name of the study; the result directory's name starts with it",
             },
-            "title": text,
-            "description": text,
+            "title": {**text, "description": "one line, for lists and reports"},
+            "description": {**text, "description": "description of the study, for the report"},
             "seed": {
                 "type": "integer",
                 "minimum": 0,
@@ -103,13 +120,19 @@ def study_schema() -> Schema:
                 },
             ),
             "tunnel": _tables(
-                [_table(kind, params, titles, definitions) for kind, params in tunnels.items()],
-                "what is compared with no tunnel, which is always measured too",
+                [
+                    *(
+                        _table(kind, params, titles, definitions)
+                        for kind, params in tunnels.items()
+                    ),
+                    _OF_A_RECIPE,
+                ],
+                "what is compared with the baseline without a tunnel, which is always measured too",
             ),
             "link": _tables([*links, *presets], "between client and server", least=1),
             "device": _tables(
                 [_table(kind, params_type(kind), titles, definitions) for kind in DEVICES],
-                "CPU of an endpoint, this machine's own if none is given",
+                "CPU of an endpoint; default: this computer's",
             ),
             "background": _tables(
                 [
@@ -117,7 +140,7 @@ def study_schema() -> Schema:
                     for kind, params in workloads.items()
                     if workload_kinds()[kind].may_be_background
                 ],
-                "loads beside the workloads",
+                "background loads that run in parallel with the workloads",
             ),
             "workload": _tables(
                 [
@@ -127,10 +150,22 @@ def study_schema() -> Schema:
                 "the traffic",
                 least=1,
             ),
+            "recipe": {
+                "type": "array",
+                "maxItems": MOST_RECIPES,
+                "description": "tunnels that the study defines; loading a study adds those "
+                "that its tunnels name by path",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["path", "text"],
+                    "properties": {"path": {"type": "string"}, "text": {"type": "string"}},
+                },
+            },
             "hypothesis": {
                 "type": "array",
                 "maxItems": MOST_HYPOTHESES,
-                "description": "what is claimed before the run; the report says what became of it",
+                "description": "what is claimed before the run; the report gives the verdict",
                 "items": _hypothesis(definitions),
             },
         },
@@ -146,7 +181,7 @@ def _scales(
     changes = {
         section: {
             "type": "object",
-            "description": "keys that have another value, by label, preset or kind of the table",
+            "description": "keys with a different value, by label, preset or kind of the table",
             "propertyNames": {"pattern": LABEL.pattern},
             "additionalProperties": {
                 "type": "object",
@@ -161,11 +196,15 @@ def _scales(
         "properties": {
             "only": {
                 "type": "object",
-                "description": "what is kept of the study, by label, preset or kind",
+                "description": "parts of the study to keep, by label, preset or kind",
                 "additionalProperties": False,
                 "properties": {
                     **dict.fromkeys(SECTIONS, some),
-                    "device": {**some, "minItems": 0, "description": "none: this machine as it is"},
+                    "device": {
+                        **some,
+                        "minItems": 0,
+                        "description": "none: this computer without a limit",
+                    },
                 },
             },
             "precision": precision,

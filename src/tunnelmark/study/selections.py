@@ -13,7 +13,7 @@ from tunnelmark.model.params import Params, units
 from tunnelmark.model.trial import Point
 from tunnelmark.study.drivers import Fail
 from tunnelmark.study.messages import nearest, shown
-from tunnelmark.study.plan import blocks
+from tunnelmark.study.points import blocks
 from tunnelmark.study.study import Study
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -49,7 +49,7 @@ class Points:
                 params[self._parameters[key].column] = self._wanted(key, value, fail)
             else:
                 known = [*AXES, *self._parameters]
-                raise fail((key,), f"{key} is no part of a point{nearest(key, known)}")
+                raise fail((key,), f"{key} is not part of a point{nearest(key, known)}")
         found = Selection(labels, params)
         if not self.any(found):
             raise fail((), "the study has no such point")
@@ -127,13 +127,17 @@ class Points:
             wanted: tuple[object, ...] | Range = Range(numbers.get("from"), numbers.get("to"))
             have = self._values(self._parameters[key].column)
             if not any(param_fits(v, wanted) for v in have):
-                raise fail((key,), f"{key} is {shown(value)}, between which the study has nothing")
+                raise fail(
+                    (key,), f"{key} is {shown(value)}, a range in which the study has no value"
+                )
             return wanted
         values = tuple(parse(v) for v in (value if isinstance(value, list) else [value]))
         have = self._values(self._parameters[key].column)
         for given in values:
             if not any(param_fits(v, (given,)) for v in have):
-                raise fail((key,), f"{key} is {shown(value)}, which no workload of the study has")
+                raise fail(
+                    (key,), f"{key} is {shown(value)}, a value that no workload of the study has"
+                )
         if not values:
             raise fail((key,), f"{key} is an empty list, must have at least one value")
         return values

@@ -1,9 +1,10 @@
 """One end of a tunnel that a daemon carries: waiting by its log, last words, addresses."""
 
+import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Process
@@ -12,18 +13,18 @@ from tunnelmark.tunnels.addressing import alone, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import (
     Watched,
-    first_packet,
     first_problem,
+    first_through,
     interfaces,
     quieten,
     wait_until,
 )
 
-Side = Literal["client", "server"]
-
 LOG_LINES: Final = 1000
 """As much of a log's end is looked at; no daemon here writes more at its start."""
 FIRST_PACKET_LIMIT_S: Final = 20.0
+_POLL_S: Final = 0.01
+"""How often logs are read: so late at most is a handshake seen to be done."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,24 @@ class DaemonTunnel(Tunnel):
         """Take the parameters of the study."""
         super().__init__(params)
         self._daemons: list[Daemon] = []
+        self._gateway_ends: list[Daemon] = []
+        """Of a gateway that has an interface for each client: it, at the interface of each."""
 
     def problem(self) -> str | None:
         """Return which daemon died or which interface vanished."""
-        return first_problem([daemon.watched() for daemon in self._daemons])
+        return first_problem([end.watched() for end in (*self._daemons, *self._gateway_ends)])
 
     def down(self) -> None:
         """Stop clients, then servers; their interfaces go with them."""
+        self._gateway_ends = []
         while self._daemons:
             self._daemons.pop().process.stop()
+
+    def _gateway_end(self, gateway: Daemon, interface: str) -> Daemon:
+        """Return a gateway at its interface for one client, which is watched from now on."""
+        end = replace(gateway, interface=interface)
+        self._gateway_ends.append(end)
+        return end
 
     def _processes(self) -> tuple[tuple[str, Process], ...]:
         return tuple((daemon.endpoint.host.name, daemon.process) for daemon in self._daemons)
@@ -113,7 +123,7 @@ def wait_for(
             f"{daemon.last_words()}"
         )
 
-    wait_until(ready, limit_s=limit_s, late=late, poll_s=0.05)
+    wait_until(ready, limit_s=limit_s, late=late, poll_s=_POLL_S)
 
 
 def configure(daemon: Daemon, *, here: str, there: str, mtu_bytes: int) -> None:
@@ -130,6 +140,38 @@ def configure(daemon: Daemon, *, here: str, there: str, mtu_bytes: int) -> None:
     check_interface(daemon, mtu_bytes=mtu_bytes)
 
 
+def rename(daemon: Daemon, made: str, *, limit_s: float) -> None:
+    """Wait for the interface that a daemon makes, and give it the name of the run.
+
+    Raises ``TunnelError`` with the daemon's last words if it does not come.
+    """
+    host = daemon.endpoint.host
+    wait_until(
+        lambda: True if made in interfaces(host) else None,
+        limit_s=limit_s,
+        late=lambda: (
+            f"{daemon.place} on {host.name} did not make {made} within {limit_s:g} s: "
+            f"{daemon.last_words()}"
+        ),
+    )
+    if made != daemon.interface:
+        host.run(["ip", "link", "set", "dev", made, "down"])
+        host.run(["ip", "link", "set", "dev", made, "name", daemon.interface])
+
+
+def introduce(end: Daemon, other: Daemon, address: str) -> None:
+    """Tell an Ethernet interface where its peer's address is, so that nobody asks in a trial."""
+    shown: Any = json.loads(
+        other.endpoint.host.run(["ip", "-j", "link", "show", "dev", other.interface]).stdout
+    )
+    end.endpoint.host.run(
+        [
+            *("ip", "neighbour", "replace", address, "lladdr", str(shown[0]["address"])),
+            *("dev", end.interface, "nud", "permanent"),
+        ]
+    )
+
+
 def check_interface(daemon: Daemon, *, mtu_bytes: int) -> None:
     """Raise ``TunnelError`` unless the kernel shows the interface up with this MTU."""
     state = interfaces(daemon.endpoint.host).get(daemon.interface)
@@ -142,11 +184,11 @@ def check_interface(daemon: Daemon, *, mtu_bytes: int) -> None:
 
 def prove_path(site: Site, path: TrafficPath, client: Daemon, server: Daemon) -> None:
     """Send echo requests through a path; raise ``TunnelError`` with both last words if none is."""
-    words = first_packet(site.client.host, path, limit_s=FIRST_PACKET_LIMIT_S)
+    words = first_through(site, path, limit_s=FIRST_PACKET_LIMIT_S)
     if words:
         raise TunnelError(
             f"no echo through {client.place.split(' of ')[1]} of {client.place.split()[0]} within "
-            f"{FIRST_PACKET_LIMIT_S:g} s: {words}; last words of the client: "
+            f"{FIRST_PACKET_LIMIT_S:g} s: {words}; last messages of the client: "
             f"{client.last_words()}; of the server: {server.last_words()}"
         )
 
@@ -169,6 +211,7 @@ def traffic_path(
         client_interface=client.interface,
         server_interface=server.interface,
         mtu_bytes=mtu_bytes,
+        client=site.clients[number] if site.clients else None,
     )
 
 

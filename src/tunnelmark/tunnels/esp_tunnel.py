@@ -1,11 +1,11 @@
-"""What the drivers of IPsec share: two charons, ways into ESP, and the check of what was agreed."""
+"""What the drivers of IPsec share: their charons, ways into ESP, and what was agreed."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
-
-from pydantic import Field, model_validator
+from math import ceil
+from types import MappingProxyType
+from typing import ClassVar, Final, Literal
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.esp import ESP_SUITES, esp
@@ -15,15 +15,39 @@ from tunnelmark.model.overhead import (
     Encapsulation,
     best_inner_mtu,
 )
-from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Site, TrafficPath, TunnelUp
-from tunnelmark.tunnels.addressing import alone, check_inner_mtu, inner_addresses, no_dad
+from tunnelmark.model.tunnel import (
+    DataPath,
+    Endpoint,
+    Milestone,
+    Negotiated,
+    ServerPorts,
+    Side,
+    Site,
+    TrafficPath,
+    TunnelUp,
+)
+from tunnelmark.tunnels.addressing import (
+    alone,
+    check_inner_mtu,
+    client_ends,
+    gateway_address,
+    inner_addresses,
+    no_dad,
+)
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
-from tunnelmark.tunnels.ipsec_suites import Agreement, Mode, Suite, check_pair, esp_rule
+from tunnelmark.tunnels.esp_params import EspParams
+from tunnelmark.tunnels.ike_groups import hold_group, plugins_for, require_group
+from tunnelmark.tunnels.ipsec_suites import (
+    Agreement,
+    Mode,
+    check_pair,
+    esp_rule,
+)
 from tunnelmark.tunnels.strongswan import (
+    CHARON,
     LIBIPSEC_PROGRAMS,
     PROGRAMS,
     Charon,
-    Side,
     last_words_of,
     settled_sas,
 )
@@ -31,8 +55,8 @@ from tunnelmark.tunnels.strongswan_config import Settings
 from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.support import (
     Watched,
-    first_packet,
     first_problem,
+    first_through,
     inner_interface,
     interfaces,
     quieten,
@@ -44,51 +68,27 @@ LIBIPSEC_MTU_BYTES: Final = 1400
 """What libipsec gives its TUN device (TUN_DEFAULT_MTU of strongSwan's tun_device.c)."""
 # One for all associations. The name is compiled in and libipsec routes by it: no other is possible.
 LIBIPSEC_TUN: Final = "ipsec0"
-INITIATE_LIMIT_S: Final = 30
+_INITIATE_LIMIT_S: Final = 30.0
 
 _FIRST_PACKET_LIMIT_S: Final = 15.0
-
-
-class EspParams(TunnelParams):
-    """What a study can set of every tunnel that is ESP."""
-
-    suite: Suite = Field("AES-256-GCM", description="encryption and integrity of ESP")
-    udp_encapsulation: bool | None = Field(
-        None,
-        description="ESP inside UDP port 4500 as through a NAT; without it as the implementation "
-        "needs: off in the kernel, on with libipsec",
-    )
-    implementation: Literal["auto", "kernel", "libipsec"] = Field(
-        "auto",
-        description="auto: the kernel's ESP where it has it, else libipsec in user space if that "
-        "can do what is asked for; libipsec on a device whose limit the kernel escapes",
-    )
-    mtu_bytes: int | None = Field(
-        None,
-        ge=576,
-        le=65535,
-        description="MTU of the inner interface (tunnel mode); without it the longest packet that "
-        "ESP carries unfragmented over the link, with libipsec its own default of 1400",
-    )
-
-    @model_validator(mode="after")
-    def _libipsec_can(self) -> "EspParams":
-        if self.implementation == "libipsec" and (reason := self.no_libipsec()):
-            raise ValueError(f"libipsec cannot do {reason} (set implementation to kernel)")
-        return self
-
-    def no_libipsec(self) -> str | None:
-        """Return what libipsec cannot do of this, or None."""
-        return "ESP without UDP encapsulation" if self.udp_encapsulation is False else None
+# PFS by the study's name and by that which charon shows.
+_GROUP: Final = {
+    "none": None,
+    "modp2048": "MODP_2048",
+    "ecp256": "ECP_256",
+    "x25519": "CURVE_25519",
+}
 
 
 @dataclass
 class End:
-    """One end of all tunnels."""
+    """A place at which tunnels end."""
 
     side: Side
     endpoint: Endpoint
     charon: Charon
+    numbers: tuple[int, ...] = (0,)
+    """The tunnels that end here: all of them, or the one of a gateway's client."""
     undo: list[list[str]] = field(default_factory=list)
     """Commands that remove what was made in the kernel, oldest first."""
 
@@ -100,8 +100,18 @@ class End:
 
 
 class EspTunnel(Tunnel):
-    """``count`` pairs of ESP associations; what they hang on is the subclass's."""
+    """``count`` pairs of ESP associations; what they hang on is the subclass's.
 
+    With ``clients`` one daemon of the server has an association with each client's daemon, by way
+    of libipsec: one TUN device of the server, one address on it.
+    """
+
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"charon": CHARON, "swanctl": "swanctl"}
+    )
+    gateway: ClassVar[bool] = True
+
+    tells_set_up: ClassVar[bool] = True
     params: EspParams
 
     def __init__(self, params: TunnelParams) -> None:
@@ -111,6 +121,7 @@ class EspTunnel(Tunnel):
             "libipsec" if self.params.implementation == "libipsec" else "kernel"
         )
         self._ends: list[End] = []
+        """Clients, then the server."""
         self._watched: list[Watched] = []
 
     @property
@@ -126,12 +137,12 @@ class EspTunnel(Tunnel):
         return 2
 
     @abstractmethod
-    def _prepare(self, site: Site, client: End, server: End) -> None:
-        """Hand both daemons their configuration, and make ways into the associations."""
+    def _prepare(self, site: Site, clients: Sequence[End], server: End) -> None:
+        """Hand all daemons their configuration, and make ways into the associations."""
 
     @abstractmethod
     def _establish(self, site: Site, client: End, server: End) -> None:
-        """Bring all associations up, named by ``child_name``."""
+        """Bring all associations of a client up, named by ``child_name``: by ``_initiate``."""
 
     @abstractmethod
     def _authentication(self) -> str:
@@ -146,21 +157,27 @@ class EspTunnel(Tunnel):
         ipcomp = ("ipcomp",) if self._ipcomp else ()
         return Need(programs=programs, kernel=("esp", *tunnel, *ipcomp))
 
-    def up(self, site: Site) -> TunnelUp:
-        """Start both daemons, bring up all associations, hold what both ends say to the study."""
+    def bring_up(self, site: Site) -> TunnelUp:
+        """Start all daemons, bring up all associations, hold what both ends say to the study."""
         self._chosen = self._choose(site.client.host)
         mtu_bytes = self._mtu_bytes(site)
-        client = self._start("client", site.client)
-        server = self._start("server", site.server)
-        for end in (client, server):
+        every = tuple(range(self.params.paths))
+        clients = [
+            self._start("client", endpoint, every if number is None else (number,))
+            for endpoint, number in client_ends(site)
+        ]
+        server = self._start("server", site.server, every)
+        for end in (*clients, server):
             end.charon.wait_ready()
+            require_group(end.charon, self.params.ike_group)
             self._make_interfaces(site, end, mtu_bytes)
-        self._prepare(site, client, server)
-        self._establish(site, client, server)
-        negotiated = self._negotiated(client, server, mtu_bytes)
+        self._prepare(site, clients, server)
+        for end in clients:
+            self._establish(site, end, server)
+        negotiated = self._negotiated(mtu_bytes)
         paths = self._paths(site, mtu_bytes)
         for path in paths:
-            if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
+            if words := first_through(site, path, limit_s=_FIRST_PACKET_LIMIT_S):
                 raise TunnelError(
                     f"no echo through {self.kind} tunnel {path.name} within "
                     f"{_FIRST_PACKET_LIMIT_S:g} s, though both ends have its associations: {words}"
@@ -169,7 +186,7 @@ class EspTunnel(Tunnel):
             Watched(end.endpoint.host, name, end.charon.process, last_words_of)
             for end in self._ends
             for name in dict.fromkeys(
-                path.client_interface if end is client else path.server_interface for path in paths
+                self._interface(site, end.side, number) for number in end.numbers
             )
         ]
         return TunnelUp(
@@ -188,9 +205,8 @@ class EspTunnel(Tunnel):
         return first_problem(self._watched)
 
     def check_agreed(self) -> None:
-        """Read the associations of both ends again."""
-        client, server = self._ends
-        self._associations(client, server)
+        """Read the associations of all ends again."""
+        self._associations()
 
     def down(self) -> None:
         """Stop the daemons, whose associations go with them; remove what the kernel keeps."""
@@ -231,6 +247,8 @@ class EspTunnel(Tunnel):
         )
 
     def _choose(self, host: Host) -> Implementation:
+        if self.params.clients is not None:
+            return "libipsec"
         if self.params.implementation != "auto":
             return self.params.implementation
         if self.params.no_libipsec() or (host.has_kernel("esp") and not self.confined):
@@ -254,10 +272,17 @@ class EspTunnel(Tunnel):
             # The kernel would learn the same from the first packet that is longer, and lose it.
             raise RefusedError(
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "
-                f"of {link} byte"
+                f"of {link} bytes"
             )
         check_inner_mtu(self.kind, self.params.inner, wanted)
         return wanted
+
+    def _initiate(self, site: Site, client: End, server: End) -> None:
+        site.reached(Milestone.DIALING)
+        for number in client.numbers:
+            limit_s = ceil(site.patience(_INITIATE_LIMIT_S))
+            client.charon.initiate(child_name(number), limit_s=limit_s, peer=server.charon)
+        site.reached(Milestone.AGREED)
 
     def _charon_settings(self, side: Side) -> Settings:  # noqa: ARG002 - for subclasses
         return {}
@@ -265,15 +290,15 @@ class EspTunnel(Tunnel):
     def _charon_plugins(self) -> tuple[str, ...]:
         return ()
 
-    def _start(self, side: Side, endpoint: Endpoint) -> End:
+    def _start(self, side: Side, endpoint: Endpoint, numbers: tuple[int, ...]) -> End:
         libipsec = ("kernel-libipsec",) if self._chosen == "libipsec" else ()
         charon = Charon(
             side,
             endpoint.host,
-            plugins=(*libipsec, *self._charon_plugins()),
+            plugins=(*libipsec, *plugins_for(self.params.ike_group), *self._charon_plugins()),
             settings=self._charon_settings(side),
         )
-        end = End(side, endpoint, charon)
+        end = End(side, endpoint, charon, numbers)
         if self._chosen == "kernel":
             # A daemon that was killed leaves them behind.
             end.undo += [["ip", "xfrm", "state", "flush"], ["ip", "xfrm", "policy", "flush"]]
@@ -289,7 +314,7 @@ class EspTunnel(Tunnel):
             quieten(host, LIBIPSEC_TUN)
             end.ip("link", "set", "dev", LIBIPSEC_TUN, "mtu", str(mtu_bytes), "up")
         else:
-            for number in range(self.params.count):
+            for number in end.numbers:
                 name = self._interface(site, end.side, number)
                 end.ip(
                     *("link", "add", "dev", name, "type", "xfrm", "dev", end.endpoint.interface),
@@ -299,7 +324,7 @@ class EspTunnel(Tunnel):
                 quieten(host, name)
                 end.ip("link", "set", "dev", name, "mtu", str(mtu_bytes), "up")
         states = interfaces(host)
-        for number in range(self.params.count):
+        for number in end.numbers:
             name = self._interface(site, end.side, number)
             state = states.get(name)
             if state is None or state.mtu_bytes != mtu_bytes or not state.up:
@@ -308,8 +333,14 @@ class EspTunnel(Tunnel):
                     f"wanted up with MTU {mtu_bytes}"
                 )
 
-    def _address(self, end: End, name: str, own: str, other: str) -> None:
-        """Put an address with its peer on an inner interface."""
+    def _address(self, site: Site, end: End, number: int) -> None:
+        """Put the address of a tunnel with its peer on the inner interface; a gateway has one."""
+        own, other = self._inner(site, end.side, number)
+        name = self._interface(site, end.side, number)
+        if site.clients and end.side == "server":
+            if number == end.numbers[0]:
+                end.ip("address", "add", gateway_address(own), "dev", name, *no_dad(own))
+            return
         peer = ["address", "add", own, "peer", alone(other), "dev", name]
         end.ip(*peer, *no_dad(own))
 
@@ -330,17 +361,37 @@ class EspTunnel(Tunnel):
         client, server = inner_addresses(site, number, self.params)
         return (client, server) if side == "client" else (server, client)
 
-    def _outer(self, site: Site, side: Side) -> tuple[str, str]:
+    def _outer(self, site: Site, side: Side, number: int) -> tuple[str, str]:
         """Return (own, other) address on the link, the client's as the server sees it."""
         if side == "server" and self.params.outer == "ipv4" and site.nat_ipv4 is not None:
             return site.server.ipv4, site.nat_ipv4
-        ends = (site.client, site.server)
+        ends = (site.client_of(number), site.server)
         own, other = ends if side == "client" else ends[::-1]
-        v4 = self.params.outer == "ipv4"
-        return (own.ipv4, other.ipv4) if v4 else (own.ipv6, other.ipv6)
+        return own.own(self.params.outer), other.advertised(self.params.outer)
 
-    def _negotiated(self, client: End, server: End, mtu_bytes: int) -> tuple[Negotiated, ...]:
-        pairs = self._associations(client, server)
+    def forwarded(self) -> tuple[ServerPorts, ...] | None:
+        """Return the ports of IKE and of ESP inside UDP (RFC 3948); ESP itself has none."""
+        if self._mode == "transport" or not self._encapsulates:
+            return None
+        return (ServerPorts("udp", 500), ServerPorts("udp", 4500))
+
+    def nat_problem(self, side: Side) -> str | None:
+        """Return that ESP has no ports by which a NAT could know its flows, or None."""
+        if not self._encapsulates:
+            return "ESP passes NAT only inside UDP (udp_encapsulation = true)"
+        return super().nat_problem(side)
+
+    @property
+    def _encapsulates(self) -> bool:
+        """Whether the parameters alone decide that ESP is inside UDP."""
+        params = self.params
+        unset = params.udp_encapsulation is None
+        return params.implementation == "libipsec" if unset else bool(params.udp_encapsulation)
+
+    def _negotiated(self, mtu_bytes: int) -> tuple[Negotiated, ...]:
+        pairs = self._associations()
+        # All clients run the same program.
+        client, server = self._ends[0], self._ends[-1]
         versions = dict.fromkeys(end.charon.version() for end in (client, server))
         kernel = client.endpoint.host.run(["uname", "-sr"]).text().strip()
         found = []
@@ -361,13 +412,15 @@ class EspTunnel(Tunnel):
                         "integrity": sa.integrity or "in the cipher",
                         "udp_encapsulation": "on" if sa.udp_encapsulation else "off",
                         "compression": "IPComp deflate" if sa.ipcomp else "none",
+                        "sequence_numbers": "64 bits" if sa.esn else "32 bits",
+                        "own_key_exchange": sa.group or "none",
                         "selectors": f"{' '.join(sa.local)} to {' '.join(sa.remote)}",
                     },
                 )
             )
         return tuple(found)
 
-    def _associations(self, client: End, server: End) -> list[tuple[IkeSa, ChildSa]]:
+    def _associations(self) -> list[tuple[IkeSa, ChildSa]]:
         """Return the client's of each tunnel, held to the study and to the server's."""
         wanted = Agreement(
             ike_version=self._ike_version,
@@ -375,14 +428,24 @@ class EspTunnel(Tunnel):
             suite=self.params.suite,
             udp_encapsulation=self._udp_encapsulation(),
             ipcomp=self._ipcomp,
+            esn=self.params.esn,
+            group=_GROUP[self.params.pfs],
+            group_needed=self.params.childless or self._ike_version == 1,
         )
-        names = [child_name(number) for number in range(self.params.count)]
-        ends = settled_sas(client.charon, server.charon, names)
-        return [check_pair(wanted, name, *ends) for name in names]
+        ends = [(end.charon, [child_name(number) for number in end.numbers]) for end in self._ends]
+        *clients, server = settled_sas(ends)
+        pairs = [
+            check_pair(wanted, name, client, server)
+            for client, (_, names) in zip(clients, ends[:-1], strict=True)
+            for name in names
+        ]
+        for ike, _ in pairs:
+            hold_group(self._ends[0].charon.place, self.params.ike_group, ike.suite)
+        return pairs
 
     def _paths(self, site: Site, mtu_bytes: int) -> tuple[TrafficPath, ...]:
         paths = []
-        for number in range(self.params.count):
+        for number in range(self.params.paths):
             client, server = self._inner(site, "client", number)
             paths.append(
                 TrafficPath(
@@ -393,6 +456,7 @@ class EspTunnel(Tunnel):
                     server_interface=self._interface(site, "server", number),
                     mtu_bytes=mtu_bytes,
                     link_address=client if self._mode == "transport" else None,
+                    client=site.clients[number] if site.clients else None,
                 )
             )
         return tuple(paths)

@@ -13,8 +13,8 @@ from tunnelmark.model.tunnel import DataPath, Negotiated, WireRule
 from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
+from tunnelmark.tunnels.protocols import GRE
 
-_GRE: Final = 47
 _TTL: Final = 64
 _HEADER_BYTES: Final = 4
 _KEY_BYTES: Final = 4
@@ -25,7 +25,7 @@ class GreParams(KernelLinkParams):
 
     keyed: bool = Field(
         False,
-        description="put a key into every packet that tells tunnels apart; needed for several",
+        description="put a key into every packet to distinguish tunnels; needed for several",
     )
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ class GreTunnel(KernelLinkTunnel):
             [
                 *("ip", "link", "add", "name", end.interface, "type", self._type),
                 *("local", own, "remote", peer, "ttl", str(_TTL), *key),
-                # Linux would put an option of 8 byte into every packet (RFC 2473 section 4.1.1).
+                # Linux would put an option of 8 bytes into every packet (RFC 2473 section 4.1.1).
                 *(("encaplimit", "none") if self.params.outer == "ipv6" else ()),
             ]
         )
@@ -84,7 +84,7 @@ class GreTunnel(KernelLinkTunnel):
         return WireRule(
             encrypted=False,
             describe="GRE, readable",
-            ip_protocols=(_GRE,),
+            ip_protocols=(GRE,),
             ip_version=outer_version(self.params),
         )
 

@@ -1,6 +1,7 @@
 """IKEv2 remote access: a client with an account gets an address from the server's pool."""
 
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import ClassVar, Final, Literal
@@ -10,20 +11,19 @@ from pydantic import Field
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import IpName
-from tunnelmark.model.tunnel import Site
+from tunnelmark.model.tunnel import Side, Site
 from tunnelmark.tunnels.addressing import alone
 from tunnelmark.tunnels.base import TunnelParams
+from tunnelmark.tunnels.esp_params import EspParams
 from tunnelmark.tunnels.esp_tunnel import (
-    INITIATE_LIMIT_S,
     LIBIPSEC_TUN,
     End,
-    EspParams,
     EspTunnel,
     child_name,
 )
-from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, find_child
+from tunnelmark.tunnels.ipsec_suites import find_child
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.strongswan import LIBIPSEC_PROGRAMS, Side
+from tunnelmark.tunnels.strongswan import LIBIPSEC_PROGRAMS
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
 
 
@@ -32,13 +32,16 @@ class Ikev2Params(EspParams):
 
     auth: Literal["eap-mschapv2", "cert"] = Field(
         "eap-mschapv2",
-        description="how a client proves who it is: account and password by EAP-MSCHAPv2, or a "
+        description="how a client authenticates: account and password by EAP-MSCHAPv2, or a "
         "certificate; the server always has a certificate",
     )
 
 
 class Ikev2Tunnel(EspTunnel):
-    """``count`` clients on one host, each with an account, an IKE association and an address."""
+    """``count`` clients on one host, each with an account, an IKE association and an address.
+
+    With ``clients`` each is on a host of its own.
+    """
 
     kind: ClassVar[str] = "ikev2"
     title: ClassVar[str] = "IKEv2 remote access"
@@ -62,31 +65,29 @@ class Ikev2Tunnel(EspTunnel):
             return {"install_virtual_ip": "yes", "install_virtual_ip_on": LIBIPSEC_TUN}
         return {}
 
-    def _prepare(self, site: Site, client: End, server: End) -> None:
+    def _prepare(self, site: Site, clients: Sequence[End], server: End) -> None:
         authority = RunAuthority(site.prefix, datetime.now(UTC))
-        passwords = [secrets.token_hex(16) for _ in range(self.params.count)]
+        passwords = [secrets.token_hex(16) for _ in server.numbers]
         identity = authority.issue(_server(site), "server")
         server.charon.put_identity(authority.certificate, identity)
-        client.charon.put_identity(authority.certificate, None)
-        if self.params.auth == "cert":
-            for number in range(self.params.count):
+        for client in clients:
+            client.charon.put_identity(authority.certificate, None)
+            for number in client.numbers if self.params.auth == "cert" else ():
                 client.charon.put_identity(
                     authority.certificate,
                     authority.issue(_account(site, number), "client"),
                     name=f"client{number}.pem",
                 )
-        for number in range(self.params.count):
-            own, other = self._inner(site, "server", number)
-            self._address(server, self._interface(site, "server", number), own, other)
-        for end in (server, client):
-            end.charon.load(self._document(site, end.side, passwords))
+        for number in server.numbers:
+            self._address(site, server, number)
+        for end in (server, *clients):
+            end.charon.load(self._document(site, end, passwords))
 
     def _establish(self, site: Site, client: End, server: End) -> None:
-        for number in range(self.params.count):
-            client.charon.initiate(child_name(number), limit_s=INITIATE_LIMIT_S, peer=server.charon)
+        self._initiate(site, client, server)
         sas = client.charon.sas()
-        for number in range(self.params.count):
-            own, other = self._inner(site, "client", number)
+        for number in client.numbers:
+            own, _ = self._inner(site, "client", number)
             ike, _ = find_child(sas, child_name(number), client.charon.place)
             if ike.local_addresses != (str(ip_address(own)),):
                 raise RefusedError(
@@ -94,21 +95,26 @@ class Ikev2Tunnel(EspTunnel):
                     f"{', '.join(ike.local_addresses)}, the server's pool has {own}"
                 )
             if self._chosen == "kernel":
-                self._address(client, self._interface(site, "client", number), own, other)
+                self._address(site, client, number)
 
-    def _document(self, site: Site, side: Side, passwords: list[str]) -> Settings:
-        """Return what swanctl.conf says of one end."""
+    def _document(self, site: Site, end: End, passwords: Sequence[str]) -> Settings:
+        """Return what swanctl.conf says of one end; ``passwords`` are those of all accounts."""
+        side = end.side
         connections: dict[str, Settings] = {}
         pools: dict[str, Settings] = {}
         accounts: dict[str, Settings] = {}
-        for number, password in enumerate(passwords):
+        for number in end.numbers:
             client, server = self._inner(site, "client", number)
             of_server = {f"{'local' if side == 'server' else 'remote'}_ts": alone(server)}
             children = {
                 child_name(number): child(
                     mode="tunnel",
-                    esp_proposals=SUITE_NAMES[self.params.suite].proposal,
-                    more={**of_server, **self._interface_ids(number)},
+                    esp_proposals=self.params.proposal(),
+                    more={
+                        **of_server,
+                        **self._interface_ids(number),
+                        **self.params.esp_settings(),
+                    },
                 )
             }
             server_auth: Settings = {"auth": "pubkey", "id": f"CN={_server(site)}"}
@@ -121,14 +127,14 @@ class Ikev2Tunnel(EspTunnel):
                 more = {"vips": _ANY[self.params.inner]}
             connections[f"tm{number}"] = connection(
                 version=2,
-                addresses=self._outer(site, side),
+                addresses=self._outer(site, side, number),
                 udp_encapsulation=self._udp_encapsulation(),
                 local={**server_auth, **own_cert} if side == "server" else client_auth,
                 remote=client_auth if side == "server" else server_auth,
                 children=children,
-                more=more,
+                more={**more, **self.params.ike_settings()},
             )
-            accounts[f"eap-{number}"] = {"id": _account(site, number), "secret": password}
+            accounts[f"eap-{number}"] = {"id": _account(site, number), "secret": passwords[number]}
         secrets_ = accounts if self.params.auth == "eap-mschapv2" else {}
         return {"connections": connections, "pools": pools, "secrets": secrets_}
 

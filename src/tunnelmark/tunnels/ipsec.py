@@ -1,24 +1,20 @@
 """IPsec ESP between two hosts, keyed by strongSwan: the kernel's ESP, or libipsec in user space."""
 
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from tunnelmark.model.tunnel import Site
-from tunnelmark.tunnels.addressing import alone, no_dad
+from tunnelmark.model.tunnel import Side, Site
+from tunnelmark.tunnels.addressing import alone, client_ends, no_dad
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.esp_tunnel import (
-    INITIATE_LIMIT_S,
-    End,
-    EspParams,
-    EspTunnel,
-    child_name,
-)
-from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, Mode
+from tunnelmark.tunnels.esp_params import EspParams
+from tunnelmark.tunnels.esp_tunnel import End, EspTunnel, child_name
+from tunnelmark.tunnels.ike_groups import IKEV2_ONLY
+from tunnelmark.tunnels.ipsec_suites import Mode
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.strongswan import Side
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
 
 
@@ -27,17 +23,25 @@ class IpsecParams(EspParams):
 
     mode: Mode = Field(
         "tunnel",
-        description="tunnel: whole packets are wrapped; transport: only what is behind their IP "
+        description="tunnel: whole packets are encapsulated; transport: only what follows their IP "
         "header, between addresses that the tunnels have on the link itself",
     )
     ike: Literal["v1", "v2"] = Field("v2", description="version of the key exchange")
     auth: Literal["psk", "cert"] = Field(
-        "psk", description="how the ends prove who they are: a secret or certificates of the run"
+        "psk", description="how the ends authenticate: by a secret or certificates of the run"
     )
     ipcomp: bool = Field(
         False,
-        description="IPComp (deflate) before ESP, for packets that get smaller by it",
+        description="IPComp (deflate) before ESP, for packets that it makes smaller",
     )
+
+    @model_validator(mode="after")
+    def _of_ikev2(self) -> "IpsecParams":
+        if self.childless and self.ike == "v1":
+            raise ValueError("childless is for ike v2, it cannot be set")
+        if self.ike_group in IKEV2_ONLY and self.ike == "v1":
+            raise ValueError(f"ike_group {self.ike_group} is for ike v2, it cannot be set")
+        return self
 
     @model_validator(mode="after")
     def _one_header(self) -> "IpsecParams":
@@ -64,7 +68,8 @@ class IpsecTunnel(EspTunnel):
     In tunnel mode they hang on one IKE association, as child SAs do; in the kernel each has an
     XFRM interface, which its selectors stand behind. In transport mode the inner addresses stand on
     the link's interfaces and each pair of them has an IKE association of its own, so that the
-    baseline between the link's own addresses passes beside them unprotected.
+    baseline between the link's own addresses passes beside them unprotected. Each client of a
+    gateway has an IKE association, and a secret or certificate, of its own.
     """
 
     kind: ClassVar[str] = "ipsec"
@@ -87,55 +92,49 @@ class IpsecTunnel(EspTunnel):
     def _authentication(self) -> str:
         return self.params.auth
 
-    def _prepare(self, site: Site, client: End, server: End) -> None:
-        secret = secrets.token_hex(24)
+    def _prepare(self, site: Site, clients: Sequence[End], server: End) -> None:
+        passwords = [secrets.token_hex(24) for _ in client_ends(site)]
         authority = RunAuthority(site.prefix, datetime.now(UTC))
-        for end in (client, server):
-            for number in range(self.params.count):
+        for end in (*clients, server):
+            for number in end.numbers:
                 self._lead(site, end, number)
             if self.params.auth == "cert":
-                identity = authority.issue(_name(site, end.side), end.side)
+                identity = authority.issue(_name(site, end.side, end.numbers[0]), end.side)
                 end.charon.put_identity(authority.certificate, identity)
-            end.charon.load(self._document(site, end.side, secret))
+            end.charon.load(self._document(site, end, passwords))
 
-    def _establish(self, site: Site, client: End, server: End) -> None:  # noqa: ARG002 - all there
-        for number in range(self.params.count):
-            client.charon.initiate(child_name(number), limit_s=INITIATE_LIMIT_S, peer=server.charon)
+    def _establish(self, site: Site, client: End, server: End) -> None:
+        self._initiate(site, client, server)
 
     def _lead(self, site: Site, end: End, number: int) -> None:
         """Make addresses and routes that lead traffic to the associations of a tunnel."""
+        if self._mode == "tunnel":
+            self._address(site, end, number)
+            return
         name = self._interface(site, end.side, number)
         own, other = self._inner(site, end.side, number)
-        if self._mode == "tunnel":
-            self._address(end, name, own, other)
-            return
         address = [alone(own), "dev", name]
         # By way of the other end's own address, whose neighbour entry is permanent.
-        route = [alone(other), "via", self._outer(site, end.side)[1], "dev", name]
+        route = [alone(other), "via", self._outer(site, end.side, number)[1], "dev", name]
         end.ip("address", "add", *address, *no_dad(own), undo=("address", "del", *address))
         end.ip("route", "add", *route, "src", own, undo=("route", "del", *route))
 
-    def _document(self, site: Site, side: Side, secret: str) -> Settings:
-        """Return what swanctl.conf says of one end."""
-        numbers = range(self.params.count)
-        children = {
-            child_name(number): self._child_settings(site, side, number) for number in numbers
+    def _document(self, site: Site, end: End, passwords: Sequence[str]) -> Settings:
+        """Return what swanctl.conf says of one end; each client has one of the ``passwords``."""
+        apart = self._mode == "transport" or bool(site.clients)
+        groups = {f"tm{n}": (n,) for n in end.numbers} if apart else {"tm": end.numbers}
+        connections = {
+            name: self._connection(site, end.side, numbers) for name, numbers in groups.items()
         }
-        if self._mode == "tunnel":
-            addresses = self._outer(site, side)
-            connections = {"tm": self._connection(site, side, addresses, children)}
-        else:
-            connections = {
-                f"tm{number}": self._connection(
-                    site,
-                    side,
-                    self._inner(site, side, number),
-                    {child_name(number): children[child_name(number)]},
-                )
-                for number in numbers
-            }
-        secrets_: Settings = {} if self.params.auth == "cert" else {"ike-tm": {"secret": secret}}
-        return {"connections": connections, "secrets": secrets_}
+        if self.params.auth == "cert":
+            return {"connections": connections, "secrets": {}}
+        if not site.clients:
+            return {"connections": connections, "secrets": {"ike-tm": {"secret": passwords[0]}}}
+        shared: Settings = {
+            f"ike-{n}": {"id": _name(site, "client", n), "secret": passwords[n]}
+            for n in end.numbers
+        }
+        return {"connections": connections, "secrets": shared}
 
     def _child_settings(self, site: Site, side: Side, number: int) -> Settings:
         selectors: Settings = {}
@@ -144,30 +143,33 @@ class IpsecTunnel(EspTunnel):
             selectors = {"local_ts": alone(own), "remote_ts": alone(other)}
         return child(
             mode=self._mode,
-            esp_proposals=SUITE_NAMES[self.params.suite].proposal,
+            esp_proposals=self.params.proposal(),
             ipcomp=self.params.ipcomp,
-            more={**selectors, **self._interface_ids(number)},
+            more={**selectors, **self._interface_ids(number), **self.params.esp_settings()},
         )
 
-    def _connection(
-        self, site: Site, side: Side, addresses: tuple[str, str], children: Settings
-    ) -> Settings:
+    def _connection(self, site: Site, side: Side, numbers: Sequence[int]) -> Settings:
+        """Return the connection on which some tunnels hang."""
         peer: Side = "server" if side == "client" else "client"
         auth = "pubkey" if self.params.auth == "cert" else "psk"
         certs: Settings = {"certs": "own.pem"} if self.params.auth == "cert" else {}
+        first = numbers[0]
+        addresses = (self._outer if self._mode == "tunnel" else self._inner)(site, side, first)
         return connection(
             version=self._ike_version,
             addresses=addresses,
             udp_encapsulation=self._udp_encapsulation(),
-            local={"auth": auth, "id": self._identity(site, side), **certs},
-            remote={"auth": auth, "id": self._identity(site, peer)},
-            children=children,
+            local={"auth": auth, "id": self._identity(site, side, first), **certs},
+            remote={"auth": auth, "id": self._identity(site, peer, first)},
+            children={child_name(n): self._child_settings(site, side, n) for n in numbers},
+            more=self.params.ike_settings(),
         )
 
-    def _identity(self, site: Site, side: Side) -> str:
-        name = _name(site, side)
+    def _identity(self, site: Site, side: Side, number: int) -> str:
+        name = _name(site, side, number)
         return f"CN={name}" if self.params.auth == "cert" else name
 
 
-def _name(site: Site, side: Side) -> str:
-    return f"{side}.{site.prefix}"
+def _name(site: Site, side: Side, number: int) -> str:
+    which = number if site.clients and side == "client" else ""
+    return f"{side}{which}.{site.prefix}"

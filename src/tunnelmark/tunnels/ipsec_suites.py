@@ -7,6 +7,7 @@ from typing import Final, Literal
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.overhead import IpVersion
 from tunnelmark.model.tunnel import WireRule
+from tunnelmark.tunnels.protocols import ESP, UDP
 from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 
 Suite = Literal[
@@ -20,9 +21,6 @@ Suite = Literal[
 ]
 Mode = Literal["transport", "tunnel"]
 
-ESP: Final = 50
-"""IANA's protocol number."""
-UDP: Final = 17
 IKE_PORTS: Final = (500, 4500)
 """RFC 7296 section 2, RFC 3948 section 2.1."""
 
@@ -58,6 +56,11 @@ class Agreement:
     suite: Suite
     udp_encapsulation: bool
     ipcomp: bool
+    esn: bool = False
+    group: str | None = None
+    """Of a key exchange of ESP's own."""
+    group_needed: bool = False
+    """Whether the first keys have it, too."""
 
     def faults(self, ike: IkeSa, child: ChildSa) -> list[str]:
         """Return what differs, as ``is …, the study asks for …``."""
@@ -74,7 +77,10 @@ class Agreement:
             ("the integrity", child.integrity, names.integrity),
             ("UDP encapsulation", child.udp_encapsulation, self.udp_encapsulation),
             ("compression", child.ipcomp, self.ipcomp),
+            ("whether sequence numbers are of 64 bits", child.esn, self.esn),
         ]
+        if self.group_needed or child.group is not None:
+            rows.append(("the group of ESP's key exchange", child.group, self.group))
         return [
             f"{what} is {is_!r}, the study asks for {wanted!r}"
             for what, is_, wanted in rows

@@ -8,13 +8,21 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
-from tunnelmark.model.tunnel import Endpoint, Negotiated, Site, TrafficPath, TunnelUp, WireRule
+from tunnelmark.model.tunnel import (
+    Endpoint,
+    Negotiated,
+    Side,
+    Site,
+    TrafficPath,
+    TunnelUp,
+    WireRule,
+)
 from tunnelmark.tunnels.addressing import alone, check_inner_mtu, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import (
@@ -26,8 +34,6 @@ from tunnelmark.tunnels.support import (
     quieten,
 )
 
-Side = Literal["client", "server"]
-
 _FIRST_PACKET_LIMIT_S: Final = 15.0
 
 
@@ -38,7 +44,7 @@ class KernelLinkParams(TunnelParams):
         None,
         ge=68,
         le=65535,
-        description="MTU of the inner interface; without it what the link leaves",
+        description="MTU of the inner interface; default: what the link leaves",
     )
 
 
@@ -107,7 +113,7 @@ class KernelLinkTunnel(Tunnel):
         """Return what the link leaves: the kernel does not fragment outside."""
         return link_mtu_bytes - self.overhead_bytes
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Make both ends of each, read them back, send a packet through."""
         paths = []
         for number in range(self.params.count):
@@ -159,7 +165,7 @@ class KernelLinkTunnel(Tunnel):
         mtu = room if self.params.mtu_bytes is None else self.params.mtu_bytes
         if mtu > room:
             raise RefusedError(
-                f"{self.kind}: mtu_bytes is {mtu}, a link of {link} byte leaves {room}, and the "
+                f"{self.kind}: mtu_bytes is {mtu}, a link of {link} bytes leaves {room}, and the "
                 "kernel does not fragment outside"
             )
         check_inner_mtu(self.kind, self.params.inner, mtu)

@@ -1,8 +1,10 @@
 """L2TP over IPsec: xl2tpd and pppd with MS-CHAPv2 inside ESP in transport mode, keyed by IKEv1."""
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
 from pydantic import Field
@@ -18,17 +20,18 @@ from tunnelmark.model.overhead import (
     udp_layer,
 )
 from tunnelmark.model.topology import Router
-from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, UDP, Agreement, Suite, check_pair, esp_rule
+from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, Agreement, Suite, check_pair, esp_rule
 from tunnelmark.tunnels.l2tp_files import client_config, server_config
 from tunnelmark.tunnels.ppp import PppAccount, PppEnd, PppFraming, PppSetup
 from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
 from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import last_words
-from tunnelmark.tunnels.strongswan import PROGRAMS, Charon, Side, last_words_of, settled_sas
+from tunnelmark.tunnels.protocols import UDP
+from tunnelmark.tunnels.strongswan import CHARON, PROGRAMS, Charon, last_words_of, settled_sas
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
 from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.support import (
@@ -54,7 +57,7 @@ class L2tpIpsecParams(TunnelParams):
     outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; xl2tpd has no other")
     ipsec: bool = Field(
         True,
-        description="off: L2TP alone, which encrypts nothing; the proof by wire then says so",
+        description="off: L2TP without encryption, which the proof by wire then reports",
     )
     suite: Suite = Field("AES-128-CBC-SHA1", description="encryption and integrity of ESP")
     udp_encapsulation: bool = Field(False, description="ESP inside UDP port 4500 as through a NAT")
@@ -62,7 +65,7 @@ class L2tpIpsecParams(TunnelParams):
         1400,
         ge=128,
         le=16000,
-        description="MTU of the inner interface; 1400 is what clients commonly have",
+        description="MTU of the inner interface; 1400 is common for clients",
     )
 
 
@@ -90,13 +93,16 @@ class _Call(Call):
 class L2tpIpsecTunnel(PppTunnel):
     """One server and ``count`` clients; each client has an address of its own on the link.
 
-    The kernel tells the tunnels between two hosts apart by their sockets, so two clients on one
+    The kernel distinguishes the tunnels between two hosts by their sockets, so two clients on one
     address and port would get each other's packets. The first has the link's address.
     """
 
     kind: ClassVar[str] = "l2tp_ipsec"
     title: ClassVar[str] = "L2TP/IPsec"
     params_type: ClassVar[type[TunnelParams]] = L2tpIpsecParams
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"xl2tpd": "xl2tpd", "charon": CHARON, "swanctl": "swanctl"}
+    )
     params: L2tpIpsecParams
     # The server is set up for clients whose addresses it knows.
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
@@ -113,7 +119,7 @@ class L2tpIpsecTunnel(PppTunnel):
             return Need(programs=programs, kernel=("ppp", "l2tp_ppp"))
         return Need(programs={**programs, **PROGRAMS}, kernel=("ppp", "l2tp_ppp", "esp"))
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Bring ESP up first, then L2TP inside it; check what all programs say was agreed."""
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         self._check_mtu(site)
@@ -194,7 +200,7 @@ class L2tpIpsecTunnel(PppTunnel):
         if wanted > fits:
             raise RefusedError(
                 f"l2tp_ipsec: mtu_bytes is {wanted}, at most {fits} go whole over a link of "
-                f"{link} byte"
+                f"{link} bytes"
             )
 
     def _rule(self) -> WireRule:
@@ -262,7 +268,7 @@ class L2tpIpsecTunnel(PppTunnel):
             ipcomp=False,
         )
         names = [f"l2tp{number}" for number in range(self.params.count)]
-        ends = settled_sas(client, server, names)
+        ends = settled_sas([(client, names), (server, names)])
         return [check_pair(wanted, name, *ends) for name in names]
 
     def _document(self, site: Site, side: Side, secret: str) -> Settings:

@@ -30,14 +30,14 @@ class MacsecParams(KernelLinkParams):
     """What a study can set."""
 
     outer: Literal["ipv4"] = Field(
-        "ipv4", description="says nothing: outside there is Ethernet and no IP at all"
+        "ipv4", description="has no effect: outside there is Ethernet and no IP"
     )
     cipher: Literal["GCM-AES-128", "GCM-AES-256"] = Field(
         "GCM-AES-128", description="cipher suite of IEEE 802.1AE section 14"
     )
     encrypt: bool = Field(
         True,
-        description="false protects against changes and leaves everything readable",
+        description="false authenticates frames but leaves them readable",
     )
 
 
@@ -59,7 +59,7 @@ class MacsecTunnel(KernelLinkTunnel):
         """SecTAG with SCI, the inner EtherType and the ICV."""
         return sum(layer.bytes for layer in _LAYERS)
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Make new keys, one for each direction of each tunnel, then the interfaces."""
         size = _KEY_BYTES[self.params.cipher]
         self._keys = {
@@ -67,7 +67,7 @@ class MacsecTunnel(KernelLinkTunnel):
             for number in range(self.params.count)
             for side in ("client", "server")
         }
-        return super().up(site)
+        return super().bring_up(site)
 
     def make(self, end: LinkEnd) -> None:
         """Make the interface and its secure associations; the keys go by standard input."""

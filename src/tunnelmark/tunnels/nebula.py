@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
 from pydantic import Field
@@ -10,13 +12,25 @@ from pydantic import Field
 from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
-from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
-from tunnelmark.tunnels.addressing import outer_addresses, outer_version, with_port
+from tunnelmark.model.tunnel import (
+    DataPath,
+    Negotiated,
+    ServerPorts,
+    Side,
+    Site,
+    TunnelUp,
+    WireRule,
+)
+from tunnelmark.tunnels.addressing import (
+    outer_addresses,
+    outer_version,
+    reached_addresses,
+    with_port,
+)
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
     DaemonTunnel,
-    Side,
     check_interface,
     last_complaint,
     prove_path,
@@ -24,6 +38,7 @@ from tunnelmark.tunnels.daemon import (
     traffic_path,
     wait_for,
 )
+from tunnelmark.tunnels.protocols import UDP
 from tunnelmark.tunnels.support import (
     daemon_name,
     inner_interface,
@@ -34,7 +49,6 @@ from tunnelmark.tunnels.support import (
 FIRST_PORT: Final = 4242
 """Tunnel i listens on this plus i at the server, which is the lighthouse (Nebula's default)."""
 
-_UDP: Final = 17
 _START_LIMIT_S: Final = 20.0
 _SHOWN_LIMIT_S: Final = 10.0
 _CERTIFICATE_LIMIT_S: Final = 30.0
@@ -54,7 +68,7 @@ class NebulaParams(TunnelParams):
     """What a study can set."""
 
     inner: Literal["ipv4"] = Field(
-        "ipv4", description="IP version inside; Nebula 1.6 has IPv4 alone"
+        "ipv4", description="IP version inside; Nebula 1.6 supports IPv4 only"
     )
     cipher: Literal["AES-256-GCM", "CHACHA20-POLY1305"] = Field(
         "AES-256-GCM", description="packet cipher; both ends must have the same"
@@ -74,6 +88,7 @@ class NebulaTunnel(DaemonTunnel):
     kind: ClassVar[str] = "nebula"
     title: ClassVar[str] = "Nebula"
     params_type: ClassVar[type[TunnelParams]] = NebulaParams
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType({"nebula": "nebula"})
     params: NebulaParams
 
     def __init__(self, params: TunnelParams) -> None:
@@ -94,7 +109,7 @@ class NebulaTunnel(DaemonTunnel):
             kernel=("tun",),
         )
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Make an authority, start lighthouses, then the others; see the handshake on both ends."""
         numbers = range(self.params.count)
         self._put_authority(site)
@@ -124,7 +139,7 @@ class NebulaTunnel(DaemonTunnel):
             wire=WireRule(
                 encrypted=True,
                 describe=f"UDP to or from port {shown_ports(ports)}",
-                ip_protocols=(_UDP,),
+                ip_protocols=(UDP,),
                 udp_ports=ports,
                 ip_version=outer_version(self.params),
             ),
@@ -187,12 +202,17 @@ class NebulaTunnel(DaemonTunnel):
         except LabError as error:
             raise TunnelError(f"nebula-cert {arguments[0]}: {error}") from error
 
+    def forwarded(self) -> tuple[ServerPorts, ...]:
+        """Return the port of each server, which is also its tunnel's lighthouse."""
+        return (ServerPorts("udp", FIRST_PORT, self.params.count),)
+
     def _config(self, site: Site, side: Side, number: int) -> dict[str, object]:
         """Return the configuration; YAML takes JSON as it is."""
         endpoint = site.client if side == "client" else site.server
         folder, name = self._folder(endpoint.host), f"{side}-{number}"
         _, server_ipv4 = site.inner_ipv4(number)
-        own, outer = outer_addresses(site, self.params)
+        own = dict(zip(("client", "server"), outer_addresses(site, self.params), strict=True))
+        _, reached = reached_addresses(site, self.params)
         port = FIRST_PORT + number
         anyone = [{"port": "any", "proto": "any", "host": "any"}]
         lighthouse = side == "server"
@@ -202,13 +222,13 @@ class NebulaTunnel(DaemonTunnel):
                 "cert": str(folder / f"{name}.crt"),
                 "key": str(folder / f"{name}.key"),
             },
-            "static_host_map": {} if lighthouse else {server_ipv4: [with_port(outer, port)]},
+            "static_host_map": {} if lighthouse else {server_ipv4: [with_port(reached, port)]},
             "lighthouse": {
                 "am_lighthouse": lighthouse,
                 "interval": _REPORT_INTERVAL_S,
                 "hosts": [] if lighthouse else [server_ipv4],
             },
-            "listen": {"host": outer if lighthouse else own, "port": port if lighthouse else 0},
+            "listen": {"host": own[side], "port": port if lighthouse else 0},
             "punchy": {"punch": False},
             "cipher": _CIPHER[self._cipher(side)],
             "tun": {
@@ -245,7 +265,7 @@ class NebulaTunnel(DaemonTunnel):
             lambda: True if peer in _HANDSHAKE.findall(daemon.log()) else None,
             limit_s=_SHOWN_LIMIT_S,
             late=lambda: (
-                f"{daemon.place} on {daemon.endpoint.host.name} tells of no handshake with "
+                f"{daemon.place} on {daemon.endpoint.host.name} reports no handshake with "
                 f"{peer}: {daemon.last_words()}"
             ),
         )

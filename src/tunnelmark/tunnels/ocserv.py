@@ -5,9 +5,12 @@ import hashlib
 import ipaddress
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from secrets import token_hex
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
 from cryptography import x509
@@ -17,19 +20,29 @@ from pydantic import Field
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
-from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import (
+    DataPath,
+    Negotiated,
+    ServerPorts,
+    Side,
+    Site,
+    TunnelUp,
+    WireRule,
+)
 from tunnelmark.tunnels.addressing import (
     check_inner_mtu,
+    client_ends,
+    gateway_address,
     inner_addresses,
     outer_addresses,
     outer_version,
+    reached_addresses,
     with_port,
 )
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
     DaemonTunnel,
-    Side,
     configure,
     prove_path,
     shown_ports,
@@ -39,23 +52,26 @@ from tunnelmark.tunnels.daemon import (
 from tunnelmark.tunnels.ocserv_log import (
     SCRIPT,
     Session,
+    User,
     last_words,
     read_address,
     read_client,
     read_no_dtls,
-    read_session,
+    read_users,
 )
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.support import daemon_name, inner_interface
+from tunnelmark.tunnels.protocols import TCP, UDP
+from tunnelmark.tunnels.support import check_socket, daemon_name, inner_interface
 
 FIRST_PORT: Final = 443
-"""Tunnel i has a server of its own on this plus i, TCP and, with DTLS, UDP."""
+"""Tunnel i has a server of its own on this plus i, TCP and, with DTLS, UDP; a gateway this one."""
 
-_TCP: Final = 6
-_UDP: Final = 17
+# ocserv puts its process's number behind the path, in hexadecimal.
+_SOCKET_SUFFIX: Final = len(".ffffffff")
 _START_LIMIT_S: Final = 20.0
 _LOGIN_LIMIT_S: Final = 40.0
-_USER: Final = "tunnelmark"
+_LOGINS: Final = 3
+"""So often a gateway's client logs in whose DTLS handshake gets no answer."""
 # Longer than any run: what the two say to each other in between would fall into some trials.
 _NEVER_S: Final = 32400
 _RECORD: Final = Layer("TLS record header", 5, "RFC 8446 section 5.1")
@@ -84,18 +100,27 @@ class OcservParams(TunnelParams):
 
 
 class OcservTunnel(DaemonTunnel):
-    """``count`` pairs of ocserv and openconnect, each with an account and keys of its own run."""
+    """``count`` pairs of ocserv and openconnect, each with an account and keys of its own run.
+
+    With ``clients`` one ocserv, which has an account, a worker and a TUN device for each client.
+    """
 
     kind: ClassVar[str] = "ocserv"
     title: ClassVar[str] = "OpenConnect"
     params_type: ClassVar[type[TunnelParams]] = OcservParams
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"openconnect": "openconnect", "ocserv": "ocserv"}
+    )
+    gateway: ClassVar[bool] = True
     params: OcservParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        self._password = ""
+        self._passwords: list[str] = []
+        """Of the accounts: of each client of a gateway, else one for all tunnels."""
         self._pin = ""
+        self._version = ""
         self._pairs: list[tuple[Daemon, Daemon]] = []
         """Client and server of each tunnel."""
 
@@ -113,19 +138,30 @@ class OcservTunnel(DaemonTunnel):
             kernel=("tun",),
         )
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Start servers, log in, check what both ends say they agreed on."""
-        params, numbers = self.params, range(self.params.count)
+        params, numbers = self.params, range(self.params.paths)
         mtu_bytes = params.mtu_bytes
         check_inner_mtu(self.kind, params.inner, mtu_bytes)
         self._put(site)
-        servers = [self._start_server(site, number) for number in numbers]
+        servers = [self._start_server(site, number) for number in range(params.count)]
         wait_for(servers, "start", _is_ready, limit_s=_START_LIMIT_S)
-        clients = [self._start_client(site, number) for number in numbers]
-        self._wait_for_logins(clients, servers)
+        # Now: later it is too far back in the log of a server of many clients.
+        version = _VERSION.search(servers[0].log())
+        self._version = version.group(1) if version else "ocserv"
+        if params.clients is None:
+            clients = [self._start_client(site, number) for number in numbers]
+            self._wait_for_logins(clients, servers)
+        else:
+            # One by one: of DTLS handshakes at one time more end in a timeout (ocserv 1.1.6).
+            clients = [self._log_in(site, number, servers[0]) for number in numbers]
+            users = self._users(servers[0], params.clients)
+            servers = [
+                self._gateway_end(servers[0], _device(servers[0], users, _user(number)))
+                for number in numbers
+            ]
         self._pairs = list(zip(clients, servers, strict=True))
-        paths, negotiated = [], []
-        for number, client, server in zip(numbers, clients, servers, strict=True):
+        for number, client in zip(numbers, clients, strict=True):
             here, there = inner_addresses(site, number, params)
             given = read_address(client.log())
             if given != ipaddress.ip_address(here):
@@ -134,13 +170,17 @@ class OcservTunnel(DaemonTunnel):
                     f"wanted {here}"
                 )
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
-            negotiated.append(self._agreed(client, server, number))
+        told = self._told()
+        paths, negotiated = [], []
+        for number, client, server in zip(numbers, clients, servers, strict=True):
+            here, there = inner_addresses(site, number, params)
+            negotiated.append(self._agreed(client, server, told[number]))
             # It has the address by then, but with IPv6 no route to the client.
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
             path = traffic_path(site, number, client, server, params=params, mtu_bytes=mtu_bytes)
             prove_path(site, path, client, server)
             paths.append(path)
-        ports = tuple(FIRST_PORT + number for number in numbers)
+        ports = tuple(FIRST_PORT + number for number in range(params.count))
         dtls = params.transport == "dtls"
         return TunnelUp(
             paths=tuple(paths),
@@ -148,7 +188,7 @@ class OcservTunnel(DaemonTunnel):
             wire=WireRule(
                 encrypted=True,
                 describe=f"{'UDP or ' if dtls else ''}TCP to or from port {shown_ports(ports)}",
-                ip_protocols=(_UDP, _TCP) if dtls else (_TCP,),
+                ip_protocols=(UDP, TCP) if dtls else (TCP,),
                 udp_ports=ports if dtls else (),
                 tcp_ports=ports,
                 ip_version=outer_version(params),
@@ -158,8 +198,8 @@ class OcservTunnel(DaemonTunnel):
 
     def check_agreed(self) -> None:
         """Ask both ends again: without DTLS openconnect goes on inside TLS."""
-        for number, (client, server) in enumerate(self._pairs):
-            self._agreed(client, server, number)
+        for (client, server), told in zip(self._pairs, self._told(), strict=True):
+            self._hold(client, server, told)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of one packet; in TLS those of one that finds the stream idle."""
@@ -198,24 +238,31 @@ class OcservTunnel(DaemonTunnel):
         server.put(folder / "server.crt", identity.certificate)
         server.put(folder / "server.key", identity.key)
         self._pin = _pin(identity.certificate)
-        self._password = token_hex(16)
-        secret = f"{self._password}\n" * 2
-        server.run(["ocpasswd", "--passwd", str(folder / "passwd"), _USER], stdin=secret.encode())
-        for number in range(self.params.count):
+        self._passwords = [token_hex(16) for _ in client_ends(site)]
+        for place, password in enumerate(self._passwords):
+            words = ["ocpasswd", "--passwd", str(folder / "passwd"), _user(place)]
+            server.run(words, stdin=(f"{password}\n" * 2).encode())
+        for number in range(self.params.paths):
             client, _ = inner_addresses(site, number, self.params)
             explicit = "explicit-ipv4" if self.params.inner == "ipv4" else "explicit-ipv6"
-            user = folder / f"users-{number}" / _USER
+            own = (0, number) if site.clients else (number, 0)
+            user = folder / f"users-{own[0]}" / _user(own[1])
             server.put(user, f"{explicit} = {client}\n".encode())
 
     def _priority(self, side: Side) -> str | None:
         """Return what an end offers as GnuTLS writes it; None: its own defaults."""
         if side == "client":
             return None
-        # A group with a short name, so that occtl's 63 characters still tell the cipher.
+        # A group with a short name, so that occtl's 63 characters still show the cipher.
         return (
             f"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-DTLS1.2:-GROUP-ALL:+GROUP-X25519:-CIPHER-ALL:"
             f"+{self.params.cipher}"
         )
+
+    def forwarded(self) -> tuple[ServerPorts, ...]:
+        """Return the ports of each server."""
+        tcp = ServerPorts("tcp", FIRST_PORT, self.params.count)
+        return (tcp, replace(tcp, protocol="udp")) if self.params.transport == "dtls" else (tcp,)
 
     def _start_server(self, site: Site, number: int) -> Daemon:
         host, folder, params = site.server.host, _folder(site.server.host), self.params
@@ -223,12 +270,16 @@ class OcservTunnel(DaemonTunnel):
         _, outer = outer_addresses(site, params)
         interface = inner_interface(site, "a", number, "server")
         port = FIRST_PORT + number
+        socket = folder / f"s{number}"
+        check_socket(f"ocserv on {host.name}", socket, more=_SOCKET_SUFFIX)
         # ocserv takes off what it adds to a packet; in TLS, the lower headers as if it were UDP.
         layers = self._layers()
         lower = layers[0].bytes + _CSTP_BYTES
         added = lower if params.transport == "tls" else sum(layer.bytes for layer in layers)
-        # The network of the tunnel alone, in which the server takes the first address.
-        subnet = ipaddress.ip_network(f"{address}/{30 if params.inner == 'ipv4' else 64}", False)
+        # The network of the tunnel, or of the gateway, in which the server takes the first address.
+        own = f"{address}/{30 if params.inner == 'ipv4' else 64}"
+        inside = own if params.clients is None else gateway_address(address)
+        subnet = ipaddress.ip_network(inside, strict=False)
         network = (
             [f"ipv4-network = {subnet}"]
             if params.inner == "ipv4"
@@ -241,7 +292,7 @@ class OcservTunnel(DaemonTunnel):
             *([f"udp-port = {port}"] if params.transport == "dtls" else []),
             "run-as-user = root",
             "run-as-group = root",
-            f"socket-file = {folder / f's{number}'}",
+            f"socket-file = {socket}",
             f"pid-file = {folder / f'pid-{number}'}",
             f"occtl-socket-file = {_control(folder, number)}",
             "use-occtl = true",
@@ -250,7 +301,7 @@ class OcservTunnel(DaemonTunnel):
             f'tls-priorities = "{self._priority("server")}"',
             # Its filter of system calls ends workers on kernels that are newer than it.
             "isolate-workers = false",
-            "max-clients = 1",
+            f"max-clients = {params.clients or 1}",
             "max-same-clients = 1",
             "max-ban-score = 0",
             "rekey-time = 0",
@@ -261,7 +312,7 @@ class OcservTunnel(DaemonTunnel):
             "compression = false",
             "cisco-client-compat = false",
             "dtls-legacy = false",
-            # It numbers the devices of its clients behind this, and has one client.
+            # It numbers the devices of its clients behind this.
             f"device = {interface}",
             "predictable-ips = true",
             "ping-leases = false",
@@ -278,21 +329,22 @@ class OcservTunnel(DaemonTunnel):
         return self._keep(site, "server", number, f"{interface}0", process)
 
     def _start_client(self, site: Site, number: int) -> Daemon:
-        host = site.client.host
+        host = site.client_of(number).host
+        account, port = (number, 0) if site.clients else (0, number)
         interface = inner_interface(site, "a", number, "client")
-        _, outer = outer_addresses(site, self.params)
+        _, reached = reached_addresses(site, self.params)
         priority = self._priority("client")
         script = _folder(host) / "script"
         host.put(script, SCRIPT)
         lines = [
             "protocol=anyconnect",
-            f"user={_USER}",
+            f"user={_user(account)}",
             "passwd-on-stdin",
             "non-inter",
             "no-proxy",
             f"servercert={self._pin}",
             f"interface={interface}",
-            # Nothing is to be done to routes and names; what the server gave is only told.
+            # Nothing is to be done to routes and names; what the server gave is only reported.
             f"script=sh {shlex.quote(str(script))}",
             *(["no-dtls"] if self.params.transport == "tls" else []),
             *([f"gnutls-priority={priority}"] if priority else []),
@@ -302,17 +354,17 @@ class OcservTunnel(DaemonTunnel):
         process = host.spawn(
             [
                 *("openconnect", "--config", str(config)),
-                f"https://{with_port(outer, FIRST_PORT + number)}",
+                f"https://{with_port(reached, FIRST_PORT + port)}",
             ],
             name=daemon_name(f"ocserv-client-{number}"),
-            stdin=f"{self._password}\n".encode(),
+            stdin=f"{self._passwords[account]}\n".encode(),
         )
         return self._keep(site, "client", number, interface, process)
 
     def _keep(self, site: Site, side: Side, number: int, interface: str, process: Any) -> Daemon:
         daemon = Daemon(
             f"ocserv {side} of tunnel {number}",
-            site.client if side == "client" else site.server,
+            site.client_of(number) if side == "client" else site.server,
             interface,
             process,
             last_words,
@@ -330,9 +382,27 @@ class OcservTunnel(DaemonTunnel):
                 refused=self._refused,
             )
         except TunnelError as error:
-            # The server does not end, and tells a client less than its log.
+            # The server does not end, and reports less to a client than to its log.
             words = "; ".join(dict.fromkeys(server.last_words() for server in servers))
-            raise TunnelError(f"{error}; last words of the server: {words[:600]}") from error
+            raise TunnelError(f"{error}; last messages of the server: {words[:600]}") from error
+
+    def _log_in(self, site: Site, number: int, gateway: Daemon) -> Daemon:
+        """Start a client of a gateway and wait for its login.
+
+        Of hundreds of clients one's DTLS handshake gets no answer (ocserv 1.1.6): it tries again.
+        """
+        for left in reversed(range(_LOGINS)):
+            client = self._start_client(site, number)
+            try:
+                self._wait_for_logins([client], [gateway])
+            except TunnelError:
+                if not left or read_no_dtls(client.log()) is None:
+                    raise
+                client.process.stop()
+                self._daemons.remove(client)
+            else:
+                return client
+        raise AssertionError("the last login returns or raises")
 
     def _is_connected(self, log: str) -> bool:
         dtls = self.params.transport == "tls" or read_client(log).dtls is not None
@@ -342,30 +412,48 @@ class OcservTunnel(DaemonTunnel):
         # It would go on inside TLS.
         return read_no_dtls(log) if self.params.transport == "dtls" else None
 
-    def _agreed(self, client: Daemon, server: Daemon, number: int) -> Negotiated:
-        params, host = self.params, server.endpoint.host
+    def _users(self, server: Daemon, wanted: int, number: int = 0) -> tuple[User, ...]:
+        """Ask a server, by its number, for its clients."""
+        host = server.endpoint.host
         control = str(_control(_folder(host), number))
         shown = host.run(["occtl", "--socket-file", control, "--json", "show", "users"])
-        dtls = params.transport == "dtls"
+        return read_users(shown.stdout, wanted)
+
+    def _told(self) -> list[Session]:
+        """Return what the servers report of each tunnel now; a gateway is asked once."""
+        if self.params.clients is None:
+            return [
+                self._users(server, 1, number)[0].session
+                for number, (_, server) in enumerate(self._pairs)
+            ]
+        users = {user.name: user for user in self._users(self._pairs[0][1], self.params.clients)}
+        return [
+            users[_user(number)].session if _user(number) in users else Session(None, None, None)
+            for number in range(len(self._pairs))
+        ]
+
+    def _hold(self, client: Daemon, server: Daemon, told: Session) -> None:
+        """Hold what both ends report to the study."""
+        params, dtls = self.params, self.params.transport == "dtls"
         wanted = Session(
             tls=("TLS1.3", params.cipher),
             dtls=("DTLS1.2", params.cipher) if dtls else None,
             mtu_bytes=params.mtu_bytes,
         )
-        for daemon, said in (
-            (client, read_client(client.log())),
-            (server, read_session(shown.stdout)),
-        ):
+        for daemon, said in ((client, read_client(client.log())), (server, told)):
             if said != wanted:
                 raise RefusedError(
                     f"{daemon.place} on {daemon.endpoint.host.name} runs with {_shown(said)}, the "
                     f"study asks for {_shown(wanted)}"
                 )
-        version = _VERSION.search(server.log())
+
+    def _agreed(self, client: Daemon, server: Daemon, told: Session) -> Negotiated:
+        self._hold(client, server, told)
+        params, dtls = self.params, self.params.transport == "dtls"
         words = client.endpoint.host.run(["openconnect", "--version"]).text().split()[:3:2]
         return Negotiated(
             cipher=params.cipher,
-            version=f"{' '.join(words)[:60]} / {version.group(1) if version else 'ocserv'}",
+            version=f"{' '.join(words)[:60]} / {self._version}",
             implementation="openconnect",
             mtu_bytes=params.mtu_bytes,
             data_path=DataPath.USER_SPACE,
@@ -383,6 +471,21 @@ class OcservTunnel(DaemonTunnel):
 def _shown(session: Session) -> str:
     suites = (" ".join(suite) for suite in (session.tls, session.dtls) if suite)
     return f"{' and '.join(suites) or 'no TLS'}, MTU {session.mtu_bytes}"
+
+
+def _user(place: int) -> str:
+    """Return the name of an account."""
+    return f"tunnelmark{place}"
+
+
+def _device(gateway: Daemon, users: Sequence[User], name: str) -> str:
+    """Return the interface that a gateway has for a client."""
+    device = next((user.device for user in users if user.name == name), None)
+    if device is None:
+        raise TunnelError(
+            f"{gateway.place} on {gateway.endpoint.host.name} shows no device of user {name}"
+        )
+    return device
 
 
 def _is_ready(log: str) -> bool:

@@ -1,8 +1,8 @@
-"""What openconnect writes and what occtl tells of the session, as the two ends see it. Pure."""
+"""What openconnect writes and occtl reports about the session, as the two ends see it. Pure."""
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
@@ -47,11 +47,21 @@ Suite = tuple[str, str]
 
 @dataclass(frozen=True)
 class Session:
-    """One session as one end tells of it; None: it does not."""
+    """One session as one end reports it; None: it does not."""
 
     tls: Suite | None
     dtls: Suite | None
     mtu_bytes: int | None
+
+
+@dataclass(frozen=True)
+class User:
+    """A client as the server reports it; None: it does not say."""
+
+    name: str | None
+    device: str | None
+    """The server's interface for it."""
+    session: Session
 
 
 def read_client(log: str) -> Session:
@@ -71,34 +81,46 @@ def read_address(log: str) -> IPv4Address | IPv6Address | None:
 
 
 def read_no_dtls(log: str) -> str | None:
-    """Return why openconnect goes on without DTLS, None if it does not say so."""
+    """Return why openconnect continues without DTLS, None if it does not say so."""
     match = _NO_DTLS.search(log)
     return match.group(0) if match else None
 
 
-def read_session(output: bytes) -> Session:
-    """Return what ``occtl -j show users`` tells of the one client.
+def read_users(output: bytes, wanted: int = 1) -> tuple[User, ...]:
+    """Return what ``occtl -j show users`` reports of its clients.
 
-    Raises ``TunnelError`` if it tells of none, of several, or something that is no JSON.
+    Raises ``TunnelError`` if they are more or fewer than are wanted, or it is not JSON.
     """
     try:
         users = json.loads(output[:_MOST_OUTPUT_BYTES])
     except (ValueError, RecursionError) as error:
         raise TunnelError(f"occtl wrote no JSON: {error}") from error
-    if not isinstance(users, list) or len(users) != 1 or not isinstance(users[0], dict):
-        shown = len(users) if isinstance(users, list) else "no list of"
-        raise TunnelError(f"occtl shows {shown} users, wanted 1")
-    tls, dtls, mtu = (users[0].get(name) for name in ("TLS ciphersuite", "DTLS cipher", "MTU"))
-    return Session(
-        _suite([tls] if isinstance(tls, str) else []),
-        _suite([dtls] if isinstance(dtls, str) else []),
-        int(mtu) if isinstance(mtu, str) and re.fullmatch(r"[0-9]{1,5}", mtu) else None,
-    )
+    listed = isinstance(users, list) and all(isinstance(user, dict) for user in users)
+    if not listed or len(users) != wanted:
+        shown = len(users) if listed else "no list of"
+        raise TunnelError(f"occtl shows {shown} users, wanted {wanted}")
+    return tuple(_user(user) for user in users)
 
 
 def last_words(log: str) -> str:
     """Return the line of a log of either program that says best what went wrong."""
     return last_complaint(log, noise=_NOISE)
+
+
+def _user(user: Mapping[str, object]) -> User:
+    name, device, tls, dtls, mtu = (
+        value if isinstance(value := user.get(key), str) else None
+        for key in ("Username", "Device", "TLS ciphersuite", "DTLS cipher", "MTU")
+    )
+    return User(
+        name,
+        device,
+        Session(
+            _suite([tls] if tls is not None else []),
+            _suite([dtls] if dtls is not None else []),
+            int(mtu) if mtu is not None and re.fullmatch(r"[0-9]{1,5}", mtu) else None,
+        ),
+    )
 
 
 def _suite(texts: Sequence[str]) -> Suite | None:

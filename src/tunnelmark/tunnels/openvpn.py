@@ -6,18 +6,17 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Final, Literal, Self
-
-from pydantic import Field, model_validator
+from typing import ClassVar, Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
-from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
-from tunnelmark.model.quantity import SizeBytes
 from tunnelmark.model.tunnel import (
     DataPath,
-    Endpoint,
+    Milestone,
     Negotiated,
+    ServerPorts,
+    Side,
     Site,
     TrafficPath,
     TunnelUp,
@@ -29,29 +28,34 @@ from tunnelmark.tunnels.addressing import (
     inner_addresses,
     outer_addresses,
     outer_version,
+    reached_addresses,
 )
-from tunnelmark.tunnels.base import Tunnel, TunnelParams
+from tunnelmark.tunnels.base import TunnelParams
+from tunnelmark.tunnels.daemon import Daemon, DaemonTunnel, traffic_path, wait_for
+from tunnelmark.tunnels.openvpn_gateway import LOG_LINES as GATEWAY_LOG_LINES
+from tunnelmark.tunnels.openvpn_gateway import client_file, common_name, of_clients, server_words
+from tunnelmark.tunnels.openvpn_groups import no_group
 from tunnelmark.tunnels.openvpn_log import OpenVpnReport, last_words, read_log
+from tunnelmark.tunnels.openvpn_params import S_NS, OpenVpnParams
 from tunnelmark.tunnels.openvpn_wire import AEAD, data_channel
+from tunnelmark.tunnels.protocols import TCP, UDP
 from tunnelmark.tunnels.support import (
-    Watched,
     daemon_name,
     first_packet,
-    first_problem,
+    first_through,
     inner_interface,
     interfaces,
     quieten,
     wait_until,
 )
 
-Cipher = Literal["BF-CBC", "AES-128-CBC", "AES-256-CBC", "AES-256-GCM", "CHACHA20-POLY1305"]
-Side = Literal["client", "server"]
-
 FIRST_PORT: Final = 1194
 """Tunnel i listens on this plus i (IANA: openvpn)."""
 
-_UDP: Final = 17
-_TCP: Final = 6
+# As OpenVPN's sample configurations have it: --keepalive 10 60.
+_SILENCES: Final = 6
+_COMMAND_LIMIT_S: Final = 30.0
+_KEY_LIMIT_BYTES: Final = 1 << 16
 # A lost handshake packet is repeated after 2 s, 4 s, 8 s: this allows three losses in a row.
 _HANDSHAKE_LIMIT_S: Final = 20
 _BIND_LIMIT_S: Final = 15.0
@@ -59,8 +63,7 @@ _WAKE_LIMIT_S: Final = 2.0
 _START_LIMIT_S: Final = 30.0
 _START_LIMIT_PER_TUNNEL_S: Final = 2.0
 _FIRST_PACKET_LIMIT_S: Final = 15.0
-# At verb 4 a start writes about 350 lines; more than that is trouble, and trouble is at the end.
-_LOG_LINES: Final = 1000
+_SHOWN_LIMIT_S: Final = 5.0
 # The out-of-tree module of OpenVPN 2.6 (Debian: openvpn-dco-dkms); the "ovpn" that Linux has itself
 # since 6.16 speaks to OpenVPN 2.7 only.
 _OFFLOAD_MODULE: Final = "ovpn_dco_v2"
@@ -68,122 +71,44 @@ _OFFLOAD_MODULE: Final = "ovpn_dco_v2"
 _DIRECTION: Final = {"server": "0", "client": "1"}
 
 
-class OpenVpnParams(TunnelParams):
-    """What a study can set."""
-
-    cipher: Cipher = Field("AES-256-GCM", description="data channel cipher")
-    auth: Literal["SHA1", "SHA256", "SHA512"] = Field(
-        "SHA256", description="packet authentication of the CBC ciphers; AEAD ciphers ignore it"
-    )
-    compression: Literal["none", "lzo"] = Field(
-        "none", description="lzo compresses every packet that gets smaller by it"
-    )
-    transport: Literal["udp", "tcp"] = Field(
-        "udp", description="tcp carries packets in a stream: a lost segment holds up all behind it"
-    )
-    key_exchange: Literal["tls", "static"] = Field(
-        "tls",
-        description="static: one secret of the run on both ends, no handshake, no forward secrecy; "
-        "CBC ciphers only",
-    )
-    control: Literal["plain", "tls-crypt"] = Field(
-        "plain",
-        description="tls-crypt encrypts the handshake with a key of the run; data packets are the "
-        "same",
-    )
-    offload: Literal["off", "kernel"] = Field(
-        "off", description="kernel: data packets pass through the kernel's data-channel offload"
-    )
-    mssfix: Literal["default", "off"] | Annotated[int, Field(ge=100, le=65535)] = Field(
-        "default",
-        description="largest packet on the link that a TCP connection inside should make, in "
-        "bytes with encapsulation, by clamping its MSS; OpenVPN's own default is 1492 at an MTU "
-        "of 1500, else the MTU itself without encapsulation; the kernel offload clamps nothing",
-    )
-    sndbuf: Annotated[SizeBytes, Field(ge=4096, le=1 << 28)] | None = Field(
-        None, description="send buffer of OpenVPN's socket; without it the system's own"
-    )
-    rcvbuf: Annotated[SizeBytes, Field(ge=4096, le=1 << 28)] | None = Field(
-        None, description="receive buffer of OpenVPN's socket; without it the system's own"
-    )
-    txqueuelen: int | None = Field(
-        None,
-        ge=1,
-        le=100_000,
-        description="packets that wait in the TUN interface; without it the system's own, 500",
-    )
-    mtu_bytes: int = Field(
-        1500,
-        ge=100,
-        le=65535,
-        description="MTU of the inner interface; OpenVPN's own default is 1500, so that packets "
-        "of full size are fragmented outside",
-    )
-
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        """Refuse what OpenVPN itself would refuse, before anything is made."""
-        if self.key_exchange == "static":
-            if self.cipher in AEAD:
-                raise ValueError(
-                    f"cipher {self.cipher} needs key_exchange tls; with a static key choose a CBC "
-                    "cipher"
-                )
-            if self.control != "plain" or self.offload != "off":
-                raise ValueError("key_exchange static has neither tls-crypt nor the kernel offload")
-        if self.offload == "kernel" and (self.cipher not in AEAD or self.compression != "none"):
-            raise ValueError(
-                "offload kernel needs cipher AES-256-GCM or CHACHA20-POLY1305 and no compression"
-            )
-        return self
-
-
 @dataclass(frozen=True)
-class _End:
-    """One end of one tunnel while it comes up."""
+class _End(Daemon):
+    """One end of one tunnel."""
 
     side: Side
     number: int
-    endpoint: Endpoint
-    interface: str
-    process: Process
-
-    @property
-    def place(self) -> str:
-        return f"openvpn {self.side} of tunnel {self.number}"
-
-    def log(self) -> str:
-        return self.process.log_tail(_LOG_LINES)
 
     def report(self) -> OpenVpnReport:
         return read_log(self.log())
 
 
-class OpenVpnTunnel(Tunnel):
-    """``count`` pairs of OpenVPN processes, each with a port and an inner network of its own."""
+class OpenVpnTunnel(DaemonTunnel):
+    """``count`` pairs of OpenVPN processes, each with a port and an inner network of its own.
+
+    With ``clients`` one process that serves them all (``--server``), in one network.
+    """
 
     kind: ClassVar[str] = "openvpn"
     title: ClassVar[str] = "OpenVPN"
     params_type: ClassVar[type[TunnelParams]] = OpenVpnParams
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType({"openvpn": "openvpn"})
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
-            "--reneg-sec 0, --reneg-bytes 0, --reneg-pkts 0": "a new handshake would fall into "
-            "some trials and not into others",
-            "--hand-window 20": "a start that fails is told after 20 s, not after 60",
+            "--reneg-sec 0, --reneg-bytes 0, --reneg-pkts 0": "a new handshake would affect "
+            "some trials and not others",
+            "--hand-window 20": "a failed start is reported after 20 s, not after 60",
             "--remap-usr1 SIGTERM, --tls-exit": "a failure ends the process with its reason "
             "instead of a quiet restart",
             "--socket-flags TCP_NODELAY (transport tcp)": "Nagle's algorithm holds a packet back "
             "until the one before it is acknowledged, a round trip later",
-            "--data-ciphers with one cipher": "what the study names is what runs, or nothing",
+            "--data-ciphers with one cipher": "exactly the cipher that the study names, or no "
+            "tunnel",
             "--disable-dco (offload off)": "where packets are handled is the study's choice",
         }
     )
+    gateway: ClassVar[bool] = True
+    tells_set_up: ClassVar[bool] = True
     params: OpenVpnParams
-
-    def __init__(self, params: TunnelParams) -> None:
-        """Take the parameters of the study."""
-        super().__init__(params)
-        self._ends: list[_End] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need OpenVPN and a TUN device, or the kernel's data-channel offload where asked for."""
@@ -192,39 +117,67 @@ class OpenVpnTunnel(Tunnel):
             kernel=(_OFFLOAD_MODULE,) if self.params.offload == "kernel" else ("tun",),
         )
 
-    def up(self, site: Site) -> TunnelUp:
+    def unavailable(self, host: Host) -> str | None:
+        """Return also that its OpenVPN lacks the group of the key exchange."""
+        if (reason := super().unavailable(host)) or self.params.tls_groups == "default":
+            return reason
+        return no_group(self._tailored(host), self.params.tls_groups, datetime.now(UTC))
+
+    def no_set_up(self) -> str | None:
+        """Return also that there is no handshake, or that more than it is sent."""
+        if self.params.key_exchange == "static":
+            return "key_exchange static has no handshake: choose tls"
+        if self.params.keepalive is not None:
+            return "keepalive sends packets of its own during the handshake: leave it out"
+        return super().no_set_up()
+
+    def bring_up(self, site: Site) -> TunnelUp:
         """Start all servers, then all clients; check what both ends of each say was agreed."""
-        count = self.params.count
+        count, gateway = self.params.paths, self.params.clients is not None
         limit_s = _START_LIMIT_S + _START_LIMIT_PER_TUNNEL_S * count
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         self._put_identities(site)
         # A client whose first packet finds no server waits for seconds: servers first, and bound.
-        servers = [self._start(site, "server", number) for number in range(count)]
+        servers = [self._start(site, "server", number) for number in range(1 if gateway else count)]
         for end in servers:
             self._wait_for([end], "bind its port", lambda r: r.bound, limit_s=_BIND_LIMIT_S)
+        site.reached(Milestone.DIALING)
         clients = [self._start(site, "client", number) for number in range(count)]
         paths, negotiated = [], []
-        for client, server in zip(clients, servers, strict=True):
-            path = self._path(site, client, server)
+        pairs = list(zip(clients, servers * count if gateway else servers, strict=True))
+        for client, server in pairs:
+            path = traffic_path(
+                site,
+                client.number,
+                client,
+                server,
+                params=self.params,
+                mtu_bytes=self.params.mtu_bytes,
+            )
             if self.params.key_exchange == "static":
                 self._wake(client, path)
             self._wait_for(
-                [client, server],
+                [client] if gateway else [client, server],
                 "agree on keys",
                 lambda r: r.completed and bool(r.cipher),
-                limit_s=limit_s,
+                limit_s=site.patience(limit_s),
             )
-            agreed = self._agreed(client, server)
-            if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
+            site.reached(Milestone.AGREED)
+            paths.append(path)
+        said = self._of_gateway(servers[0], clients) if gateway else {}
+        for (client, server), path in zip(pairs, paths, strict=True):
+            agreed = self._agreed(
+                client, server, said[client.number] if gateway else server.report()
+            )
+            if words := first_through(site, path, limit_s=_FIRST_PACKET_LIMIT_S):
                 raise TunnelError(
                     f"no echo through openvpn tunnel {client.number} within "
-                    f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last words: "
-                    f"{last_words(client.log())}"
+                    f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last messages: "
+                    f"{client.last_words()}"
                 )
-            paths.append(path)
             negotiated.append(agreed)
-        ports = tuple(FIRST_PORT + number for number in range(count))
-        shown = str(ports[0]) if count == 1 else f"{ports[0]} to {ports[-1]}"
+        ports = tuple(FIRST_PORT + number for number in range(len(servers)))
+        shown = str(ports[0]) if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
         tcp = self.params.transport == "tcp"
         return TunnelUp(
             paths=tuple(paths),
@@ -232,40 +185,26 @@ class OpenVpnTunnel(Tunnel):
             wire=WireRule(
                 encrypted=True,
                 describe=f"{'TCP' if tcp else 'UDP'} to or from port {shown}",
-                ip_protocols=(_TCP if tcp else _UDP,),
+                ip_protocols=(TCP if tcp else UDP,),
                 udp_ports=() if tcp else ports,
                 tcp_ports=ports if tcp else (),
                 ip_version=outer_version(self.params),
             ),
-            processes=tuple((end.endpoint.host.name, end.process) for end in self._ends),
+            processes=self._processes(),
         )
 
-    def problem(self) -> str | None:
-        """Return which daemon died or which interface vanished."""
-        return first_problem(
-            [
-                Watched(
-                    end.endpoint.host,
-                    end.interface,
-                    end.process,
-                    lambda process: last_words(process.log_tail(_LOG_LINES)),
-                )
-                for end in self._ends
-            ]
-        )
+    @property
+    def modelled(self) -> bool:
+        """Whether the sizes are known: OpenVPN's own fragments follow rules of their own."""
+        return self.params.fragment is None and super().modelled
 
     def check_agreed(self) -> None:
         """Read the logs again: keys are renegotiated, and the last word counts."""
-        for end in self._ends:
-            report = end.report()
+        for end in self._daemons:
+            report = read_log(end.log())
             # What it said at its start may be too far back by now.
             told = {what for what in ("cipher", "auth", "compression") if getattr(report, what)}
             self._hold(end, report, told)
-
-    def down(self) -> None:
-        """Stop clients, then servers; their interfaces go with them."""
-        while self._ends:
-            self._ends.pop().process.stop()
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the data channel's layers; with lzo those of a packet that does not compress."""
@@ -296,8 +235,9 @@ class OpenVpnTunnel(Tunnel):
             *(("--disable-dco",) if self.params.offload == "off" else ()),
         ]
         if self.params.key_exchange == "tls":
+            client = "--tls-client" if self.params.clients is None else "--client"
             options += ["--data-ciphers", cipher, "--data-ciphers-fallback", cipher]
-            options += ["--tls-server", "--dh", "none"] if side == "server" else ["--tls-client"]
+            options += ["--tls-server", "--dh", "none"] if side == "server" else [client]
             options += ["--remote-cert-tls", "client" if side == "server" else "server"]
         if cipher == "BF-CBC":
             options += ["--providers", "legacy", "default"]  # OpenSSL 3 has Blowfish only there
@@ -310,8 +250,14 @@ class OpenVpnTunnel(Tunnel):
         """Return what the study sets in place of the program's own defaults."""
         params = self.params
         mssfix = {"default": None, "off": 0}.get(str(params.mssfix), params.mssfix)
+        seconds = None if params.keepalive is None else params.keepalive // S_NS
+        groups = params.tls_groups
         set_ = {
+            "--tls-groups": None if groups == "default" else groups,
             "--mssfix": mssfix,
+            "--fragment": params.fragment,
+            "--ping": seconds,
+            "--ping-exit": None if seconds is None else _SILENCES * seconds,
             "--sndbuf": params.sndbuf,
             "--rcvbuf": params.rcvbuf,
             "--txqueuelen": params.txqueuelen,
@@ -325,37 +271,67 @@ class OpenVpnTunnel(Tunnel):
 
     def _put_identities(self, site: Site) -> None:
         secret = _secret()
-        for host in (site.server.host, site.client.host):
+        clients = [end.host for end in site.clients or (site.client,)]
+        for host in (site.server.host, *clients):
             host.put(_folder(host) / "secret.key", secret)
+        if self.params.control == "tls-crypt-v2":
+            self._put_wrapped_keys(site, clients)
         authority = pki.RunAuthority(site.prefix, datetime.now(UTC))
-        sides: tuple[tuple[Side, Host], ...] = (
-            ("server", site.server.host),
-            ("client", site.client.host),
-        )
-        for side, host in sides:
-            identity = authority.issue(f"{site.prefix} {side}", side)
+        ends: list[tuple[Side, Host, str]] = [
+            ("server", site.server.host, f"{site.prefix} server"),
+            *(("client", host, common_name(site.prefix, n)) for n, host in enumerate(clients)),
+        ]
+        for number in range(len(site.clients)):
+            addresses = inner_addresses(site, number, self.params)
+            content = client_file(self.params.inner, *addresses)
+            server = site.server.host
+            server.put(_clients_dir(server) / common_name(site.prefix, number), content)
+        for side, host, name in ends:
+            identity = authority.issue(name, side)
             folder = _folder(host)
             host.put(folder / "ca.crt", authority.certificate)
             host.put(folder / f"{side}.crt", identity.certificate)
             host.put(folder / f"{side}.key", identity.key)
 
+    def _put_wrapped_keys(self, site: Site, clients: Sequence[Host]) -> None:
+        """Have OpenVPN make the server's key, and one of each client that is wrapped in it."""
+        host = site.server.host
+        keys = {side: _folder(host) / f"{side}-v2.key" for side in ("server", "client")}
+        make = ("openvpn", "--genkey")
+        words = (*make, "tls-crypt-v2-server", str(keys["server"]))
+        host.run(words, timeout_s=_COMMAND_LIMIT_S)
+        words = ("--tls-crypt-v2", str(keys["server"]), *make[1:], "tls-crypt-v2-client")
+        for client in clients:
+            host.run([make[0], *words, str(keys["client"])], timeout_s=_COMMAND_LIMIT_S)
+            wrapped = host.get(keys["client"], limit_bytes=_KEY_LIMIT_BYTES)
+            client.put(_folder(client) / "client-v2.key", wrapped)
+
+    def forwarded(self) -> tuple[ServerPorts, ...]:
+        """Return the server's port, or that of each pair."""
+        return (ServerPorts(self.params.transport, FIRST_PORT, self.params.count),)
+
     def _start(self, site: Site, side: Side, number: int) -> _End:
-        endpoint = site.client if side == "client" else site.server
+        endpoint = site.client_of(number) if side == "client" else site.server
+        gateway = self.params.clients is not None
         interface = inner_interface(site, "o", number, side)
         addresses = inner_addresses(site, number, self.params)
-        port = str(FIRST_PORT + number)
+        port = str(FIRST_PORT + (0 if gateway else number))
         here, there = addresses if side == "client" else addresses[::-1]
-        _, outer = outer_addresses(site, self.params)
+        _, own = outer_addresses(site, self.params)
+        _, reached = reached_addresses(site, self.params)
         socket = (
-            ["--nobind", "--remote", outer, port]
+            ["--nobind", "--remote", reached, port]
             if side == "client"
-            else ["--local", outer, "--lport", port]
+            else ["--local", own, "--lport", port]
         )
         inner = (
             ["--ifconfig", here, there]
             if self.params.inner == "ipv4"
             else ["--ifconfig-ipv6", f"{here}/64", there]
         )
+        if gateway:
+            words = server_words(self.params.inner, _clients_dir(endpoint.host))
+            inner = words if side == "server" else []
         process = endpoint.host.spawn(
             [
                 *("openvpn", "--dev-type", "tun", "--dev", interface),
@@ -370,8 +346,9 @@ class OpenVpnTunnel(Tunnel):
             ],
             name=daemon_name(f"openvpn-{side}-{number}"),
         )
-        end = _End(side, number, endpoint, interface, process)
-        self._ends.append(end)
+        place = f"openvpn {side} of tunnel {number}"
+        end = _End(place, endpoint, interface, process, last_words, side, number)
+        self._daemons.append(end)
         return end
 
     def _transport(self, side: Side) -> list[str]:
@@ -389,49 +366,36 @@ class OpenVpnTunnel(Tunnel):
         return [
             *("--ca", str(folder / "ca.crt"), "--cert", str(folder / f"{side}.crt")),
             *("--key", str(folder / f"{side}.key")),
-            *(("--tls-crypt", secret) if self.params.control == "tls-crypt" else ()),
-            # No new keys in mid-run: a handshake would fall into some trials and not others.
+            *self._control(side, folder),
+            # No new keys during the run: a handshake would fall into some trials and not others.
             *("--reneg-sec", "0", "--reneg-bytes", "0", "--reneg-pkts", "0"),
-            *("--hand-window", str(_HANDSHAKE_LIMIT_S), "--tls-exit"),
+            *("--hand-window", str(_HANDSHAKE_LIMIT_S)),
+            # A gateway stays when one of its clients fails.
+            *(("--tls-exit",) if self.params.clients is None or side == "client" else ()),
         ]
+
+    def _control(self, side: Side, folder: PurePosixPath) -> tuple[str, ...]:
+        files = {"plain": "", "tls-crypt": "secret.key", "tls-crypt-v2": f"{side}-v2.key"}
+        control = self.params.control
+        return () if control == "plain" else (f"--{control}", str(folder / files[control]))
 
     def _wait_for(
         self,
-        ends: Sequence[_End],
+        ends: Sequence[Daemon],
         what: str,
         reached: Callable[[OpenVpnReport], bool],
         *,
         limit_s: float,
     ) -> None:
-        """Wait until all ends say so; the first of them that ends tells why it could not."""
+        """Wait until all ends say so; the first of them that ends says why it could not."""
 
-        def ready() -> bool | None:
-            # The status first: a process that ended after writing its log has written all of it.
-            states = [(end, end.process.poll(), end.log()) for end in ends]
-            for end, status, log in states:
-                if status is not None:
-                    raise TunnelError(
-                        f"{end.place} on {end.endpoint.host.name} ended with status {status} "
-                        f"before it could {what}: {last_words(log)}"
-                    )
-                # Nothing else tells: what the other end sends is dropped without an answer.
-                secret = self.params.key_exchange == "static" or self.params.control == "tls-crypt"
-                if secret and (refused := read_log(log).refused):
-                    raise RefusedError(
-                        f"{end.place} on {end.endpoint.host.name} has another secret than its "
-                        f"peer: {refused}"
-                    )
-            return True if all(reached(read_log(log)) for _, _, log in states) else None
+        def refused(log: str) -> str | None:
+            # Nothing else shows it: what the other end sends is dropped without an answer.
+            secret = self.params.key_exchange == "static" or self.params.control != "plain"
+            words = read_log(log).refused if secret else None
+            return None if words is None else f"its peer has another secret: {words}"
 
-        def late() -> str:
-            waiting = [end for end in ends if not reached(end.report())] or list(ends)
-            end = waiting[0]
-            return (
-                f"{end.place} on {end.endpoint.host.name} did not {what} within {limit_s:g} s: "
-                f"{last_words(end.log())}"
-            )
-
-        wait_until(ready, limit_s=limit_s, late=late)
+        wait_for(ends, what, lambda log: reached(read_log(log)), limit_s=limit_s, refused=refused)
 
     def _wake(self, client: _End, path: TrafficPath) -> None:
         """Send something through an end that has no handshake.
@@ -442,9 +406,11 @@ class OpenVpnTunnel(Tunnel):
         self._wait_for([client], "open its socket", lambda r: r.bound, limit_s=_BIND_LIMIT_S)
         first_packet(client.endpoint.host, path, limit_s=_WAKE_LIMIT_S)
 
-    def _agreed(self, client: _End, server: _End) -> Negotiated:
-        reports = {"client": client.report(), "server": server.report()}
-        for end in (client, server):
+    def _agreed(self, client: _End, server: _End, of_server: OpenVpnReport) -> Negotiated:
+        reports = {"client": client.report(), "server": of_server}
+        # The one interface of a gateway was looked at with its first client.
+        seen = self.params.clients is not None and client.number > 0
+        for end in (client,) if seen else (client, server):
             self._hold(end, reports[end.side], None)
             state = interfaces(end.endpoint.host).get(end.interface)
             if state is None or state.mtu_bytes != self.params.mtu_bytes:
@@ -454,7 +420,7 @@ class OpenVpnTunnel(Tunnel):
                     f"{self.params.mtu_bytes}"
                 )
             quieten(end.endpoint.host, end.interface)
-        of_client, of_server = reports["client"], reports["server"]
+        of_client = reports["client"]
         versions = dict.fromkeys(r.version for r in (of_client, of_server) if r.version)
         return Negotiated(
             cipher=of_client.cipher,
@@ -483,7 +449,32 @@ class OpenVpnTunnel(Tunnel):
             },
         )
 
-    def _hold(self, end: _End, report: OpenVpnReport, about: Collection[str] | None) -> None:
+    def _of_gateway(self, server: _End, clients: Sequence[_End]) -> Mapping[int, OpenVpnReport]:
+        """Return what a gateway says of each client, by the client's number."""
+
+        def said() -> dict[int, OpenVpnReport]:
+            found = of_clients(server.process.log_tail(GATEWAY_LOG_LINES))
+            # Names in certificates begin with the run's: what is left of one is the client's.
+            known = {name.rpartition("-")[2]: one for name, one in found.items() if one.cipher}
+            return {c.number: known[str(c.number)] for c in clients if str(c.number) in known}
+
+        def all_said() -> Mapping[int, OpenVpnReport] | None:
+            reports = said()
+            return reports if len(reports) == len(clients) else None
+
+        def late() -> str:
+            reports = said()
+            missing = next(
+                (c.number for c in clients if c.number not in reports), clients[-1].number
+            )
+            return (
+                f"{server.place} does not say what it agreed on with client {missing}: "
+                f"{server.last_words()}"
+            )
+
+        return wait_until(all_said, limit_s=_SHOWN_LIMIT_S, late=late, poll_s=0.1)
+
+    def _hold(self, end: Daemon, report: OpenVpnReport, about: Collection[str] | None) -> None:
         for what, is_, wanted in self._wanted(report):
             if (about is None or what in about) and is_ != wanted:
                 raise RefusedError(
@@ -499,7 +490,7 @@ class OpenVpnTunnel(Tunnel):
             ("compression", report.compression, params.compression),
             ("MTU", report.mtu_bytes, params.mtu_bytes),
             ("kernel offload", report.kernel_offload, params.offload == "kernel"),
-            ("tls-crypt", report.control_encryption is not None, params.control == "tls-crypt"),
+            ("tls-crypt", report.control_encryption is not None, params.control != "plain"),
             ("TLS", report.control_channel is not None, params.key_exchange == "tls"),
             ("transport", report.transport, params.transport),
         ]
@@ -507,23 +498,16 @@ class OpenVpnTunnel(Tunnel):
             wanted.append(("auth", report.auth, params.auth))
         return wanted
 
-    def _path(self, site: Site, client: _End, server: _End) -> TrafficPath:
-        client_address, server_address = inner_addresses(site, client.number, self.params)
-        return TrafficPath(
-            name=str(client.number),
-            client_address=client_address,
-            server_address=server_address,
-            client_interface=client.interface,
-            server_interface=server.interface,
-            mtu_bytes=self.params.mtu_bytes,
-        )
-
 
 def _secret() -> bytes:
     """Return a new 2048-bit static key file, as ``openvpn --genkey secret`` writes it."""
     lines = [token_hex(16) for _ in range(16)]
     begin, end = (f"-----{word} OpenVPN Static key V1-----" for word in ("BEGIN", "END"))
     return "\n".join([begin, *lines, end, ""]).encode()
+
+
+def _clients_dir(host: Host) -> PurePosixPath:
+    return _folder(host) / "clients"
 
 
 def _folder(host: Host) -> PurePosixPath:

@@ -10,7 +10,7 @@ class OpenVpnReport:
     """One end of one tunnel, in OpenVPN's own words; None where it has not said it yet."""
 
     version: str | None = None
-    """E.g. ``OpenVPN 2.6.14``."""
+    """For example ``OpenVPN 2.6.14``."""
     libraries: str | None = None
     bound: bool = False
     """The socket exists; for the server: bound to its port, with TCP listening on it."""
@@ -28,11 +28,13 @@ class OpenVpnReport:
     """``udp`` or ``tcp``."""
     refused: str | None = None
     """The first packet of the peer that did not pass the authentication."""
+    no_group: bool = False
+    """The TLS library does not have the group of the key exchange."""
     socket_buffers: str | None = None
     mssfix: str | None = None
     """To what the MSS of TCP inside is clamped; only at verb 4."""
     kernel_offload: bool = False
-    """OpenVPN opened a data-channel-offload device although it was told not to."""
+    """OpenVPN opened a data-channel-offload device although the configuration forbids it."""
     warnings: tuple[str, ...] = field(default=())
 
 
@@ -42,7 +44,8 @@ def read_log(text: str) -> OpenVpnReport:
     Only lines after the last start of the program count, so that the log of an earlier process
     of the same name proves nothing.
     """
-    lines = [_TIME_STAMP.sub("", line.strip()) for line in text.splitlines()]
+    # Options stand two spaces behind the time.
+    lines = [_TIME_STAMP.sub("", line.strip()).strip() for line in text.splitlines()]
     start = max((n for n, line in enumerate(lines) if _BANNER.match(line)), default=0)
     # The list of options stands before the banner; what the last process said of one wins.
     mssfix = _mssfix(lines)
@@ -64,6 +67,7 @@ def read_log(text: str) -> OpenVpnReport:
         compression=items.get("compression", "none") if data else None,
         mtu_bytes=int(mtu.group(1)) if mtu else None,
         control_channel=_text(_last(lines, _CONTROL)),
+        no_group=_last(lines, _NO_GROUP) is not None,
         socket_buffers=_text(_last(lines, _BUFFERS)),
         mssfix=mssfix,
         kernel_offload=_last(lines, _OFFLOAD) is not None,
@@ -112,6 +116,7 @@ _DATA_CHANNEL: Final = re.compile(r"^Data Channel: (.{1,300})$")
 _DATA_ITEM: Final = re.compile(r"(cipher|auth|compression):? '([^']{1,64})'")
 _MTU: Final = re.compile(r"^net_iface_mtu_set: mtu (\d{1,6}) for ")
 _CONTROL: Final = re.compile(r"^Control Channel: (.{1,300})$")
+_NO_GROUP: Final = re.compile(r"^Failed to set allowed TLS group list: ")
 _BUFFERS: Final = re.compile(r"^Socket Buffers: (.{1,100})$")
 _MSSFIX: Final = re.compile(r"^(mssfix(?:_fixed)?) = (\d{1,6}|ENABLED|DISABLED)$")
 _OFFLOAD: Final = re.compile(r"^(?:DCO device .* opened|ovpn-dco device .*opened)")

@@ -4,7 +4,7 @@ from typing import Final
 
 from tunnelmark.model.overhead import Layer
 
-AEAD: Final = frozenset({"AES-256-GCM", "CHACHA20-POLY1305"})
+AEAD: Final = frozenset({"AES-128-GCM", "AES-256-GCM", "CHACHA20-POLY1305"})
 BLOCK_BYTES: Final = {"BF-CBC": 8, "AES-128-CBC": 16, "AES-256-CBC": 16}
 HMAC_BYTES: Final = {"SHA1": 20, "SHA256": 32, "SHA512": 64}
 
@@ -16,12 +16,12 @@ def data_channel(
 
     With ``lzo`` they are those of a packet that does not get smaller by it.
     """
-    # Packets in a stream have to be told apart.
+    # Packets in a stream have to be distinguished.
     length = (Layer("packet length", 2, "openvpn-rfc, TCP packet format"),) * tcp
     # src/openvpn/lzo.h: a packet that did not get smaller has one byte that says so.
     header = (Layer("compression header", 1, "openvpn lzo.h"),) * lzo
     # Without TLS there are no keys to choose from, so no opcode; the packet id holds a time too,
-    # since nothing else tells two sessions with the same key apart.
+    # since nothing else distinguishes two sessions with the same key.
     opcode = () if static_key else (Layer("opcode and peer id", 4, "openvpn-rfc, P_DATA_V2"),)
     packet_id = (
         Layer("packet id with time", 8, "openvpn-rfc, long form of the packet id")
@@ -40,6 +40,6 @@ def data_channel(
         Layer("IV", block_bytes, "NIST SP 800-38A section 6.2"),
         packet_id,
         *header,
-        # A full block when nothing is missing, so that the padding can be told apart.
+        # A full block when nothing is missing, so that the padding can be distinguished.
         Layer("padding", block_bytes - encrypted % block_bytes, "RFC 5652 section 6.3"),
     )

@@ -42,19 +42,25 @@ class RunAuthority:
         )
         self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, common_name: str, role: Role) -> Identity:
-        """Return a new identity that is good for one role only (RFC 5280 section 4.2.1.12)."""
+    def issue(self, common_name: str, role: Role, *, dns_name: str | None = None) -> Identity:
+        """Return a new identity that is good for one role only (RFC 5280 section 4.2.1.12).
+
+        ``dns_name`` is for programs that compare nothing else with the server's name (RFC 9525).
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         usage = (
             ExtendedKeyUsageOID.SERVER_AUTH if role == "server" else ExtendedKeyUsageOID.CLIENT_AUTH
         )
-        certificate = (
+        builder = (
             _builder(_common_name(common_name), self._name, key.public_key(), self._now)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .sign(self._key, hashes.SHA256())
         )
+        if dns_name is not None:
+            names = x509.SubjectAlternativeName([x509.DNSName(dns_name)])
+            builder = builder.add_extension(names, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         return Identity(
             common_name=common_name,
             certificate=certificate.public_bytes(serialization.Encoding.PEM),

@@ -15,9 +15,9 @@ from typing import Final, Literal
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
 from tunnelmark.model.overhead import Layer
+from tunnelmark.model.tunnel import Side
 from tunnelmark.tunnels.ppp_log import PppReport, read_log
 
-Side = Literal["client", "server"]
 Mppe = Literal["128-stateless", "128-stateful", "40", "none"]
 """Encryption inside PPP (RFC 3078); 40 is stateless as well."""
 Compression = Literal["none", "deflate", "bsd"]
@@ -56,7 +56,7 @@ class PppAccount:
 
 @dataclass(frozen=True)
 class PppSetup:
-    """What one pppd is told."""
+    """The options of one pppd."""
 
     side: Side
     interface: str

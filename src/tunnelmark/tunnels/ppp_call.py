@@ -6,11 +6,11 @@ from typing import ClassVar, Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Process
-from tunnelmark.model.tunnel import Endpoint, Site, TrafficPath
+from tunnelmark.model.tunnel import Endpoint, Side, Site, TrafficPath
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.addressing import alone, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
-from tunnelmark.tunnels.ppp import PppEnd, Side
+from tunnelmark.tunnels.ppp import PppEnd
 from tunnelmark.tunnels.ppp_check import check
 from tunnelmark.tunnels.ppp_log import is_refusal, last_words
 from tunnelmark.tunnels.support import Watched, first_packet, first_problem, quieten, wait_until
@@ -99,7 +99,7 @@ class PppTunnel(Tunnel):
         return False
 
     def _wait(self, calls: Sequence[Call], what: str, reached: Callable[[Call], bool]) -> None:
-        """Wait until all ends say so; the first of them that ends tells why it could not."""
+        """Wait until all ends say so; the first of them that ends says why it could not."""
 
         def ready() -> bool | None:
             self._require_others(what)
@@ -155,7 +155,7 @@ class PppTunnel(Tunnel):
         if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
             raise TunnelError(
                 f"no echo through {self.kind} tunnel {client.number} within "
-                f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last words: "
+                f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last messages: "
                 f"{client.last_words()}"
             )
         return path

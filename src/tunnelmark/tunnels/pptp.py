@@ -1,6 +1,8 @@
 """PPTP: pptpd and pptp-linux, MS-CHAPv2, MPPE or none; GRE in user space, PPP in the kernel."""
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
@@ -9,14 +11,15 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
 from tunnelmark.model.topology import Router
-from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import Negotiated, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.ppp import Compression, Mppe, PppAccount, PppEnd, PppFraming, PppSetup, Side
+from tunnelmark.tunnels.ppp import Compression, Mppe, PppAccount, PppEnd, PppFraming, PppSetup
 from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
 from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import last_words
+from tunnelmark.tunnels.protocols import GRE, TCP
 from tunnelmark.tunnels.support import (
     daemon_name,
     inner_interface,
@@ -26,8 +29,6 @@ from tunnelmark.tunnels.support import (
 PORT: Final = 1723
 """TCP port of the control connections (RFC 2637 section 1.2)."""
 
-_TCP: Final = 6
-_GRE: Final = 47
 _START_LIMIT_S: Final = 20.0
 # pptpd starts this as its pppd, with "server:client" of the call among its arguments, and takes the
 # addresses in the order of its configuration: so each call finds its own options.
@@ -47,7 +48,7 @@ exit 1
 class PptpParams(TunnelParams):
     """What a study can set."""
 
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 only so far")
     mppe: Mppe = Field(
         "128-stateless",
         description="encryption inside PPP; pppd on both ends always agrees on stateless, so that "
@@ -62,7 +63,7 @@ class PptpParams(TunnelParams):
         1400,
         ge=128,
         le=16000,
-        description="MTU of the inner interface; 1400 is what servers commonly set, 1459 is the "
+        description="MTU of the inner interface; 1400 is common for servers, 1459 is the "
         "longest that fits 1500 outside with MPPE and an acknowledgement",
     )
 
@@ -93,8 +94,9 @@ class PptpTunnel(PppTunnel):
     kind: ClassVar[str] = "pptp"
     title: ClassVar[str] = "PPTP"
     params_type: ClassVar[type[TunnelParams]] = PptpParams
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType({"pppd": "pppd", "pptpd": "pptpd"})
     params: PptpParams
-    # Its GRE has no ports, and the router has no helper that tells calls apart.
+    # Its GRE has no ports, and the router has no helper that distinguishes calls.
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
 
     def __init__(self, params: TunnelParams) -> None:
@@ -116,7 +118,7 @@ class PptpTunnel(PppTunnel):
             kernel=tuple(dict.fromkeys(features)),
         )
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Start the server, call it ``count`` times, check what both ends say was agreed."""
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         count = self.params.count
@@ -141,7 +143,7 @@ class PptpTunnel(PppTunnel):
             wire=WireRule(
                 encrypted=self.params.mppe != "none",
                 describe=f"GRE, or TCP to or from port {PORT}",
-                ip_protocols=(_GRE, _TCP),
+                ip_protocols=(GRE, TCP),
                 tcp_ports=(PORT,),
                 compresses=self.params.compression != "none",
             ),

@@ -1,39 +1,48 @@
 """SoftEther VPN's own protocol: Ethernet in blocks in TLS over TCP, all in user space."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
-from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import (
+    DataPath,
+    Endpoint,
+    Negotiated,
+    ServerPorts,
+    Side,
+    Site,
+    TunnelUp,
+    WireRule,
+)
 from tunnelmark.tunnels.addressing import (
     check_inner_mtu,
     inner_addresses,
-    outer_addresses,
     outer_version,
+    reached_addresses,
     with_port,
 )
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
     DaemonTunnel,
-    Side,
     configure,
+    introduce,
     prove_path,
+    rename,
     traffic_path,
 )
+from tunnelmark.tunnels.protocols import TCP
 from tunnelmark.tunnels.softether_log import SUITE, Status, last_words, read_status, refusal
 from tunnelmark.tunnels.support import (
     daemon_name,
     inner_interface,
-    interfaces,
     wait_until,
 )
 
@@ -41,7 +50,6 @@ PORT: Final = 5555
 """What SoftEther's own clients try first."""
 
 _CLIENT_PORT: Final = 9931
-_TCP: Final = 6
 _START_LIMIT_S: Final = 30.0
 _LOGIN_LIMIT_S: Final = 40.0
 _COMMAND_LIMIT_S: Final = 60.0
@@ -78,8 +86,8 @@ class SoftEtherParams(TunnelParams):
         1500,
         ge=576,
         le=1500,
-        description="MTU of the inner interface; in a stream longer packets than the link's are no "
-        "fragments, they are cut into segments",
+        description="MTU of the inner interface; in a stream, packets longer than the link's are "
+        "not fragmented but cut into segments",
     )
 
 
@@ -89,10 +97,13 @@ class SoftEtherTunnel(DaemonTunnel):
     kind: ClassVar[str] = "softether"
     title: ClassVar[str] = "SoftEther VPN"
     params_type: ClassVar[type[TunnelParams]] = SoftEtherParams
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"vpnserver": _SERVER, "vpnclient": _CLIENT, "vpncmd": "vpncmd"}
+    )
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
-            "DisableUdpAcceleration": "it would carry packets outside the stream from some moment "
-            "in mid-session on, and two kinds of packets would be one figure",
+            "DisableUdpAcceleration": "at some point during the session it would start to carry "
+            "packets outside the stream, and one figure would mix two kinds of packets",
             "NAT traversal, dynamic DNS, keep-alive to the Internet off": "nothing leaves the lab",
             "one listener instead of four": "others are not used",
             "TLS 1.3 only": "what is negotiated is known",
@@ -104,6 +115,7 @@ class SoftEtherTunnel(DaemonTunnel):
         """Take the parameters of the study."""
         super().__init__(params)
         self._started: list[Process] = []
+        self._pairs: list[tuple[Daemon, Daemon]] = []
         # What an earlier one of this run wrote there would be read again.
         self._name = f"softether-{token_hex(2)}"
 
@@ -123,7 +135,7 @@ class SoftEtherTunnel(DaemonTunnel):
             kernel=("tun",),
         )
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Start both, make hubs and accounts, connect, check what both ends say."""
         params, numbers = self.params, range(self.params.count)
         mtu_bytes = params.mtu_bytes
@@ -139,13 +151,15 @@ class SoftEtherTunnel(DaemonTunnel):
         for number in numbers:
             ends = [self._tunnel_end(site, end, number) for end in (client, server)]
             self._await_login(ends[0], number)
-            for end in ends:
-                self._rename(site, end, number)
+            for end, letters in zip(ends, ("vpn", "tap"), strict=True):
+                # SoftEther begins the name as it likes.
+                rename(end, f"{letters}_{_nic(site, number)}", limit_s=_START_LIMIT_S)
             here, there = inner_addresses(site, number, params)
             configure(ends[0], here=here, there=there, mtu_bytes=mtu_bytes)
             configure(ends[1], here=there, there=here, mtu_bytes=mtu_bytes)
-            _introduce(ends[0], ends[1], there)
-            _introduce(ends[1], ends[0], here)
+            introduce(ends[0], ends[1], there)
+            introduce(ends[1], ends[0], here)
+            self._pairs.append((ends[0], ends[1]))
             negotiated.append(self._agreed(ends[0], ends[1], number))
             path = traffic_path(site, number, ends[0], ends[1], params=params, mtu_bytes=mtu_bytes)
             prove_path(site, path, ends[0], ends[1])
@@ -156,7 +170,7 @@ class SoftEtherTunnel(DaemonTunnel):
             wire=WireRule(
                 encrypted=True,
                 describe=f"TCP to or from port {PORT}",
-                ip_protocols=(_TCP,),
+                ip_protocols=(TCP,),
                 tcp_ports=(PORT,),
                 ip_version=outer_version(params),
             ),
@@ -165,6 +179,11 @@ class SoftEtherTunnel(DaemonTunnel):
                 (site.server.host.name, server.process),
             ),
         )
+
+    def check_agreed(self) -> None:
+        """Ask both ends again: a session lost and resumed may be another."""
+        for number, (client, server) in enumerate(self._pairs):
+            self._hold(client, server, number)
 
     def down(self) -> None:
         """Stop the client, then the server; their interfaces go with them."""
@@ -278,14 +297,18 @@ declare root
             ]
         return lines
 
+    def forwarded(self) -> tuple[ServerPorts, ...]:
+        """Return the server's one port."""
+        return (ServerPorts("tcp", PORT),)
+
     def _accounts(self, site: Site, passwords: Sequence[str]) -> list[str]:
-        _, outer = outer_addresses(site, self.params)
+        _, reached = reached_addresses(site, self.params)
         lines = []
         for number, password in enumerate(passwords):
             names = f"/HUB:t{number} /USERNAME:{_USER} /NICNAME:{_nic(site, number)}"
             lines += [
                 f"NicCreate {_nic(site, number)}",
-                f"AccountCreate t{number} /SERVER:{with_port(outer, PORT)} {names}",
+                f"AccountCreate t{number} /SERVER:{with_port(reached, PORT)} {names}",
                 f"AccountPasswordSet t{number} /PASSWORD:{password} /TYPE:standard",
                 f"AccountDetailSet t{number} {_DETAILS}",
                 f"AccountRetrySet t{number} /NUM:0 /INTERVAL:5",
@@ -375,22 +398,8 @@ declare root
             ),
         )
 
-    def _rename(self, site: Site, end: Daemon, number: int) -> None:
-        """Give the interface, whose name SoftEther begins as it likes, the name of the run."""
-        host = end.endpoint.host
-        made = f"{'vpn' if end.endpoint is site.client else 'tap'}_{_nic(site, number)}"
-        wait_until(
-            lambda: True if made in interfaces(host) else None,
-            limit_s=_START_LIMIT_S,
-            late=lambda: (
-                f"{end.place} on {host.name} did not make {made} within {_START_LIMIT_S:g} s: "
-                f"{end.last_words()}"
-            ),
-        )
-        host.run(["ip", "link", "set", "dev", made, "down"])
-        host.run(["ip", "link", "set", "dev", made, "name", end.interface])
-
-    def _agreed(self, client: Daemon, server: Daemon, number: int) -> Negotiated:
+    def _hold(self, client: Daemon, server: Daemon, number: int) -> Status:
+        """Raise unless both ends say that they run as asked for; return the client's words."""
         own = read_status(
             self._command(client.endpoint.host, "client", [f"AccountStatusGet t{number}"])
         )
@@ -401,6 +410,10 @@ declare root
         )
         for daemon, status in ((client, own), (server, other)):
             _check(daemon, status)
+        return own
+
+    def _agreed(self, client: Daemon, server: Daemon, number: int) -> Negotiated:
+        own = self._hold(client, server, number)
         return Negotiated(
             cipher=self.params.cipher,
             version=f"SoftEther VPN {own.version}",
@@ -429,19 +442,6 @@ def _check(daemon: Daemon, status: Status) -> None:
                 f"{daemon.place} on {daemon.endpoint.host.name} runs with {what} {is_}, the study "
                 f"asks for {must}"
             )
-
-
-def _introduce(end: Daemon, other: Daemon, address: str) -> None:
-    """Tell an end whose the peer's address is, so that nobody asks in mid-run."""
-    shown: Any = json.loads(
-        other.endpoint.host.run(["ip", "-j", "link", "show", "dev", other.interface]).stdout
-    )
-    end.endpoint.host.run(
-        [
-            *("ip", "neighbour", "replace", address, "lladdr", str(shown[0]["address"])),
-            *("dev", end.interface, "nud", "permanent"),
-        ]
-    )
 
 
 def _in_own_directories(folder: PurePosixPath, argv: Sequence[str]) -> list[str]:

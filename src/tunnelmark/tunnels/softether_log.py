@@ -21,7 +21,7 @@ _NOISE: Final = re.compile(r"Monitoring the directory|file does not exist|is ter
 
 @dataclass(frozen=True)
 class Status:
-    """A connection as one end tells of it; None: it does not."""
+    """A connection as one end reports it; None: it does not."""
 
     session: str | None
     suite: str | None
@@ -32,7 +32,7 @@ class Status:
 
 
 def read_status(output: str) -> Status:
-    """Return what ``AccountStatusGet`` or ``SessionGet`` tells, as CSV."""
+    """Return what ``AccountStatusGet`` or ``SessionGet`` reports, as CSV."""
     rows = {name: value.strip().strip('"') for name, value in _ROW.findall(output)}
     suite = _SUITE.search(rows.get("Encryption", ""))
     session = rows.get("Session Name", "")

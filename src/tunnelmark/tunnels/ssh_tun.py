@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
@@ -13,41 +14,49 @@ from pydantic import Field
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
-from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import (
+    DataPath,
+    Milestone,
+    Negotiated,
+    ServerPorts,
+    Side,
+    Site,
+    TunnelUp,
+    WireRule,
+)
 from tunnelmark.tunnels.addressing import (
     check_inner_mtu,
+    client_ends,
     inner_addresses,
     outer_addresses,
     outer_version,
+    reached_addresses,
     with_port,
 )
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
     DaemonTunnel,
-    Side,
     configure,
     last_complaint,
     prove_path,
+    rename,
     shown_ports,
     traffic_path,
     wait_for,
 )
-from tunnelmark.tunnels.support import (
-    daemon_name,
-    inner_interface,
-    interfaces,
-    wait_until,
-)
+from tunnelmark.tunnels.protocols import TCP
+from tunnelmark.tunnels.support import daemon_name, inner_interface
 
 FIRST_PORT: Final = 2222
-"""Tunnel i has a server of its own on this plus i."""
+"""Tunnel i has a server of its own on this plus i; a gateway has this one."""
+GATEWAY_LOG_LINES: Final = 30_000
+"""sshd writes some 100 lines of each client."""
 
-_TCP: Final = 6
 _START_LIMIT_S: Final = 15.0
 _LOGIN_LIMIT_S: Final = 30.0
+_LOGIN_LIMIT_PER_CLIENT_S: Final = 1.0
 _DEVICE_LIMIT_S: Final = 10.0
-_GONE_LIMIT_S: Final = 5.0
 _USER: Final = "root"  # who else may make an interface
 _CIPHER: Final = {
     "CHACHA20-POLY1305": "chacha20-poly1305@openssh.com",
@@ -55,6 +64,12 @@ _CIPHER: Final = {
     "AES-256-GCM": "aes256-gcm@openssh.com",
     "AES-128-CTR": "aes128-ctr",
     "AES-256-CTR": "aes256-ctr",
+}
+_EXCHANGE: Final = {
+    "mlkem768x25519-sha256": "mlkem768x25519-sha256",
+    "sntrup761x25519-sha512": "sntrup761x25519-sha512@openssh.com",
+    "curve25519-sha256": "curve25519-sha256",
+    "ecdh-sha2-nistp256": "ecdh-sha2-nistp256",
 }
 _MAC: Final = "hmac-sha2-256-etm@openssh.com"
 _MAC_BYTES: Final = {"AES-128-CTR": 32, "AES-256-CTR": 32}
@@ -66,6 +81,7 @@ _KEX: Final = re.compile(
     r"kex: (client->server|server->client) cipher: (\S{1,60}) MAC: (\S{1,60}) "
     r"compression: (\S{1,30})"
 )
+_WAYS: Final = ("client->server", "server->client")
 _KEX_ALGORITHM: Final = re.compile(r"kex: algorithm: (\S{1,60})")
 _VERSION: Final = re.compile(r"Local version string SSH-2\.0-(OpenSSH_[\w.]{1,20})")
 _NOISE: Final = re.compile(
@@ -85,28 +101,48 @@ class SshTunParams(TunnelParams):
         description="cipher of the stream, the first is OpenSSH's own choice; CTR is authenticated "
         "by HMAC-SHA2-256 (encrypt then MAC)",
     )
+    key_exchange: Literal[
+        "default",
+        "mlkem768x25519-sha256",
+        "sntrup761x25519-sha512",
+        "curve25519-sha256",
+        "ecdh-sha2-nistp256",
+    ] = Field(
+        "default",
+        description="how keys are agreed; default is OpenSSH's first choice: from 9.0 on "
+        "sntrup761 with X25519, from 10.0 on ML-KEM-768 with X25519, both against quantum "
+        "computers too. What ssh does not have (ssh -Q kex) is refused",
+    )
     mtu_bytes: int = Field(
         1500,
         ge=576,
         le=9000,
-        description="MTU of the inner interface; in a stream longer packets than the link's are no "
-        "fragments, they are cut into segments",
+        description="MTU of the inner interface; in a stream, packets longer than the link's are "
+        "not fragmented but cut into segments",
     )
 
 
 class SshTunTunnel(DaemonTunnel):
-    """``count`` pairs of sshd and ssh, each with a TUN device at both ends."""
+    """``count`` pairs of sshd and ssh, each with a TUN device at both ends.
+
+    With ``clients`` one sshd, which has a process and a TUN device for each client.
+    """
 
     kind: ClassVar[str] = "ssh_tun"
     title: ClassVar[str] = "OpenSSH tunnel"
     params_type: ClassVar[type[TunnelParams]] = SshTunParams
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType({"ssh": "ssh", "sshd": "sshd"})
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "sshd -d": "it serves one connection in one process, which is watched, and says what "
-            "was agreed",
-            "Ciphers, MACs with one each": "what the study names is what runs, or nothing",
+            "was agreed; a gateway is sshd -D with LogLevel DEBUG1",
+            "MaxStartups 1000 (gateway)": "all clients log in at the same time",
+            "Ciphers, MACs with one each": "exactly what the study names, or no tunnel",
         }
     )
+    lead: ClassVar[frozenset[str]] = frozenset({"ssh"})
+    gateway: ClassVar[bool] = True
+    tells_set_up: ClassVar[bool] = True
     params: SshTunParams
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
@@ -121,47 +157,76 @@ class SshTunTunnel(DaemonTunnel):
             kernel=("tun",),
         )
 
-    def up(self, site: Site) -> TunnelUp:
+    def unavailable(self, host: Host) -> str | None:
+        """Return also which key exchange the host's ssh does not have."""
+        if reason := super().unavailable(host):
+            return reason
+        if (wanted := _EXCHANGE.get(self.params.key_exchange)) is None:
+            return None
+        return no_exchange(self._tailored(host), wanted)
+
+    def bring_up(self, site: Site) -> TunnelUp:
         """Start servers with a configuration of their own, log in, address the devices."""
-        numbers = range(self.params.count)
+        numbers = range(self.params.paths)
+        each = self.params.clients or 1
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         self._put(site)
-        servers = [self._start_server(site, number) for number in numbers]
+        servers = [self._start_server(site, number) for number in range(len(self._ports))]
         wait_for(
             servers, "listen", lambda log: "Server listening on" in log, limit_s=_START_LIMIT_S
         )
+        site.reached(Milestone.DIALING)
         clients = [self._start_client(site, number) for number in numbers]
-        wait_for(
-            [*clients, *servers], "log in and agree on keys", _logged_in, limit_s=_LOGIN_LIMIT_S
-        )
-        wait_for([*clients, *servers], "open its device", _has_device, limit_s=_LOGIN_LIMIT_S)
+        usual_s = _LOGIN_LIMIT_S + _LOGIN_LIMIT_PER_CLIENT_S * each
+        for what, reached in (
+            ("log in and agree on keys", _logged_in),
+            ("open its device", _has_device),
+        ):
+            limit_s = site.patience(usual_s)
+            wait_for([*clients, *servers], what, partial(reached, each), limit_s=limit_s)
+        site.reached(Milestone.AGREED)
+        of_servers = [self._held(server, each) for server in servers]
+        if self.params.clients is not None:
+            servers = [
+                self._gateway_end(servers[0], inner_interface(site, "h", number, "server"))
+                for number in numbers
+            ]
+            of_servers *= len(numbers)
         paths, negotiated = [], []
         mtu_bytes = self.params.mtu_bytes
         for number, client, server in zip(numbers, clients, servers, strict=True):
             for daemon in (client, server):
-                self._rename(daemon, f"tun{number}")
+                # ssh can only call it so.
+                rename(daemon, f"tun{number}", limit_s=_DEVICE_LIMIT_S)
             here, there = inner_addresses(site, number, self.params)
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
-            negotiated.append(self._agreed(client, server))
+            negotiated.append(self._agreed(client, of_servers[number]))
             path = traffic_path(
                 site, number, client, server, params=self.params, mtu_bytes=mtu_bytes
             )
             prove_path(site, path, client, server)
             paths.append(path)
-        ports = tuple(FIRST_PORT + number for number in numbers)
         return TunnelUp(
             paths=tuple(paths),
             negotiated=tuple(negotiated),
             wire=WireRule(
                 encrypted=True,
-                describe=f"TCP to or from port {shown_ports(ports)}",
-                ip_protocols=(_TCP,),
-                tcp_ports=ports,
+                describe=f"TCP to or from port {shown_ports(self._ports)}",
+                ip_protocols=(TCP,),
+                tcp_ports=self._ports,
                 ip_version=outer_version(self.params),
             ),
             processes=self._processes(),
         )
+
+    def check_agreed(self) -> None:
+        """Read the logs again: keys are exchanged again after every so many bytes."""
+        for daemon in self._daemons:
+            # What was said at the start may be too far back by now.
+            for way, all_said in read_agreed(daemon.log()).items():
+                for said in dict.fromkeys(all_said):
+                    self._hold(daemon, way, said)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a binary packet with one packet of the tunnel in it."""
@@ -194,18 +259,29 @@ class SshTunTunnel(DaemonTunnel):
             layers, agreed.mtu_bytes, outer_ip=outer_version(self.params), stream=True
         )
 
+    def forwarded(self) -> tuple[ServerPorts, ...]:
+        """Return the port of each server."""
+        return (ServerPorts("tcp", FIRST_PORT, self.params.count),)
+
+    @property
+    def _ports(self) -> tuple[int, ...]:
+        """Those of the servers."""
+        return tuple(range(FIRST_PORT, FIRST_PORT + self.params.count))
+
     def _put(self, site: Site) -> None:
-        client, server = site.client.host, site.server.host
-        user, machine = self._key("client"), self._key("server")
+        server, machine = site.server.host, self._key("server")
         server.put(_folder(server) / "host_key", _private(machine))
-        server.put(_folder(server) / "authorized_keys", _public(user) + b"\n")
-        client.put(_folder(client) / "id", _private(user))
-        _, outer = outer_addresses(site, self.params)
+        _, reached = reached_addresses(site, self.params)
         known = b"".join(
-            b"[%s]:%d %s\n" % (outer.encode(), port, _public(machine))
-            for port in range(FIRST_PORT, FIRST_PORT + self.params.count)
+            b"[%s]:%d %s\n" % (reached.encode(), port, _public(machine)) for port in self._ports
         )
-        client.put(_folder(client) / "known_hosts", known)
+        users = b""
+        for endpoint, _ in client_ends(site):
+            client, user = endpoint.host, self._key("client")
+            users += _public(user) + b"\n"
+            client.put(_folder(client) / "id", _private(user))
+            client.put(_folder(client) / "known_hosts", known)
+        server.put(_folder(server) / "authorized_keys", users)
 
     def _key(self, side: Side) -> Ed25519PrivateKey:  # noqa: ARG002 - for drivers that want others
         return Ed25519PrivateKey.generate()
@@ -216,6 +292,7 @@ class SshTunTunnel(DaemonTunnel):
     def _start_server(self, site: Site, number: int) -> Daemon:
         host = site.server.host
         folder = _folder(host)
+        gateway = self.params.clients is not None
         _, outer = outer_addresses(site, self.params)
         lines = [
             f"ListenAddress {with_port(outer, FIRST_PORT + number)}",
@@ -236,14 +313,17 @@ class SshTunTunnel(DaemonTunnel):
             "Compression no",
             f"Ciphers {self._cipher('server')}",
             f"MACs {_MAC}",
+            *self._exchange_line(),
+            *(("LogLevel DEBUG1", "MaxStartups 1000") if gateway else ()),
         ]
         config = folder / f"sshd-{number}.conf"
         host.put(config, "\n".join([*lines, ""]).encode())
         # It starts itself again for each connection and so wants its full path; with -d it serves
-        # one connection in one process, which is watched, and says what was agreed.
+        # one connection in one process, which is watched, and says what was agreed. With -D it has
+        # a process for each.
         program = host.has("sshd") or "/usr/sbin/sshd"
         process = host.spawn(
-            [program, "-d", "-e", "-f", str(config)],
+            [program, "-D" if gateway else "-d", "-e", "-f", str(config)],
             name=daemon_name(f"ssh-server-{number}"),
             # sshd insists on an empty directory /run/sshd, which only its service makes.
             private_dirs=("/run", "/run/sshd"),
@@ -251,12 +331,12 @@ class SshTunTunnel(DaemonTunnel):
         return self._keep(site, "server", number, process)
 
     def _start_client(self, site: Site, number: int) -> Daemon:
-        host = site.client.host
+        host = site.client_of(number).host
         folder = _folder(host)
-        _, outer = outer_addresses(site, self.params)
+        _, reached = reached_addresses(site, self.params)
         lines = [
-            f"HostName {outer}",
-            f"Port {FIRST_PORT + number}",
+            f"HostName {reached}",
+            f"Port {FIRST_PORT + (number if self.params.clients is None else 0)}",
             f"User {_USER}",
             f"IdentityFile {folder / 'id'}",
             "IdentitiesOnly yes",
@@ -275,6 +355,7 @@ class SshTunTunnel(DaemonTunnel):
             "Compression no",
             f"Ciphers {self._cipher('client')}",
             f"MACs {_MAC}",
+            *self._exchange_line(),
             "LogLevel DEBUG1",
         ]
         config = folder / f"ssh-{number}.conf"
@@ -285,9 +366,10 @@ class SshTunTunnel(DaemonTunnel):
         return self._keep(site, "client", number, process)
 
     def _keep(self, site: Site, side: Side, number: int, process: object) -> Daemon:
-        daemon = Daemon(
+        gateway = self.params.clients is not None and side == "server"
+        daemon = (_Gateway if gateway else Daemon)(
             f"ssh_tun {side} of tunnel {number}",
-            site.client if side == "client" else site.server,
+            site.client_of(number) if side == "client" else site.server,
             inner_interface(site, "h", number, side),
             process,  # type: ignore[arg-type]
             _last_words,
@@ -295,35 +377,35 @@ class SshTunTunnel(DaemonTunnel):
         self._daemons.append(daemon)
         return daemon
 
-    def _rename(self, daemon: Daemon, made: str) -> None:
-        """Give the device, which ssh can only call ``tunN``, the name of the run."""
-        host = daemon.endpoint.host
-        wait_until(
-            lambda: True if made in interfaces(host) else None,
-            limit_s=_DEVICE_LIMIT_S,
-            late=lambda: (
-                f"{daemon.place} on {host.name} did not make {made} within "
-                f"{_DEVICE_LIMIT_S:g} s: {daemon.last_words()}"
-            ),
-        )
-        host.run(["ip", "link", "set", "dev", made, "down"])
-        host.run(["ip", "link", "set", "dev", made, "name", daemon.interface])
+    def _held(self, daemon: Daemon, connections: int = 1) -> str:
+        """Hold what a program agreed on for each of its connections to the study; return its log.
 
-    def _agreed(self, client: Daemon, server: Daemon) -> Negotiated:
-        wanted = _CIPHER[self.params.cipher]
-        mac = _MAC if self.params.cipher in _MAC_BYTES else "<implicit>"
-        for daemon in (client, server):
-            said = {match[0]: match[1:] for match in _KEX.findall(daemon.log())}
-            for way in ("client->server", "server->client"):
-                if said.get(way) != (wanted, mac, "none"):
-                    raise RefusedError(
-                        f"{daemon.place} on {daemon.endpoint.host.name} runs {way} with "
-                        f"{said.get(way)} (cipher, MAC, compression), the study asks for "
-                        f"{(wanted, mac, 'none')}"
-                    )
-        log = client.log() + "\n" + server.log()
-        versions = dict.fromkeys(match.replace("_", " ") for match in _VERSION.findall(log))
+        A gateway does not say which connection it speaks of; all of them must be alike.
+        """
+        log = daemon.log()
+        agreed = read_agreed(log)
+        for way in _WAYS:
+            found = agreed.get(way, ())
+            for said in dict.fromkeys(found):
+                self._hold(daemon, way, said)
+            if len(found) < connections:
+                self._hold(daemon, way, None)
+        return log
+
+    def _agreed(self, client: Daemon, of_server: str) -> Negotiated:
+        mac = self._mac()
+        log = self._held(client)
+        versions = dict.fromkeys(
+            match.replace("_", " ")
+            for match in (_VERSION.findall(log) + _VERSION.findall(of_server))
+        )
         exchange = _KEX_ALGORITHM.search(log)
+        wanted = _EXCHANGE.get(self.params.key_exchange)
+        if wanted is not None and (exchange is None or exchange.group(1) != wanted):
+            raise RefusedError(
+                f"{client.place} agreed on keys by {exchange.group(1) if exchange else None}, the "
+                f"study asks for {wanted}"
+            )
         return Negotiated(
             cipher=self.params.cipher,
             version=" / ".join(versions) or "OpenSSH of unknown version",
@@ -338,16 +420,57 @@ class SshTunTunnel(DaemonTunnel):
             },
         )
 
+    def _hold(self, daemon: Daemon, way: str, said: tuple[str, str, str] | None) -> None:
+        wanted = (_CIPHER[self.params.cipher], self._mac(), "none")
+        if said != wanted:
+            raise RefusedError(
+                f"{daemon.place} on {daemon.endpoint.host.name} runs {way} with {said} (cipher, "
+                f"MAC, compression), the study asks for {wanted}"
+            )
 
-def _logged_in(log: str) -> bool:
+    def _exchange_line(self) -> list[str]:
+        wanted = _EXCHANGE.get(self.params.key_exchange)
+        return [f"KexAlgorithms {wanted}"] if wanted else []
+
+    def _mac(self) -> str:
+        return _MAC if self.params.cipher in _MAC_BYTES else "<implicit>"
+
+
+def no_exchange(host: Host, wanted: str) -> str | None:
+    """Return that the host's ssh does not list a key exchange, with the hybrid ones it has."""
+    listed = host.run(["ssh", "-Q", "kex"], check=False).text().split()
+    if wanted in listed:
+        return None
+    hybrid = [name for name in listed if name.startswith(("mlkem", "sntrup"))]
+    return f"ssh has no key exchange {wanted} (of hybrid ones it has {', '.join(hybrid) or 'none'})"
+
+
+def read_agreed(log: str) -> dict[str, list[tuple[str, str, str]]]:
+    """Return every (cipher, MAC, compression) that was agreed on, by direction, in order."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for way, cipher, mac, packed in _KEX.findall(log):
+        found.setdefault(way, []).append((cipher, mac, packed))
+    return found
+
+
+class _Gateway(Daemon):
+    """An sshd to which several clients are connected."""
+
+    def log(self) -> str:
+        """Return its log."""
+        return self.process.log_tail(GATEWAY_LOG_LINES)
+
+
+def _logged_in(connections: int, log: str) -> bool:
     # The client's words, and the server's.
-    return "Authenticated to " in log or "Accepted publickey for" in log
+    return "Authenticated to " in log or log.count("Accepted publickey for") >= connections
 
 
-def _has_device(log: str) -> bool:
+def _has_device(connections: int, log: str) -> bool:
     # The client has its own before the server has agreed to another.
-    client = "Authenticated to " in log
-    return ("tunnel forward established" if client else "Tunnel forwarding using interface") in log
+    if "Authenticated to " in log:
+        return "tunnel forward established" in log
+    return log.count("Tunnel forwarding using interface") >= connections
 
 
 def _last_words(log: str) -> str:

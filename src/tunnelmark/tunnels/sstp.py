@@ -11,14 +11,15 @@ from pydantic import Field
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
-from tunnelmark.model.tunnel import Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import Negotiated, ServerPorts, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp, sstp_log
 from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.ppp import Compression, PppAccount, PppEnd, PppFraming, PppSetup, Side
+from tunnelmark.tunnels.ppp import Compression, PppAccount, PppEnd, PppFraming, PppSetup
 from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
 from tunnelmark.tunnels.ppp_check import negotiated
+from tunnelmark.tunnels.protocols import TCP
 from tunnelmark.tunnels.support import (
     daemon_name,
     inner_interface,
@@ -28,7 +29,6 @@ from tunnelmark.tunnels.support import (
 PORT: Final = 443
 """MS-SSTP section 2.1."""
 
-_TCP: Final = 6
 _START_LIMIT_S: Final = 30.0
 _PLUGIN: Final = "sstp-pppd-plugin.so"
 # sstpc gives up root and makes its socket in a directory that must be its user's own; /run is a
@@ -49,10 +49,10 @@ _TLS_OVERHEAD: Final[dict[str, tuple[Layer, ...]]] = {
 class SstpParams(TunnelParams):
     """What a study can set."""
 
-    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 alone so far")
+    outer: Literal["ipv4"] = Field("ipv4", description="IP version outside; IPv4 only so far")
     tls: Literal["1.2", "1.3"] = Field(
         "1.3",
-        description="version of TLS; both with AES-GCM, whichever of its suites they agree on",
+        description="version of TLS; both with AES-GCM, in whichever suite the ends agree on",
     )
     compression: Compression = Field("none", description="compression of PPP inside TLS")
     mtu_bytes: int = Field(
@@ -101,7 +101,7 @@ class SstpTunnel(PppTunnel):
             kernel=tuple(dict.fromkeys(features)),
         )
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Start the server, call it ``count`` times, check what both ends say was agreed."""
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         count = self.params.count
@@ -126,7 +126,7 @@ class SstpTunnel(PppTunnel):
             wire=WireRule(
                 encrypted=True,
                 describe=f"TCP to or from port {PORT}",
-                ip_protocols=(_TCP,),
+                ip_protocols=(TCP,),
                 tcp_ports=(PORT,),
                 compresses=self.params.compression != "none",
             ),
@@ -146,10 +146,14 @@ class SstpTunnel(PppTunnel):
         layers = (ip_layer(4), tcp_layer(), record, sstp, *self._framing.layers(), protection)
         return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes, stream=True)
 
+    def forwarded(self) -> tuple[ServerPorts, ...]:
+        """Return the server's one port."""
+        return (ServerPorts("tcp", PORT),)
+
     def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
         host, folder = site.server.host, _folder(site.server.host, "server")
         authority = RunAuthority(site.prefix, datetime.now(UTC))
-        identity = authority.issue(site.server.ipv4, "server")
+        identity = authority.issue(site.server.advertised("ipv4"), "server")
         host.put(folder / "server.crt", identity.certificate)
         host.put(folder / "server.key", identity.key)
         site.client.host.put(_folder(site.client.host, "ca.crt"), authority.certificate, mode=0o644)
@@ -224,7 +228,8 @@ class SstpTunnel(PppTunnel):
         name = f"{site.prefix}-{number}"
         sstpc = (
             f"sstpc --nolaunchpppd --log-stderr --log-level 3 --ipparam {name} "
-            f"--ca-cert {_folder(site.client.host, 'ca.crt')} {site.server.ipv4}"
+            f"--ca-cert {_folder(site.client.host, 'ca.crt')} "
+            f"{site.server.advertised('ipv4')}"
         )
         more = (
             (

@@ -4,22 +4,23 @@ import re
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Final, Literal
+from functools import partial
+from typing import Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Completed, Host, Process
+from tunnelmark.model.together import together
+from tunnelmark.model.tunnel import Side
 from tunnelmark.tunnels.pki import Identity
 from tunnelmark.tunnels.strongswan_config import Settings, render
 from tunnelmark.tunnels.strongswan_sas import IkeSa, read_sas
-from tunnelmark.tunnels.support import daemon_name, wait_until
-
-Side = Literal["client", "server"]
+from tunnelmark.tunnels.support import check_socket, daemon_name, wait_until
 
 CHARON: Final = "/usr/lib/ipsec/charon"
 PROGRAMS: Final = {CHARON: "strongswan-charon", "swanctl": "strongswan-swanctl"}
 """What every tunnel of this family starts, with its Debian packages."""
 LIBIPSEC_PROGRAMS: Final = {"/usr/lib/ipsec/lookip": "libcharon-extra-plugins"}
-"""The plugin kernel-libipsec is no program; this one comes in the same package."""
+"""The plugin kernel-libipsec cannot be executed; this one comes in the same package."""
 
 _SWANCTL_LIMIT_S: Final = 30.0
 """Of one call of swanctl: it waits for ever for a charon that hangs."""
@@ -29,8 +30,6 @@ _SETTLE_POLL_S: Final = 0.2
 _LOG_LINES: Final = 400
 _READY: Final = "[JOB] spawning "
 """What it says when all plugins, that of the control socket among them, are loaded."""
-_SOCKET_PATH_LIMIT: Final = 107
-"""unix(7): sun_path has 108 bytes, the last is zero."""
 _PLUGINS: Final = (
     *("random", "nonce", "openssl", "hmac", "kdf", "gcm", "chapoly", "pem", "x509", "pubkey"),
     *("pkcs1", "pkcs8", "constraints"),
@@ -56,11 +55,7 @@ class Charon:
         self.host = host
         self._folder = host.work_dir / daemon_name("ike")
         self._socket = self._folder / "vici"
-        if len(str(self._socket)) > _SOCKET_PATH_LIMIT:
-            raise RefusedError(
-                f"charon on {host.name}: the path of its socket, {self._socket}, is longer than "
-                f"{_SOCKET_PATH_LIMIT} characters"
-            )
+        check_socket(f"charon on {host.name}", self._socket)
         self._env = {
             "STRONGSWAN_CONF": str(self._folder / "strongswan.conf"),
             "SWANCTL_DIR": str(self._folder),
@@ -115,7 +110,7 @@ class Charon:
             raise RefusedError(f"{self.place} refused its configuration: {_refusal(done)}")
 
     def initiate(self, child: str, *, limit_s: int, peer: "Charon") -> None:
-        """Bring one child up; ``TunnelError`` has the last words of both daemons."""
+        """Bring one child up; ``TunnelError`` has the last messages of both daemons."""
         done = self._swanctl(
             "--initiate", "--child", child, "--timeout", str(limit_s), limit_s=limit_s + 10
         )
@@ -125,7 +120,7 @@ class Charon:
             words = (_refusal(done), self.last_words(), peer.last_words())
             error = RefusedError if any(map(_DISAGREED.search, words)) else TunnelError
             raise error(
-                f"{self.place} could not establish {child} ({words[0]}); last words of the "
+                f"{self.place} could not establish {child} ({words[0]}); last messages of the "
                 f"{self.side}: {words[1]}; of the {peer.side}: {words[2]}"
             )
 
@@ -133,11 +128,17 @@ class Charon:
         """Return the security associations as it sees them."""
         done = self._swanctl("--list-sas", "--raw")
         if done.returncode != 0:
-            raise TunnelError(f"{self.place} does not say its associations: {done.last_words()}")
+            raise TunnelError(
+                f"{self.place} does not list its security associations: {done.last_words()}"
+            )
         return read_sas(done.text())
 
+    def algorithms(self) -> tuple[str, ...]:
+        """Return the names of all algorithms that its plugins have."""
+        return tuple(_ALGORITHM.findall(self._swanctl("--list-algs").text()))
+
     def version(self) -> str:
-        """Return e.g. ``strongSwan 5.9.8``."""
+        """Return for example ``strongSwan 5.9.8``."""
         done = self._swanctl("--version", "--daemon")
         match = re.match(r"strongSwan [0-9][\w.-]{0,30}", done.text())
         return match.group() if match else "strongSwan of unknown version"
@@ -149,7 +150,7 @@ class Charon:
     def require_alive(self, what: str, peer: "Charon | None" = None) -> None:
         """Raise ``TunnelError`` if it has ended."""
         if (status := self.process.poll()) is not None:
-            more = f"; last words of the {peer.side}: {peer.last_words()}" if peer else ""
+            more = f"; last messages of the {peer.side}: {peer.last_words()}" if peer else ""
             raise TunnelError(
                 f"{self.place} ended with status {status} before it could {what}: "
                 f"{self.last_words()}{more}"
@@ -170,27 +171,42 @@ class Charon:
 
 
 def settled_sas(
-    client: Charon, server: Charon, names: Collection[str]
-) -> tuple[tuple[str, tuple[IkeSa, ...]], tuple[str, tuple[IkeSa, ...]]]:
-    """Return (place, associations) of both once all children of these names are installed.
+    ends: Sequence[tuple[Charon, Collection[str]]],
+) -> tuple[tuple[str, tuple[IkeSa, ...]], ...]:
+    """Return (place, associations) of each end once all its children are installed.
 
-    With IKEv1 the server still waits for the last message when the client is done already
-    (RFC 2409 section 5.5). After a limit what there is is returned, to be judged.
+    ``ends`` are daemons, each with the names of the children that it must have. With IKEv1 the
+    server still waits for the last message when the client is done already (RFC 2409 section 5.5).
+    After a limit what there is is returned, to be judged.
     """
     deadline = time.monotonic() + _SETTLE_LIMIT_S
     while True:
         last = time.monotonic() >= deadline
-        found = (client.place, client.sas()), (server.place, server.sas())
-        installed = [
-            Counter(
-                child.name for ike in sas for child in ike.children if child.state == "INSTALLED"
-            )
-            for _, sas in found
-        ]
+        found = _listed([charon for charon, _ in ends])
         # Two of a name: keys are being changed, the old association goes in a moment.
-        if last or all(one[name] == 1 for one in installed for name in names):
+        if last or all(
+            _has_each(sas, names) for (_, names), (_, sas) in zip(ends, found, strict=True)
+        ):
             return found
         time.sleep(_SETTLE_POLL_S)
+
+
+_AT_ONCE: Final = 8
+"""So many daemons are asked at a time: each takes a process."""
+
+
+def _listed(charons: Sequence[Charon]) -> tuple[tuple[str, tuple[IkeSa, ...]], ...]:
+    sas: list[tuple[IkeSa, ...]] = []
+    for start in range(0, len(charons), _AT_ONCE):
+        sas += together(*(partial(Charon.sas, one) for one in charons[start : start + _AT_ONCE]))
+    return tuple(zip((charon.place for charon in charons), sas, strict=True))
+
+
+def _has_each(sas: Sequence[IkeSa], names: Collection[str]) -> bool:
+    installed = Counter(
+        child.name for ike in sas for child in ike.children if child.state == "INSTALLED"
+    )
+    return all(installed[name] == 1 for name in names)
 
 
 def last_words_of(charon: Process) -> str:
@@ -199,7 +215,7 @@ def last_words_of(charon: Process) -> str:
 
 
 def last_words(log: str) -> str:
-    """Return the last line of a log of charon that tells of a failure, else the last line."""
+    """Return the last line of a log of charon that reports a failure, else the last line."""
     lines = [_THREAD.sub("", line).strip() for line in log.splitlines()]
     lines = [line for line in lines if line]
     for line in reversed(lines):
@@ -212,6 +228,7 @@ def last_words(log: str) -> str:
 _DISAGREED: Final = re.compile(
     r"AUTHENTICATION_FAILED|NO_PROPOSAL_CHOSEN|TS_UNACCEPTABLE|INVALID_KE_PAYLOAD"
 )
+_ALGORITHM: Final = re.compile(r"\b([A-Z][A-Z0-9_]{1,40})\[[a-z0-9-]{1,40}\]")
 _THREAD: Final = re.compile(r"^[0-9]{2,3}(?=\[)")
 _TELLING: Final = re.compile(
     r"\b[A-Z]+_[A-Z_]+ (?:notify|error)|no \w+ (?:proposal|config|key|match)"
@@ -220,7 +237,7 @@ _TELLING: Final = re.compile(
     r"|\bfailed\b|failure|\berror\b|unable|not found|not supported|unsupported|giving up"
     r"|[Ii]nvalid|denied|refused|no issuer|expired",
 )
-# What only says that what a line before it tells of has consequences.
+# What only says that what a line before it reports has consequences.
 _HARMLESS: Final = re.compile(
     r"keeping IKE_SA|processing failed|message parsing failed|unable to install IPsec policies"
     r"|Algorithms? \[|ignored"

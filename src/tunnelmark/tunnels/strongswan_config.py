@@ -18,7 +18,7 @@ def render(settings: Settings, indent: str = "") -> str:
     lines = []
     for name, value in settings.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a setting")
+            raise ValueError(f"{name!r} is not a setting name")
         if isinstance(value, Mapping):
             inner = render(value, indent + "  ").rstrip("\n")
             lines += [f"{indent}{name} {{", *([inner] if inner else []), f"{indent}}}"]
@@ -49,7 +49,7 @@ def connection(
         "proposals": proposals,
         "encap": yes_no(value=udp_encapsulation),
         "mobike": "no",
-        # No probes and no new keys in mid-run: they would fall into some trials and not others.
+        # No probes and no new keys during the run: they would fall into some trials and not others.
         "dpd_delay": 0,
         "rekey_time": 0,
         "reauth_time": 0,

@@ -45,6 +45,9 @@ class ChildSa:
     integrity: str | None
     local: tuple[str, ...]
     remote: tuple[str, ...]
+    esn: bool = False
+    group: str | None = None
+    """Of the key exchange that these keys had for themselves."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +155,14 @@ def _child(section: Section) -> ChildSa:
         integrity=value if isinstance(value := section.get("integ-alg"), str) else None,
         local=_items(section, "local-ts"),
         remote=_items(section, "remote-ts"),
+        esn=section.get("esn") == "1",
+        group=value if isinstance(value := section.get("dh-group"), str) else None,
     )
 
 
 def _section(value: "str | tuple[str, ...] | Section", name: str) -> Section:
     if not isinstance(value, dict):
-        raise _refused(f"{name!r} is no section")
+        raise _refused(f"{name!r} is not a section")
     return value
 
 
@@ -180,12 +185,12 @@ def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise _refused(f"{text!r} is no address") from None
+        raise _refused(f"{text!r} is not an address") from None
 
 
 def _number(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise _refused(f"{text!r} is no number")
+        raise _refused(f"{text!r} is not a number")
     return int(text)
 
 

@@ -7,17 +7,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import PurePath
 from typing import Any, Final, Literal, TypeVar
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Process
 from tunnelmark.model.together import together
-from tunnelmark.model.tunnel import Site, TrafficPath
+from tunnelmark.model.tunnel import Milestone, Site, TrafficPath
 
 T = TypeVar("T")
 
 INTERFACE_NAME_LIMIT: Final = 15
 """IFNAMSIZ of Linux without the closing zero."""
+_SOCKET_PATH_LIMIT: Final = 107
+"""unix(7): sun_path has 108 bytes, the last is zero."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,18 @@ def inner_interface(site: Site, letter: str, number: int, side: Literal["client"
     return name
 
 
+def check_socket(place: str, path: PurePath, more: int = 0) -> None:
+    """Raise ``RefusedError`` if a socket cannot have this path, with ``more`` characters behind it.
+
+    Programs cut a longer one off or end with words about something else.
+    """
+    if len(str(path)) + more > _SOCKET_PATH_LIMIT:
+        raise RefusedError(
+            f"{place}: the path of its socket, {path}, is longer than {_SOCKET_PATH_LIMIT - more} "
+            "characters (set TUNNELMARK_RUNTIME to a shorter folder)"
+        )
+
+
 def daemon_name(stem: str) -> str:
     """Return a name for a daemon that no earlier one had, since a log may be appended to.
 
@@ -126,6 +141,16 @@ def first_packet(client: Host, path: TrafficPath, *, limit_s: float) -> str | No
     )
 
 
+def first_through(site: Site, path: TrafficPath, *, limit_s: float) -> str | None:
+    """Do what ``first_packet`` does, and tell the site of it."""
+    site.reached(Milestone.PROBING)
+    client = (path.client or site.client).host
+    if words := first_packet(client, path, limit_s=site.patience(limit_s)):
+        return words
+    site.reached(Milestone.ANSWERED)
+    return None
+
+
 def first_problem(ends: Sequence[Watched]) -> str | None:
     """Return what is wrong with tunnels that were up, or None: daemons alive, interfaces up."""
     if any(_ended(end) for end in ends):
@@ -154,10 +179,11 @@ _SETTLE_S: Final = 0.3
 
 
 def _all_ended(ends: Sequence[Watched]) -> str:
-    # All of them: the end of one daemon may end its peer, and the order does not tell the cause.
+    # All of them: the end of one daemon may end its peer, and the order does not show the cause.
     # A peer may even be gone first: a killed process closes its sockets before it is reaped.
     time.sleep(_SETTLE_S)
-    ended = [problem for end in ends if (problem := _ended(end))]
+    # Several ends may be one process's: a gateway has an interface for each client.
+    ended = [*dict.fromkeys(problem for end in ends if (problem := _ended(end)))]
     more = f"; and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
     return "; ".join(ended[:_TOLD]) + more
 

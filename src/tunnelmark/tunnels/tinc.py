@@ -14,19 +14,27 @@ from pydantic import Field
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
-from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import (
+    DataPath,
+    Negotiated,
+    ServerPorts,
+    Side,
+    Site,
+    TunnelUp,
+    WireRule,
+)
 from tunnelmark.tunnels.addressing import (
     alone,
     check_inner_mtu,
     inner_addresses,
     outer_addresses,
     outer_version,
+    reached_addresses,
 )
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
     DaemonTunnel,
-    Side,
     configure,
     last_complaint,
     prove_path,
@@ -34,20 +42,19 @@ from tunnelmark.tunnels.daemon import (
     traffic_path,
     wait_for,
 )
+from tunnelmark.tunnels.protocols import TCP, UDP
 from tunnelmark.tunnels.support import daemon_name, inner_interface, wait_until
 
 FIRST_PORT: Final = 655
 """Tunnel i listens on this plus i, with UDP and TCP (IANA: tinc)."""
 
-_TCP: Final = 6
-_UDP: Final = 17
 _START_LIMIT_S: Final = 15.0
 # A connection that failed is tried again after 5 s, 10 s ….
 _MEET_LIMIT_S: Final = 20.0
 _SHOWN_LIMIT_S: Final = 10.0
 _KEY_BITS: Final = 2048
 _MAC_BYTES: Final = 4
-# Longer than any run: a new key in mid-run would fall into some trials and not others.
+# Longer than any run: a new key during the run would fall into some trials and not others.
 _KEY_LIFE_S: Final = 1_000_000
 # What tinc names ciphers and digests by: numbers of OpenSSL (obj_mac.h).
 _CIPHER_NUMBER: Final = {"AES-128-CBC": 419, "AES-256-CBC": 427}
@@ -102,16 +109,21 @@ class TincTunnel(DaemonTunnel):
     kind: ClassVar[str] = "tinc"
     title: ClassVar[str] = "tinc"
     params_type: ClassVar[type[TunnelParams]] = TincParams
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType({"tincd": "tincd"})
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
-            "PMTUDiscovery = no": "its probes of up to the full MTU would be packets of nobody's "
+            "PMTUDiscovery = no": "its probes of up to the full MTU would add to the workload's "
             "traffic on the link; the MTU of the inner interface is set instead",
             "ClampMSS = no": "it clamps to the path MTU that it did not probe",
-            f"KeyExpire = {_KEY_LIFE_S}": "a new key would fall into some trials and not into "
-            "others",
+            f"KeyExpire = {_KEY_LIFE_S}": "a new key would affect some trials and not others",
         }
     )
     params: TincParams
+
+    def __init__(self, params: TunnelParams) -> None:
+        """Take the parameters of the study."""
+        super().__init__(params)
+        self._pairs: list[tuple[Daemon, Daemon]] = []
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need tinc 1.0, a TUN device, and kill(1) to ask the daemon what it agreed on."""
@@ -125,7 +137,7 @@ class TincTunnel(DaemonTunnel):
             kernel=("tun",),
         )
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Start servers, then clients; send a packet, then ask both ends what they agreed on."""
         numbers = range(self.params.count)
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
@@ -152,8 +164,8 @@ class TincTunnel(DaemonTunnel):
             )
             # The keys of the packets are asked for with the first one.
             prove_path(site, path, client, server)
-            for daemon, peer in ((client, "server"), (server, "client")):
-                self._check(daemon, peer)
+            self._pairs.append((client, server))
+            self._check_pair(client, server)
             paths.append(path)
             negotiated.append(self._negotiated(client, server))
         ports = tuple(FIRST_PORT + number for number in numbers)
@@ -163,13 +175,18 @@ class TincTunnel(DaemonTunnel):
             wire=WireRule(
                 encrypted=True,
                 describe=f"UDP or TCP to or from port {shown_ports(ports)}",
-                ip_protocols=(_UDP, _TCP),
+                ip_protocols=(UDP, TCP),
                 udp_ports=ports,
                 tcp_ports=ports,
                 ip_version=outer_version(self.params),
             ),
             processes=self._processes(),
         )
+
+    def check_agreed(self) -> None:
+        """Ask both ends again what they send to their peer with."""
+        for client, server in self._pairs:
+            self._check_pair(client, server)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a packet of protocol 17, as net_packet.c of tinc 1.0 makes them."""
@@ -191,14 +208,19 @@ class TincTunnel(DaemonTunnel):
 
         return Encapsulation(layers, agreed.mtu_bytes, outer_ip=outer_version(self.params))
 
+    def forwarded(self) -> tuple[ServerPorts, ...]:
+        """Return the ports of each server: TCP for what keeps a connection, UDP for packets."""
+        return tuple(ServerPorts(one, FIRST_PORT, self.params.count) for one in ("tcp", "udp"))
+
     def _put(self, site: Site, number: int) -> None:
         keys: dict[Side, _Keys] = {"client": self._keys("client"), "server": self._keys("server")}
         sides = ("client", "server")
         addresses = dict(zip(sides, inner_addresses(site, number, self.params), strict=True))
         outer = dict(zip(sides, outer_addresses(site, self.params), strict=True))
+        _, reached = reached_addresses(site, self.params)
         hosts: dict[Side, str] = {}
         for side, pair in keys.items():
-            lines = [f"Address = {outer[side]}"] if side == "server" else []
+            lines = [f"Address = {reached}"] if side == "server" else []
             lines += [
                 f"Port = {FIRST_PORT + number}",
                 f"Subnet = {alone(addresses[side])}",
@@ -265,20 +287,27 @@ class TincTunnel(DaemonTunnel):
         self._daemons.append(daemon)
         return daemon
 
+    def _check_pair(self, client: Daemon, server: Daemon) -> None:
+        for daemon, peer in ((client, "server"), (server, "client")):
+            self._check(daemon, peer)
+
     def _check(self, daemon: Daemon, peer: str) -> None:
         """Raise unless the daemon itself says that it sends to its peer as the study asks."""
         host = daemon.endpoint.host
+        before = daemon.log()
         # tincd(8): on USR2 it writes all nodes with what was agreed with each into its log.
-        host.run(["kill", "-USR2", str(daemon.process.pid)])
+        host.run(["kill", "-USR2", str(daemon.process.host_pid)])
 
         def shown() -> dict[str, int] | None:
-            return read_nodes(daemon.log()).get(peer)
+            # An earlier list of the same log is no answer.
+            log = daemon.log()
+            return read_nodes(log).get(peer) if log != before else None
 
         agreed = wait_until(
             shown,
             limit_s=_SHOWN_LIMIT_S,
             late=lambda: (
-                f"{daemon.place} on {host.name} does not tell what it agreed on with its peer "
+                f"{daemon.place} on {host.name} did not report what it negotiated with its peer "
                 f"within {_SHOWN_LIMIT_S:g} s: {daemon.last_words()}"
             ),
         )
@@ -321,8 +350,11 @@ def read_nodes(log: str) -> dict[str, dict[str, int]]:
 
     The daemon's own entry, in which everything is 0, is left out.
     """
-    last = log.rpartition("Nodes:\n")[2] if "End of nodes." in log else ""
-    last = last.partition("End of nodes.")[0]
+    # A report begins with the statistics of the device: one that has begun voids those before it.
+    report = log.rpartition("Statistics for ")[2]
+    last, finished, _ = report.partition("Nodes:\n")[2].partition("End of nodes.")
+    if not finished:
+        return {}
     names = ("cipher", "digest", "MAC length", "compression")
     return {
         match.group(1): dict(zip(names, map(int, match.groups()[1:]), strict=True))

@@ -9,11 +9,11 @@ from tunnelmark.model.tunnel import DataPath, Negotiated, WireRule
 from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
+from tunnelmark.tunnels.protocols import UDP
 
 PORT: Final = 4789
 """RFC 7348 section 5."""
 
-_UDP: Final = 17
 _FIRST_VNI: Final = 1
 _LAYERS: Final = (
     udp_layer(),
@@ -73,7 +73,7 @@ class VxlanTunnel(KernelLinkTunnel):
         return WireRule(
             encrypted=False,
             describe=f"UDP to or from port {PORT}, readable",
-            ip_protocols=(_UDP,),
+            ip_protocols=(UDP,),
             udp_ports=(PORT,),
             ip_version=outer_version(self.params),
         )

@@ -62,7 +62,7 @@ class Radios:
                 f"the radios sent {unpriced} frames at rates that the link's standard does not have"
             )
         if malformed := last.get("malformed"):
-            return f"{malformed} messages of the kernel make no sense: {last.get('first_fault')}"
+            return f"{malformed} messages of the kernel are malformed: {last.get('first_fault')}"
         return None
 
     def down(self) -> None:
@@ -125,13 +125,12 @@ class Radios:
         )
         server.run(["iw", "phy", self.names["client"], "set", "netns", str(anchor.pid)])
 
-    def _counters(self) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    def _counters(self) -> Mapping[str, Any] | None:
         process = self._process
         if process is None or process.poll() is not None:
             return None
         host = self._site.server.host
-        event = self._pump.ask(lambda: host.run(["kill", "-USR1", str(process.pid)], check=False))
-        return None if event is None else (event["a_to_b"], event["b_to_a"])
+        return self._pump.ask(lambda: host.run(["kill", "-USR1", str(process.pid)], check=False))
 
     def _words(self, status: int | None) -> str:
         tail = self._process.log_tail(1) if self._process is not None else ""

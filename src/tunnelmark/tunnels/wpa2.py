@@ -8,12 +8,12 @@ secured one, of the same two radios on the same medium.
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
-from tunnelmark.model.air import AIR_TYPES
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation
@@ -26,7 +26,6 @@ from tunnelmark.model.tunnel import (
     Site,
     TrafficPath,
     TunnelUp,
-    WireRule,
 )
 from tunnelmark.tunnels import wpa2_says as says
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
@@ -40,9 +39,8 @@ from tunnelmark.tunnels.support import (
     wait_until,
 )
 from tunnelmark.tunnels.wlan_radios import MODULE, Radios, address
-from tunnelmark.tunnels.wpa2_agreed import disagreement, is_wanted
+from tunnelmark.tunnels.wpa2_agreed import disagreement
 from tunnelmark.tunnels.wpa2_config import (
-    AIR_CIPHER,
     MTU_MAX_BYTES,
     Bss,
     Radio,
@@ -50,19 +48,18 @@ from tunnelmark.tunnels.wpa2_config import (
     hostapd_text,
     new_secret,
     radio_of,
+    secured,
     supplicant_text,
+    wire_rule,
 )
 from tunnelmark.tunnels.wpa2_overhead import frame_layers
+from tunnelmark.tunnels.wpa2_rates import settled_rates
 
 _START_LIMIT_S: Final = 30.0
 _CONNECT_LIMIT_S: Final = 60.0
-_RATE_LIMIT_S: Final = 30.0
 _FIRST_PACKET_LIMIT_S: Final = 15.0
 _DYING_LIMIT_S: Final = 2.0
 _LOG_LINES: Final = 200
-_PACKETS: Final = 50
-# Voice is never under a block ack agreement, of whose frames minstrel_ht learns nothing here.
-_VOICE: Final = "0xc0"
 _LETTER: Final = "a"
 
 
@@ -100,6 +97,9 @@ class Wpa2Tunnel(Tunnel):
     kind: ClassVar[str] = "wpa2"
     title: ClassVar[str] = "WLAN security"
     params_type: ClassVar[type[TunnelParams]] = Wpa2Params
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"hostapd": "hostapd", "wpa_supplicant": "wpa_supplicant"}
+    )
     params: Wpa2Params
     # It is the link itself.
     routers: ClassVar[tuple[Router, ...]] = ("none",)
@@ -134,9 +134,9 @@ class Wpa2Tunnel(Tunnel):
         """Return why real radios cannot be the link, or None."""
         medium = link.medium if isinstance(link, SharedLinkSpec) else None
         found = self._fitting(medium, mtu_bytes)
-        return found if isinstance(found, str) else None
+        return found if isinstance(found, str) else super().unfit(link, mtu_bytes)
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Make the radios, the access point, the stations; compare what both sides say."""
         radio, shared = self._radio(site)
         self._site = site
@@ -162,14 +162,14 @@ class Wpa2Tunnel(Tunnel):
         return TunnelUp(
             paths=tuple(paths[:count]),
             negotiated=tuple(negotiated[:count]),
-            wire=_rule(self.params.security),
+            wire=wire_rule(self.params.security),
             processes=processes,
             medium=self._radios.medium(),
             tap=self._tap(site, self._links[:count]),
             reference=TunnelUp(
                 paths=tuple(paths[count:]),
                 negotiated=tuple(negotiated[count:]),
-                wire=_rule("open"),
+                wire=wire_rule("open"),
                 medium=self._radios.medium(),
                 tap=self._tap(site, self._links[count:]),
             ),
@@ -211,6 +211,17 @@ class Wpa2Tunnel(Tunnel):
             )
         return None
 
+    def check_agreed(self) -> None:
+        """Ask both sides again: a station that was sent away joins again.
+
+        Rates are not asked: rate control may try others at any time.
+        """
+        if self._site is None:
+            return
+        radio, _ = self._radio(self._site)
+        for link in self._links:
+            self._hold(self._site, radio, link)
+
     def down(self) -> None:
         """Stop the stations, the access point and the medium; the radios go with it."""
         for process in (self._supplicant, self._hostapd):
@@ -226,6 +237,10 @@ class Wpa2Tunnel(Tunnel):
         """Return the headers of a frame on air, from its MAC header to the FCS."""
         layers = frame_layers(self.params.security, qos=agreed.details.get("qos") == "yes")
         return Encapsulation(lambda _inner_bytes: layers, agreed.mtu_bytes, below_ip=True)
+
+    def on_air(self, medium: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the medium with this security."""
+        return secured(medium, self.params.security)
 
     def _radio(self, site: Site) -> tuple[Radio, SharedMedium]:
         shared = site.shared
@@ -407,24 +422,10 @@ class Wpa2Tunnel(Tunnel):
             )
 
     def _agreed(self, site: Site, radio: Radio, link: _Link, path: TrafficPath) -> Negotiated:
-        """Read what both sides say and refuse what the study did not ask for."""
-        client, server = (
-            self._status(site, link),
-            self._asks(site, link.bss.interface, "sta", link.station_address),
-        )
-        ends = {
-            "client": (site.client.host, link.station),
-            "server": (site.server.host, link.bss.interface),
-        }
-        channels = {
-            side: says.channel(host.run(["iw", "dev", interface, "info"]).text())
-            for side, (host, interface) in ends.items()
-        }
-        security = link.bss.security
-        if problem := disagreement(security, radio, client, server, channels):
-            raise RefusedError(problem)
+        """Return what both sides say; refuse what the study did not ask for."""
+        client = self._hold(site, radio, link)
         cipher = client.get("pairwise_cipher")
-        rates = self._settled_rates(site, radio, link, path)
+        rates = settled_rates(radio, path, self._ends(site, link))
         versions = [
             says.program_version(_said(site.server.host, ["hostapd", "-v"])),
             says.program_version(_said(site.client.host, ["wpa_supplicant", "-v"])),
@@ -436,7 +437,7 @@ class Wpa2Tunnel(Tunnel):
             mtu_bytes=path.mtu_bytes,
             data_path=DataPath.LINK,
             details={
-                "security": security,
+                "security": link.bss.security,
                 "key_management": str(client.get("key_mgmt")),
                 "group_cipher": str(client.get("group_cipher")),
                 "standard": radio.standard,
@@ -448,38 +449,25 @@ class Wpa2Tunnel(Tunnel):
             },
         )
 
-    def _settled_rates(
-        self, site: Site, radio: Radio, link: _Link, path: TrafficPath
-    ) -> dict[str, says.Bitrate]:
-        """Send until mac80211's rate control has come to the link's rate on both sides."""
-        ends = {
+    def _hold(self, site: Site, radio: Radio, link: _Link) -> Mapping[str, str]:
+        """Raise unless both sides say what the study asks for; return the client's words."""
+        client, server = (
+            self._status(site, link),
+            self._asks(site, link.bss.interface, "sta", link.station_address),
+        )
+        channels = {
+            side: says.channel(host.run(["iw", "dev", interface, "info"]).text())
+            for side, (host, interface) in self._ends(site, link).items()
+        }
+        if problem := disagreement(link.bss.security, radio, client, server, channels):
+            raise RefusedError(problem)
+        return client
+
+    def _ends(self, site: Site, link: _Link) -> Mapping[str, tuple[Host, str]]:
+        return {
             "client": (site.client.host, link.station),
             "server": (site.server.host, link.bss.interface),
         }
-        seen: dict[str, says.Bitrate | None] = {}
-
-        def settled() -> dict[str, says.Bitrate] | None:
-            words = ["-n", "-q", "-c", str(_PACKETS), "-i", "0.01", "-s", "1000", "-W", "1"]
-            words += ["-Q", _VOICE] if radio.ht else []
-            target = ("-I", path.client_address, path.server_address)
-            site.client.host.run(["ping", *words, *target], timeout_s=30, check=False)
-            for side, (host, interface) in ends.items():
-                dump = host.run(["iw", "dev", interface, "station", "dump"]).text()
-                seen[side] = says.bitrate(dump, "tx")
-            found = {side: rate for side, rate in seen.items() if rate is not None}
-            fine = len(found) == len(ends) and all(is_wanted(r, radio) for r in found.values())
-            return found if fine else None
-
-        wanted = f"MCS {radio.mcs}" if radio.ht else f"{max(radio.rates_bit_s) / 1e6:g} Mbit/s"
-        return wait_until(
-            settled,
-            limit_s=_RATE_LIMIT_S,
-            poll_s=0.1,
-            late=lambda: (
-                f"the link's rate is {wanted}, but after {_RATE_LIMIT_S:g} s the radios send at "
-                + " and ".join(f"{rate} ({side})" for side, rate in seen.items())
-            ),
-        )
 
     def _tap_name(self, site: Site) -> str:
         return f"{site.prefix}{_LETTER}m"
@@ -496,16 +484,6 @@ class Wpa2Tunnel(Tunnel):
         folder = site.server.host.work_dir / "wpa2" / "hostapd"
         argv = ["hostapd_cli", "-p", str(folder), "-i", interface, *words]
         return says.pairs(site.server.host.run(argv, check=False).text())
-
-
-def _rule(security: Security) -> WireRule:
-    cipher = AIR_CIPHER[security]
-    return WireRule(
-        encrypted=cipher != "open",
-        describe=f"802.11 data, {cipher.upper() if cipher != 'open' else cipher}",
-        ip_protocols=(),
-        ether_types=(AIR_TYPES[cipher],),
-    )
 
 
 def _said(host: Host, argv: list[str]) -> str:

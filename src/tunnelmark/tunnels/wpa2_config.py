@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tunnelmark.model.air import AirCipher
+from tunnelmark.model.air import AIR_TYPES, AirCipher
+from tunnelmark.model.tunnel import WireRule
 
 Security = Literal["open", "wep", "wpa2-tkip", "wpa2-ccmp", "wpa3-sae"]
 
@@ -78,9 +79,10 @@ def radio_of(medium: Mapping[str, Any]) -> Radio | str:
     phy = medium["phy"]
     standard = str(phy["standard"])
     reasons = {
-        "standard": standard == "802.11ac" and "is 802.11ac, radios may be 802.11a, b, g or n",
+        "standard": standard in {"802.11ac", "802.11ax"}
+        and f"is {standard}, radios may be 802.11a, b, g or n",
         "security": medium["security"] != "none"
-        and f"is {medium['security']}, but real encryption brings its own bytes",
+        and f"is {medium['security']}, but real encryption adds its own bytes",
         "background_stations": medium["stations"] != 1
         and f"is {medium['stations'] - 1}, but there are two radios",
         "greenfield": phy.get("greenfield", False) and "is true, which hostapd does not do here",
@@ -156,6 +158,12 @@ def supplicant_text(radio: Radio, bss: Bss, *, control: str) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def secured(medium: Mapping[str, object], security: Security) -> Mapping[str, object]:
+    """Return a WLAN's medium, in the engine's form, with a tunnel's security in place of none."""
+    cipher = AIR_CIPHER[security]
+    return {**medium, "security": "none" if cipher == "open" else cipher}
 
 
 def new_secret(security: Security) -> str:
@@ -248,3 +256,14 @@ def _supplicant_security(bss: Bss) -> list[str]:
 
 def _hostapd_rates(rates_bit_s: Sequence[int]) -> str:
     return " ".join(str(rate // 100_000) for rate in rates_bit_s)
+
+
+def wire_rule(security: Security) -> WireRule:
+    """Return what a capture on air must show."""
+    cipher = AIR_CIPHER[security]
+    return WireRule(
+        encrypted=cipher != "open",
+        describe=f"802.11 data, {cipher.upper() if cipher != 'open' else cipher}",
+        ip_protocols=(),
+        ether_types=(AIR_TYPES[cipher],),
+    )

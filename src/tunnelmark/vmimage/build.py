@@ -20,7 +20,7 @@ _FREE_BYTES: Final = 1536 << 20
 
 
 def unavailable() -> str | None:
-    """Return why this machine cannot build an image, with the mend, or None."""
+    """Return why this machine cannot build an image, with the remedy, or None."""
     for program in NEEDED:
         try:
             programs.need(program)
@@ -47,7 +47,7 @@ def build(
 ) -> Image:
     """Build the image into the cache and return it; one that is there is returned, or renewed.
 
-    ``clock`` gives seconds (for the manifest), ``say`` is told of each step. Raises ``LabError``
+    ``clock`` gives seconds (for the manifest), ``say`` gets each step. Raises ``LabError``
     naming the one package to install, the step that failed, or the room that is missing.
     """
     if reason := unavailable():

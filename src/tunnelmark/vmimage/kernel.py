@@ -66,7 +66,7 @@ def extract(tar: tarfile.TarFile, wanted: Iterable[str], work_dir: Path) -> Kern
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(stream.read())
     if image is None or not (root / release).is_dir():
-        raise LabError("kernel package: holds no boot/vmlinuz with modules of the same release")
+        raise LabError("kernel package: has no boot/vmlinuz with modules of the same release")
     _index(work_dir, release)
     _keep_only(root / release, wanted)
     _index(work_dir, release)

@@ -46,7 +46,7 @@ def damaged(host: Host, folder: PurePosixPath, files: Sequence[File]) -> list[st
     digests = _digests(host, folder, present)
     for file in present:
         if there[file.name] != len(file.data):
-            problems.append(f"{file.name} has {there[file.name]} byte of {len(file.data)}")
+            problems.append(f"{file.name} has {there[file.name]} bytes of {len(file.data)}")
         elif digests.get(file.name) != file.sha256:
             problems.append(f"{file.name} is damaged: its SHA-256 is not what was sent")
     return problems
@@ -83,6 +83,6 @@ def _digests(host: Host, folder: PurePosixPath, files: Sequence[File]) -> dict[s
         argv = ["sha256sum", "--", *(str(folder / file.name) for file in lot)]
         lines = host.run(argv, timeout_s=limit_s).text().splitlines()
         if len(lines) != len(lot):
-            raise LabError(f"{host.name}: sha256sum told of {len(lines)} files, not {len(lot)}")
+            raise LabError(f"{host.name}: sha256sum reported {len(lines)} files, not {len(lot)}")
         found |= {f.name: line.split(" ")[0] for f, line in zip(lot, lines, strict=True)}
     return found

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tunnelmark.model.faults import told
-from tunnelmark.model.trial import Measurement
+from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 
 START_LIMIT_S: Final = 30.0
 """So long a load may take until it moves something; an emulated machine takes seconds."""
@@ -52,7 +52,7 @@ def run_beside(
 
 @dataclass
 class _Runner:
-    """One load on a thread of its own, begun anew as often as it ends by itself."""
+    """One load on a thread of its own, begun again as often as it ends by itself."""
 
     context: TrialContext
     load: Load
@@ -77,12 +77,12 @@ class _Runner:
             while not self.over.is_set() and not self.context.cancelled():
                 outcome = self.load.workload.run(self._own(len(self.outcomes)))
                 self.outcomes.append(outcome)
-                # A short one ends before it tells of any progress.
+                # A short one ends before it reports any progress.
                 self.begun.set()
                 if failed := _failed(outcome):
                     self.error = failed
                     break
-        except Exception as error:  # noqa: BLE001 - told in its check: nobody waits for this thread
+        except Exception as error:  # noqa: BLE001 - reported in its check: none waits for it
             self.error = told(error)
         finally:
             self.begun.set()
@@ -115,7 +115,7 @@ class _Runner:
         return Check(
             name,
             ok=True,
-            message=f"background {self.load.label}: {self.payload_bytes} byte of payload "
+            message=f"background {self.load.label}: {self.payload_bytes} bytes of payload "
             f"delivered in {self.measuring_s:.1f} s",
         )
 

@@ -1,28 +1,27 @@
 """What every workload is: parameters, needs, one trial."""
 
 import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tunnelmark.engine.config import ReceiveTime
 from tunnelmark.engine.link import AnyLinkSpec
+from tunnelmark.engine.records import Flow
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.params import Params
-from tunnelmark.model.trial import Measurement
-from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.model.set_up import Again
+from tunnelmark.model.trial import Measurement, Progress
+from tunnelmark.model.tunnel import ServerPorts, TrafficPath
 from tunnelmark.model.validity import Check
+from tunnelmark.workloads.bulk import CarryBulk
 
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a trial is, for the display."""
-
-    done_ratio: float
-    figures: Mapping[str, float]
-    """Latest figures by metric name."""
+FIRST_PORT: Final = 7700
+PORTS: Final = 16
+"""So many from ``FIRST_PORT`` on are free on both hosts for a workload."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,8 @@ class TrialContext:
     cancelled: Callable[[], bool]
     """True when the trial should end early; the workload then returns what it has."""
     measuring_processes: Callable[[str, int], None] = lambda _host, _pid: None
+    waited_awake: Callable[[str, int], None] = lambda _host, _ns: None
+    """Told by host the processor time that a sender spent awake, waiting for a packet's time."""
     """To be called with (host name, pid) of each process that measures, for the CPU probe."""
     lateness_floor_ns: int = 1_000_000
     """A sender whose 99th percentile of lateness is below this is on time, whatever the gap."""
@@ -54,12 +55,19 @@ class TrialContext:
     """What joins the two hosts, for loads that are a share of its rate; None: directly joined."""
     link_mtu_bytes: int = 1500
     """Longest IP packet of the link itself."""
+    at_once: Callable[[int], None] = lambda _senders: None
+    """Told how many senders are about to start together: virtual time waits for all of them."""
+    pause: Callable[[float], None] = time.sleep
+    """Waits so many seconds of the time in which traffic is sent."""
     enough: Callable[[], bool] = lambda: False
     """True when no more is wanted of a load beside another one: it ends in order, as planned."""
     receive_time: ReceiveTime = "kernel"
     """When a packet has arrived; ``user`` where the kernel's time is that of an outer packet."""
     one_clock: bool = True
     """Whether both hosts read one clock, so that a one-way delay is what it says."""
+    to_one_clock: "Callable[[Host, Sequence[Flow]], OnOneClock | None] | None" = None
+    """Told where there are two clocks, with the sending host and its flows, right behind their end;
+    None where the offset of the clocks is unknown."""
     emulated: bool = False
     """Whether the hosts' CPUs are emulated: there a thread that waits for the host seems busy."""
     is_background: bool = False
@@ -68,8 +76,21 @@ class TrialContext:
     """Paths beside the tunnel, on the same link, for loads that do not go through it."""
     beside: "Callable[[Callable[[TrialContext], Outcome]], Outcome] | None" = None
     """Runs something with the study's background beside it, for a ``wants_background``."""
-    first_port: int = 7700
-    """Ports from here on, 16 of them, are free on both hosts for this workload."""
+    set_up: Again | None = None
+    """Sets the tunnel up again, for workloads that ``restarts``; None for others."""
+    carry_bulk: CarryBulk | None = None
+    """Carries bulk transfers where hosts have no programs: in virtual time; else None."""
+    first_port: int = FIRST_PORT
+    """Ports from here on, ``PORTS`` of them, are free on both hosts for this workload."""
+
+
+@dataclass(frozen=True)
+class OnOneClock:
+    """Flows whose times of both ends are those of the client's clock."""
+
+    flows: tuple[Flow, ...]
+    error_ns: float
+    """No one-way delay is further from the truth, either way; the same for all packets."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +120,15 @@ class Workload(ABC):
     """Names of ``METRICS`` that a trial gives, in the order of the report."""
     wants_background: ClassVar[bool] = False
     """Whether it starts the study's background itself, when it wants it, and cannot do without."""
+    simulated: ClassVar[bool] = False
+    """Whether virtual time can have it: it sends UDP datagrams by a schedule, or bulk over TCP."""
+    many_clients: ClassVar[bool] = False
+    """Whether its traffic begins at every client of a gateway, wherever that is."""
     may_be_background: ClassVar[bool] = True
     """Whether it is a load that others may have beside them; one that searches is none."""
+
+    restarts: ClassVar[bool] = False
+    """Whether it takes the tunnel down and sets it up again: nothing can be beside it then."""
 
     def __init__(self, params: Params) -> None:
         """Take the parameters of the point; nothing is touched yet."""
@@ -111,7 +139,7 @@ class Workload(ABC):
         return Need()
 
     def unavailable(self, host: Host) -> str | None:
-        """Return why this workload cannot run on the host, with the mend, or None."""
+        """Return why this workload cannot run on the host, with the remedy, or None."""
         return self.need().missing(host)
 
     def conflict(self, paths: int) -> str | None:  # noqa: ARG002 - for drivers that have one
@@ -122,9 +150,23 @@ class Workload(ABC):
         """Return why these parameters cannot serve on a link with such an MTU, or None."""
         return None
 
+    def unmodelled(self, paths: int) -> str | None:  # noqa: ARG002 - for drivers that have one
+        """Return why virtual time cannot have a ``simulated`` kind with these, or None."""
+        return None
+
     def withheld(self, metric: str) -> str | None:  # noqa: ARG002 - for drivers that have one
         """Return why these parameters never give a metric that the kind has, or None."""
         return None
+
+    @property
+    def server_begins(self) -> bool:
+        """Whether the server sends what is no answer: no NAT before the client lets it in."""
+        return False
+
+    @property
+    def line_ports(self) -> tuple[ServerPorts, ...]:
+        """Ports of the server that it uses beside those from ``first_port`` on."""
+        return ()
 
     @property
     def payload_sizes(self) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ def together(
 ) -> list[_T]:
     """Run the job in each context at once and return what came of them, in order.
 
-    When one has failed the others are told to end early: half of a trial is no trial. The first
+    When one has failed the others are asked to end early: half of a trial is no trial. The first
     error is raised when all have ended, so nothing is left running behind it. What a job starts
     on a host must end within the job: a process ends with the thread that started it.
     """
@@ -41,10 +41,12 @@ def together(
         threading.Thread(target=run, args=(place, context), name=f"load {place}")
         for place, context in enumerate(contexts)
     ]
+    contexts[0].at_once(len(contexts))
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    contexts[0].at_once(1)
     if errors:
         raise errors[0]
     return results  # type: ignore[return-value]  # every job has returned

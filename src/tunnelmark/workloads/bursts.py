@@ -9,6 +9,7 @@ from tunnelmark.engine.traffic import OnOff, UniformSize
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.trial import Measurement
+from tunnelmark.model.tunnel import ServerPorts
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.beside import together
 from tunnelmark.workloads.loads import Loaded, details
@@ -26,25 +27,27 @@ class BurstsParams(Params):
     """Bursts; the defaults are those of the classic load of 1000 packets per second."""
 
     packet_rate: Annotated[float, Field(gt=0, le=1e6)] = Field(
-        1000.0, description="datagrams per second of all ports together while all are on"
+        1000.0, description="datagrams per second of all ports together while all send"
     )
     smallest_bytes: Length = Field(
-        config.LEAST_PAYLOAD_BYTES, description="smallest UDP payload; all lengths are as likely"
+        config.LEAST_PAYLOAD_BYTES,
+        description="smallest UDP payload; all lengths are equally likely",
     )
     largest_bytes: Length = Field(1500, description="largest UDP payload")
-    on_min: Span = Field(1 * _S, description="shortest burst; all lengths are as likely")
+    on_min: Span = Field(1 * _S, description="shortest burst; all lengths are equally likely")
     on_max: Span = Field(3 * _S, description="longest burst")
     off_min: Span = Field(1 * _S, description="shortest silence")
     off_max: Span = Field(2 * _S, description="longest silence")
     ports: Annotated[tuple[Port, ...], Field(min_length=1, max_length=16)] = Field(
-        (80, 21, 110, 25, 53), description="destination ports, each with bursts of its own"
+        (80, 21, 110, 25, 53), description="destination ports, each with its own bursts"
     )
     direction: Literal["forward", "reverse", "both", "echo"] = Field(
         "forward", description="to the server, to the client, both, or answered"
     )
     content: Literal["zero", "random"] = Field("random", description="what fills the payload")
     duration: Annotated[DurationNs, Field(ge=10**8, le=3600 * _S)] = Field(
-        30 * _S, description="how long; beside another workload it goes on until that one ends"
+        30 * _S,
+        description="how long it sends; as a background load it continues until the workload ends",
     )
 
     @model_validator(mode="after")
@@ -66,6 +69,7 @@ class Bursts(Workload):
 
     kind: ClassVar[str] = "bursts"
     title: ClassVar[str] = "On/off bursts"
+    simulated: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = BurstsParams
     metrics: ClassVar[tuple[str, ...]] = (
         "sent_packet_s",
@@ -83,9 +87,31 @@ class Bursts(Workload):
     params: BurstsParams
 
     @property
+    def server_begins(self) -> bool:
+        """Whether packets go in the reverse direction that are no replies."""
+        return self.params.direction in {"reverse", "both"}
+
+    @property
+    def line_ports(self) -> tuple[ServerPorts, ...]:
+        """Return those of the bursts."""
+        return tuple(ServerPorts("udp", port) for port in self.params.ports)
+
+    @property
     def expected_s(self) -> float:
         """The bursts, and the wait for what is under way."""
         return (self.params.duration + _DRAIN_NS) / 1e9 + _START_S
+
+    def conflict(self, paths: int) -> str | None:
+        """Return why bursts would not have the rate that is asked for: one packet makes none."""
+        params, gap_ns = self.params, self._gap_ns(paths)
+        if params.on_min >= gap_ns:
+            return None
+        flows = paths * len(params.ports)
+        return (
+            f"on_min is {params.on_min / 1e6:g} ms, less than the {gap_ns / 1e6:g} ms from one "
+            f"datagram of a port to the next ({params.packet_rate:g} a second over {flows} ports): "
+            "such a burst has one datagram, and its rate is different"
+        )
 
     def run(self, context: TrialContext) -> Outcome:
         """Run one trial."""
@@ -122,11 +148,12 @@ class Bursts(Workload):
     def _flows(self, context: TrialContext, way: str) -> list[config.Flow]:
         params = self.params
         pairs = [(path, port) for path in context.paths for port in params.ports]
-        gap_ns = max(1, round(len(pairs) * 1e9 / params.packet_rate))
+        gap_ns = self._gap_ns(len(context.paths))
         return [
             config.Flow(
                 session=session,
                 target=config.address(path.server_address, port),
+                listen=config.address(path.server_listens, port),
                 source=config.address(path.client_address, 0),
                 interface=None,
                 gap_ns=gap_ns,
@@ -147,3 +174,7 @@ class Bursts(Workload):
                 zip(pairs, sessions(context.seed, f"bursts/{way}", len(pairs)), strict=True)
             )
         ]
+
+    def _gap_ns(self, paths: int) -> int:
+        """Return the time between two datagrams of one port of one path."""
+        return max(1, round(paths * len(self.params.ports) * 1e9 / self.params.packet_rate))

@@ -1,6 +1,6 @@
 """Calls: codecs, the packets of so many calls, and how each of them sounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Self
 
@@ -59,15 +59,15 @@ class CallParams(Params):
     """A codec, and how calls are heard."""
 
     codec: Literal["g711", "g711-plc", "g729a", "g723.1", "gsm-efr", "opus-16k", "opus-24k"] = (
-        Field("g711-plc", description="decides size and rate of the packets, and R")
+        Field("g711-plc", description="codec, which decides size and rate of the packets, and R")
     )
     duration: Annotated[DurationNs, Field(ge=10**8, le=3600 * 10**9)] = Field(
         10 * 10**9, description="length of the calls"
     )
     jitter_buffer: Annotated[DurationNs, Field(ge=0, le=10**9)] = Field(
         40 * _MS,
-        description="speech waits so long for slower packets: a packet with a one-way delay so "
-        "much above the smallest one comes too late and counts as lost",
+        description="size of the jitter buffer: a packet whose one-way delay is so "
+        "much above the smallest one arrives too late and counts as lost",
     )
     equipment_impairment: Annotated[float, Field(ge=0, le=94)] | None = Field(
         None, description="Ie of the codec; ITU-T G.113 where it has one, none for Opus"
@@ -76,7 +76,8 @@ class CallParams(Params):
         None, description="Bpl of the codec; likewise"
     )
     drain: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
-        10**9, description="waiting time: a packet that comes later after it was sent is lost"
+        10**9,
+        description="waiting time: a packet that arrives later than this after it was sent is lost",
     )
 
     @model_validator(mode="after")
@@ -123,11 +124,19 @@ class Heard:
     rating: float | None
     """R: 0 of a dead call; None where the codec has no published values, or the delay is unknown
     since the clocks of both ends differ."""
+    rating_range: tuple[float, float] | None = None
+    """Lowest and highest R that the error of the clocks leaves possible; None: there is none."""
 
     @property
     def mos(self) -> float | None:
         """The mean opinion score that goes with R."""
         return None if self.rating is None else mos(self.rating)
+
+    def clock_error(self, scale: Callable[[float], float]) -> float:
+        """Return how far R on a scale may be off by the error of the clocks."""
+        if self.rating is None or self.rating_range is None:
+            return 0.0
+        return max(abs(scale(end) - scale(self.rating)) for end in self.rating_range)
 
 
 @dataclass(frozen=True)
@@ -188,14 +197,17 @@ def run_calls(context: TrialContext, params: CallParams, calls: int) -> Calls:
         (context, turned(context)), one, failed=lambda streamed: not streamed.finished
     )
     return Calls(
-        tuple(hear(flow, params) for flow in forward.joined),
-        tuple(hear(flow, params) for flow in reverse.joined),
+        tuple(hear(flow, params, forward.clock_error_ns) for flow in forward.joined),
+        tuple(hear(flow, params, reverse.clock_error_ns) for flow in reverse.joined),
         (forward, reverse),
     )
 
 
-def hear(flow: Flow, params: CallParams) -> Heard:
-    """Return how one direction of a call sounds; pure."""
+def hear(flow: Flow, params: CallParams, clock_error_ns: float = 0.0) -> Heard:
+    """Return how one direction of a call sounds; pure.
+
+    ``clock_error_ns``: all delays may be so far from the truth, the same way.
+    """
     arrived, delays = flow.arrived, flow.owd_forward_ns
     if not arrived.any():
         dead = None if params.impairment is None else DEAD_RATING
@@ -209,12 +221,17 @@ def hear(flow: Flow, params: CallParams) -> Heard:
     burst_r = burst_ratio(missing)
     # A frame must be complete before it is sent, then it waits for slower ones.
     delay_ns = params.spec.frame_ns + params.spec.lookahead_ns + smallest + params.jitter_buffer
-    r = None
+    r, possible = None, None
     # No packet arrives before it leaves: the ends have different clocks, and no delay is known.
     one_clock = smallest >= 0
     if params.impairment is not None and one_clock:
         ie, bpl = params.impairment
-        r = rating(call(delay_ns / _MS, ratio, ie=ie, bpl=bpl, burst_r=burst_r))
+        least_ns = delay_ns - min(clock_error_ns, smallest)
+        r, worst, best = (
+            rating(call(ns / _MS, ratio, ie=ie, bpl=bpl, burst_r=burst_r))
+            for ns in (delay_ns, delay_ns + clock_error_ns, least_ns)
+        )
+        possible = (worst, best) if clock_error_ns else None
     return Heard(
         sent=len(arrived),
         lost=int((~arrived).sum()),
@@ -225,6 +242,7 @@ def hear(flow: Flow, params: CallParams) -> Heard:
         burst_r=burst_r,
         mouth_to_ear_ns=float(delay_ns) if one_clock else None,
         rating=r,
+        rating_range=possible,
     )
 
 
@@ -241,7 +259,7 @@ def burst_ratio(missing: npt.NDArray[np.bool_]) -> float:
 
 
 def missing_values(params: CallParams) -> str | None:
-    """Return why the codec has no R, with the mend, or None."""
+    """Return why the codec has no R, with the remedy, or None."""
     if params.impairment is not None:
         return None
     return (
@@ -259,6 +277,7 @@ def _flows(
         config.Flow(
             session=session,
             target=config.address(paths[number % len(paths)].server_address, context.first_port),
+            listen=config.address(paths[number % len(paths)].server_listens, context.first_port),
             source=config.address(paths[number % len(paths)].client_address, 0),
             interface=None,
             gap_ns=gap_ns,

@@ -13,7 +13,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LARGEST_BYTES: Final = 512 << 20
 
 _Maker = Callable[[int, int], Iterator[tuple[str, bytes]]]
-"""Takes the seed and the bytes that are wanted in all; makes files without end."""
+"""Takes the seed and the bytes that are wanted in total; makes files without end."""
 _MAKERS: Final[Mapping[Kind, _Maker]] = {
     "video": corpus_media.videos,
     "photo": corpus_media.photos,
@@ -42,13 +42,13 @@ class File:
 # Trials repeat the same corpus; four kinds in turn are the classic study.
 @lru_cache(maxsize=4)
 def corpus(kind: Kind, size_bytes: int, seed: int) -> tuple[File, ...]:
-    """Return files of ``size_bytes`` in all; the last one is cut where that is reached.
+    """Return files of ``size_bytes`` in total; the last one is cut where that is reached.
 
     The same arguments give the same bytes; ``photo``, ``video`` and ``compressed`` do so as long as
     the encoders (libjpeg, zlib) are the same version.
     """
     if not 1 <= size_bytes <= LARGEST_BYTES:
-        raise ValueError(f"a corpus has 1 to {LARGEST_BYTES} byte, not {size_bytes}")
+        raise ValueError(f"a corpus has 1 to {LARGEST_BYTES} bytes, not {size_bytes}")
     files: list[File] = []
     left = size_bytes
     for number, (ending, data) in enumerate(_MAKERS[kind](seed, size_bytes)):

@@ -55,7 +55,7 @@ def audio(seed: int, _wanted_bytes: int) -> Iterator[tuple[str, bytes]]:
     """
     stream = random.Random(f"{seed}/audio")  # noqa: S311 - no secret
     # ISO/IEC 11172-3 section 2.4.1.3: layer III, 128 kbit/s, 44.1 kHz, joint stereo: 417 or 418
-    # byte a frame (144 * 128000 / 44100), by the padding bit.
+    # bytes a frame (144 * 128000 / 44100), by the padding bit.
     while True:
         rest, parts = 0, []
         for _ in range(AUDIO_FRAMES):

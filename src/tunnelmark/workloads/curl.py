@@ -1,4 +1,4 @@
-"""What curl is told and what it tells: arguments, its account of each transfer, its trace; pure."""
+"""What curl gets and reports: arguments, its account of each transfer, its trace; pure."""
 
 import re
 from collections.abc import Sequence

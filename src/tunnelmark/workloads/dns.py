@@ -30,7 +30,7 @@ _HEADER_BYTES: Final = 12
 _QUESTION_BYTES: Final = 4
 _ANSWER_BYTES: Final = 16  # RFC 1035 section 4.1.3: pointer, type, class, TTL, length, address
 
-# Only words given as arguments are used. dnsperf tells nothing when it is told to terminate, only
+# Only words given as arguments are used. dnsperf reports nothing when it is terminated, only
 # when it is interrupted; the signal reaches all programs of the group, so it passes it by.
 _INTERRUPTED: Final = (
     "out=$1; shift; trap 'kill -INT \"$pid\" 2>/dev/null' TERM; "
@@ -48,16 +48,16 @@ class DnsParams(Params):
     )
     transport: Literal["udp", "tcp"] = Field("udp", description="how queries are carried")
     outstanding: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        10, description="queries on their way at a time, on each path"
+        10, description="outstanding queries on each path"
     )
     rate: Annotated[int, Field(ge=1, le=_HIGHEST_RATE)] | None = Field(
-        None, description="queries per second at most, on each path; none: as answers come"
+        None, description="most queries per second on each path; none: as fast as answers come"
     )
     names: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        1000, description="different names that are asked for in turn"
+        1000, description="number of names, queried in turn"
     )
     timeout: Annotated[DurationNs, Field(ge=10**9, le=60 * 10**9)] = Field(
-        5 * 10**9, description="a query that is not answered for so long is lost; whole seconds"
+        5 * 10**9, description="timeout after which a query counts as lost; whole seconds"
     )
 
     @model_validator(mode="after")
@@ -149,7 +149,7 @@ class Dns(Workload):
         alive = Check(
             "processes",
             ok=not problems,
-            message="; ".join(dict.fromkeys(problems)) or "all clients ran to their end",
+            message="; ".join(dict.fromkeys(problems)) or "all clients finished",
         )
         if not accounts:
             return Outcome((), (alive,), 0, 0, 0.0)
@@ -168,7 +168,7 @@ class Dns(Workload):
         for path, port in zip(context.paths, numbers, strict=True):
             lines = [
                 f"port={port}",
-                f"listen-address={path.server_address}",
+                f"listen-address={path.server_listens}",
                 *("bind-interfaces", "no-resolv", "no-hosts", "no-poll", "cache-size=0"),
                 f"addn-hosts={folder / 'hosts'}",
                 f"local=/{_DOMAIN}/",
@@ -184,8 +184,9 @@ class Dns(Workload):
                     name=f"dnsmasq-{path.name}",
                 )
             )
-        for server, port in zip(servers, numbers, strict=True):
-            bench.listening(context.server, server, port, kind=self.params.transport)
+        for server, path, port in zip(servers, context.paths, numbers, strict=True):
+            address = path.server_listens
+            bench.listening(context.server, server, address, port, kind=self.params.transport)
         return servers
 
     def _clients(self, context: TrialContext, bench: Bench) -> list[_Client]:

@@ -40,14 +40,14 @@ def parse_account(data: bytes) -> Account:
     ):
         match = pattern.search(tail)
         if match is None:
-            raise ValueError(f"dnsperf did not tell of {name}")
+            raise ValueError(f"dnsperf did not report {name}")
         figures.append(match[1])
     sent, completed, lost = (int(figure) for figure in figures[:3])
     answers = [(match[1], match[2]) for match in _ANSWER.finditer(data)]
     if len(answers) != completed:
-        raise ValueError(f"dnsperf tells of {completed} answers and shows {len(answers)}")
+        raise ValueError(f"dnsperf reports {completed} answers and lists {len(answers)}")
     if completed + lost > sent:
-        raise ValueError(f"dnsperf tells of {completed} + {lost} fates of {sent} queries")
+        raise ValueError(f"dnsperf reports {completed} + {lost} outcomes of {sent} queries")
     return Account(
         sent,
         completed,

@@ -85,7 +85,7 @@ def _reverse(sent: SendSummary, reflected: ReflectSummary | None, joined: Sequen
     counted = sum(flow.returned + flow.late for flow in sent.flows)
     answers = None if reflected is None else sum(flow.answered for flow in reflected.flows)
     copies = 0 if reflected is None else sum(flow.duplicates for flow in reflected.flows)
-    # A question that came twice is answered twice, and is one record.
+    # A test packet that arrived twice is answered twice, and is one record.
     agreed = answers is not None and answered <= answers <= answered + copies
     return Check(
         "conservation_reverse",
@@ -115,7 +115,7 @@ def _strangers(sent: SendSummary, reflected: ReflectSummary | None) -> Check:
     return Check(
         "foreign_packets",
         ok=count == 0,
-        message=f"{count} packets came that no sender of this trial had sent so",
+        message=f"{count} packets arrived that no sender of this trial sent",
         value=float(count),
         limit=0.0,
         unit="packet",
@@ -133,14 +133,14 @@ def _realtime(sent: SendSummary, reflected: ReflectSummary | None, emulated: boo
     return Check(
         "realtime",
         ok=not lost or emulated,
-        message=f"the {' and the '.join(lost)} took all of a core and lost real-time priority"
+        message=f"the {' and the '.join(lost)} used all of a core and lost real-time priority"
         if lost
         else "real-time priority: " + ", ".join(f"{name} {fate}" for name, fate in ends.items()),
     )
 
 
 def _timestamps(sent: SendSummary, reflected: ReflectSummary | None, wanted: ReceiveTime) -> Check:
-    """Judge arrivals: one without the time that was asked for would be timed otherwise."""
+    """Judge arrivals: one without the time requested would be timed otherwise."""
     ends = {"sender": sent.timestamps} | ({"reflector": reflected.timestamps} if reflected else {})
     # Who received nothing has no packet that lacks one.
     quiet = {
@@ -163,7 +163,7 @@ def _negative(joined: Sequence[Flow]) -> Check:
     return Check(
         "negative_delays",
         ok=count == 0,
-        message=f"{count} round trips came out below zero",
+        message=f"{count} round trips were below zero",
         value=float(count),
         limit=0.0,
         unit="packet",

@@ -19,7 +19,8 @@ from tunnelmark.model.errors import LabError, ResultError
 from tunnelmark.model.faults import UnwritableError, write
 from tunnelmark.model.host import Host, Process
 from tunnelmark.model.together import together
-from tunnelmark.workloads.base import Progress, TrialContext
+from tunnelmark.model.trial import Progress
+from tunnelmark.workloads.base import TrialContext
 
 REALTIME_PRIORITY: Final = 10
 _READY_LIMIT_S: Final = 10.0
@@ -85,7 +86,8 @@ class Exchange:
             reflector = self._start_reflector()
             wait_for(reflector, "ready", limit_s=_READY_LIMIT_S)
             sender = self._start_sender()
-            self._found.sent = parse_send_summary(self._follow(sender, reflector))
+            self._found.sent = sent = parse_send_summary(self._follow(sender, reflector))
+            self._context.waited_awake(self._context.client.name, sent.awake_ns)
             self._expect_good_end("sender", sender)
             self._found.reflected = self._end(reflector)
             self._read()
@@ -97,13 +99,16 @@ class Exchange:
 
     def _start_reflector(self) -> Process:
         document = config.reflect_config(
-            sorted({flow.target for flow in self._flows}),
+            sorted({flow.reflector for flow in self._flows if flow.target_netns is None}),
             [flow.session for flow in self._flows],
             records=str(self._reflect_file),
             realtime_priority=REALTIME_PRIORITY,
             parent_pid=self._context.owner_pid,
             receive_time=self._context.receive_time,
             answer=self._answer,
+            elsewhere=sorted(
+                {(flow.reflector, netns) for flow in self._flows if (netns := flow.target_netns)}
+            ),
         )
         return self._start(self._context.server, "reflect", document)
 
@@ -173,7 +178,7 @@ class Exchange:
             )
         if self._context.cancelled() and not self._context.enough():
             return "the trial was ended early"
-        return "the sender (send) took longer than half as long again as planned" if late else None
+        return "the sender (send) took more than 1.5 times as long as planned" if late else None
 
     def _progress(self, event: Mapping[str, Any]) -> None:
         flows = event.get("flows")

@@ -37,7 +37,7 @@ _EACH: Final = (
     'else "$@" "$from$name" "$to$name" </dev/null >&2; fi || exit; '
     'echo "$begin $(date +%s%N) $name"; done <"$list"'
 )
-# The same with one connection: the batch is there already, nothing is told of single files.
+# The same with one connection: the batch is there already, nothing is reported of single files.
 _ONE: Final = (
     'batch=$1; log=$2; shift 2; exec 2>"$log"; begin=$(date +%s%N); '
     '"$@" <"$batch" >&2 || exit; echo "$begin $(date +%s%N)"'
@@ -48,7 +48,7 @@ class FileTransferParams(TcpParams):
     """A corpus that is transferred once, file after file."""
 
     protocol: Literal["http", "https", "scp", "sftp"] = Field(
-        "https", description="scp is the protocol of old (scp -O), sftp the one of newer programs"
+        "https", description="scp is the legacy protocol (scp -O), sftp that of newer programs"
     )
     direction: Literal["download", "upload"] = Field(
         "download", description="download: from the server to the client"
@@ -58,7 +58,7 @@ class FileTransferParams(TcpParams):
         100_000_000, description="bytes of all files together, on each path"
     )
     corpus_seed: Annotated[int, Field(ge=0, lt=1 << 32)] = Field(
-        1, description="the files are made from it, the same ones in every trial"
+        1, description="the files are generated from it, the same in every trial"
     )
     connections: Literal["each", "one"] = Field(
         "each",
@@ -73,11 +73,9 @@ class FileTransferParams(TcpParams):
         description="cipher of scp and sftp, the first is OpenSSH's own choice; CTR is "
         "authenticated by HMAC-SHA2-256",
     )
-    pace: RateBitS | None = Field(
-        None, description="no more than this on each path; none: all that goes"
-    )
+    pace: RateBitS | None = Field(None, description="highest rate on each path; none: no limit")
     limit: Annotated[DurationNs, Field(ge=10**9)] | None = Field(
-        None, description="a trial that takes longer fails; none: ten times what the link needs"
+        None, description="longest duration of a trial; none: ten times what the link needs"
     )
 
     @model_validator(mode="after")
@@ -144,7 +142,7 @@ class FileTransfer(TcpWorkload):
 
     @property
     def expected_s(self) -> float:
-        """Ten megabit a second, or the pace: only the time that was seen tells better."""
+        """Ten megabit a second, or the pace: only the time that was seen is more precise."""
         return 2 + self.params.size * 8 / min(self.params.pace or 10**10, 10_000_000)
 
     def run(self, context: TrialContext) -> Outcome:
@@ -199,7 +197,7 @@ class _Trial:
             "processes",
             ok=not self._problems,
             message="; ".join(dict.fromkeys(self._problems))
-            or "the server lived, all clients ran to their end",
+            or "the server stayed up and all clients finished",
         )
         return self._outcome((alive, *checks), fetched, moved, samples)
 
@@ -313,7 +311,7 @@ class _Trial:
             )
 
     def _told(self, client: _Client) -> Fetched:
-        """Return what the client told of its transfers; damage is a problem."""
+        """Return what the client reported of its transfers; damage is a problem."""
         lines = told(client.process)
         lengths = {file.name: len(file.data) for file in self._files}
         try:
@@ -330,7 +328,7 @@ class _Trial:
             return Fetched(client.path.name, (), None)
 
     def _arrived(self, clients: Sequence[_Client], fetched: Sequence[Fetched]) -> Check:
-        """Compare what arrived with what was sent; of a load that was ended, what was told done."""
+        """Compare what arrived with what was sent; of an ended load, what was reported done."""
         problems: list[str] = []
         compared = 0
         for client, one in zip(clients, fetched, strict=True):
@@ -369,7 +367,7 @@ class _Trial:
         return Check(
             "negotiated",
             ok=right,
-            message=f"{', '.join(agreed) or 'nothing'} was agreed, {wanted} was asked for",
+            message=f"{', '.join(agreed) or 'nothing'} was negotiated, {wanted} was requested",
         )
 
     def _moved(self, client: _Client) -> int:

@@ -118,7 +118,7 @@ def _second(streams: Sequence["_Stream"]) -> Second:
 
 
 class _Lenient(BaseModel):
-    # Newer versions tell more than older ones; what is read is checked, the rest is passed over.
+    # Newer versions report more than older ones; what is read is checked, the rest is passed over.
     model_config = ConfigDict(extra="ignore", strict=True)
 
 

@@ -21,7 +21,8 @@ class LatencyAtRateParams(RateParams):
     """An echo at a packet rate."""
 
     late: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
-        2 * 10**9, description="an answer after this is a late arrival and has no round-trip delay"
+        2 * 10**9,
+        description="a reply later than this is a late arrival and has no round-trip delay",
     )
 
 
@@ -30,6 +31,8 @@ class LatencyAtRate(Workload):
 
     kind: ClassVar[str] = "latency_at_rate"
     title: ClassVar[str] = "Delay at a packet rate"
+    simulated: ClassVar[bool] = True
+    many_clients: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = LatencyAtRateParams
     metrics: ClassVar[tuple[str, ...]] = (
         "offered_packet_s",

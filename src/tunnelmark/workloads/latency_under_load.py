@@ -16,7 +16,7 @@ from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES, UdpEcho, UdpEc
 _S: Final = 10**9
 _START_S: Final = 1.0
 _WAIT: Final = "5 s"
-"""An answer is waited for so long: deeper than any sensible queue, and no packet's last chance."""
+"""How long a reply is waited for: deeper than any sensible queue, and no packet's last chance."""
 _COMPARED: Final = ("rtt_p50_ns", "rtt_p99_ns", "owd_forward_p50_ns", "owd_reverse_p50_ns")
 _ADDED: Final = {
     "load_added_rtt_ns": "rtt_p50_ns",
@@ -36,13 +36,13 @@ class LatencyUnderLoadParams(Params):
         64, description="UDP payload of each packet"
     )
     idle: Annotated[DurationNs, Field(ge=10**8, le=600 * _S)] = Field(
-        3 * _S, description="how long the idle link is looked at first"
+        3 * _S, description="how long the idle link is measured first"
     )
     settle: Annotated[DurationNs, Field(ge=0, le=600 * _S)] = Field(
-        2 * _S, description="how long the load runs before its effect counts"
+        2 * _S, description="how long the load runs before the measurement under load"
     )
     loaded: Annotated[DurationNs, Field(ge=10**8, le=3600 * _S)] = Field(
-        10 * _S, description="how long the effect of the load is looked at"
+        10 * _S, description="how long the delay is measured under load"
     )
 
 
@@ -77,7 +77,7 @@ class LatencyUnderLoad(Workload):
     def run(self, context: TrialContext) -> Outcome:
         """Run one trial."""
         if context.beside is None:
-            message = "latency_under_load has no [[background]] beside it"
+            message = "latency_under_load needs a [[background]]"
             return Outcome((), (Check("workload", ok=False, message=message),), 0, 0, 0.0)
         idle = self._echo(context, "idle", self.params.idle)
         if not idle.measurements:

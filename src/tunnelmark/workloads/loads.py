@@ -44,12 +44,13 @@ class LoadParams(Params):
         "address to the FCS, over IPv4 (RFC 2544 section 9: 64, 128, 256, 512, 1024, 1280, 1518)",
     )
     content: Literal["zero", "random", "repeat", "compressible"] = Field(
-        "random", description="what fills the payload; a compressing tunnel decides by it"
+        "random", description="what fills the payload; matters for a tunnel that compresses"
     )
     compressible_share: Ratio = Field(0.5, description="share of zeros with content compressible")
     share: Load = Field(
         "spread",
-        description="several tunnels: the load is spread over them, or each has all of it",
+        description="with several tunnels: whether the load is spread over them or each carries "
+        "all of it",
     )
     segmentation: bool = Field(
         False,
@@ -107,7 +108,7 @@ class RateParams(LoadParams):
         if sum(value is not None for value in given) != 1:
             raise ValueError("needs one of packet_rate, throughput and load")
         if self.reference is not None and self.load is None:
-            raise ValueError("has reference, which load is a share of, but no load")
+            raise ValueError("has reference but no load, which would be a share of it")
         return self
 
     def rate(self, link: AnyLinkSpec | None, mtu_bytes: int) -> float:
@@ -207,7 +208,7 @@ class Loaded:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """All checks; a name that both have is told apart by its direction."""
+        """All checks; a name that both have is distinguished by its direction."""
         if self.reverse is None or self.forward is None:
             return tuple(check for one in self.streams for check in one.checks)
         named = (("forward", self.forward), ("reverse", self.reverse))
@@ -270,7 +271,7 @@ def _unfinished(streamed: Streamed) -> bool:
 
 
 def load_metrics(loaded: Loaded, number: int | None = None) -> dict[str, float | None]:
-    """Return the figures of a load by direction; the reverse ones of an echo are its answers'."""
+    """Return the figures of a load by direction; the reverse ones of an echo are its replies'."""
     metrics: dict[str, float | None] = {}
     sent: list[float | None] = []
     for way, one in (("forward", loaded.forward), ("reverse", loaded.reverse)):

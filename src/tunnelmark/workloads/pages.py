@@ -1,4 +1,4 @@
-"""The objects of a page, what curl told of loading them, and the figures of it; pure."""
+"""The objects of a page, what curl reported of loading them, and the figures of it; pure."""
 
 import re
 import statistics
@@ -60,7 +60,7 @@ def read_pages(lines: Sequence[str], trace: str, files: Sequence[File]) -> tuple
             found += [parse_transfer(line) for line in accounts.get((part, number), [])]
             spent = span_s(traces.get((part, number), ""))
             if spent is None:
-                raise ValueError(f"curl told no times of page {number}")
+                raise ValueError(f"curl reported no times of page {number}")
             seconds += spent
         pages.append(_page(number, found, seconds, lengths))
         number += 1
@@ -114,9 +114,9 @@ def _page(number: int, found: Sequence[Transfer], seconds: float, lengths: dict[
         one = told.get(name)
         if one is None or not one.done or one.size_download != length:
             size = one.size_download if one is not None and one.done else 0
-            raise ValueError(f"page {number}: {name} has {size} byte of {length}")
+            raise ValueError(f"page {number}: {name} has {size} bytes of {length}")
     if seconds <= 0:
-        raise ValueError(f"page {number}: curl says it took {seconds:g} s")
+        raise ValueError(f"page {number}: curl reports {seconds:g} s")
     return Page(
         seconds,
         told["document"].time_starttransfer,

@@ -9,7 +9,8 @@ from typing import Final, Literal, Self
 
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
-from tunnelmark.workloads.base import Progress, TrialContext
+from tunnelmark.model.trial import Progress
+from tunnelmark.workloads.base import TrialContext
 
 LISTEN_LIMIT_S: Final = 20.0
 """So long a server may take until it listens; an emulated machine takes seconds."""
@@ -18,7 +19,7 @@ _LISTEN_POLL_S: Final = 0.05
 _END_LIMIT_S: Final = 3.0
 _DEATH_LIMIT_S: Final = 0.5
 _REPORT_LIMIT_S: Final = 15.0
-"""So long a client that is told to end may take over its report, on a machine that is busy."""
+"""How long a client that is asked to end may take for its report, on a machine that is busy."""
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "rootfs"})
 _SHARED_MEMORY: Final = PurePosixPath("/dev/shm")  # noqa: S108 - a directory of our own in it
 
@@ -83,24 +84,33 @@ class Bench:
         return process
 
     def listening(
-        self, host: Host, server: Process, port: int, *, kind: Literal["tcp", "udp"] = "tcp"
+        self,
+        host: Host,
+        server: Process,
+        address: str,
+        port: int,
+        *,
+        kind: Literal["tcp", "udp"] = "tcp",
     ) -> None:
-        """Wait until something listens on a port; ``LabError`` if the server ends or is late."""
+        """Wait until a port of an address is listened on.
+
+        ``LabError`` if the server ends or is late.
+        """
         deadline = time.monotonic() + LISTEN_LIMIT_S
-        argv = ["ss", "-H", "-l", "-n", f"--{kind}", "sport", "=", f":{port}"]
+        argv = ["ss", "-H", "-l", "-n", f"--{kind}", "src", _socket(address, port)]
         while True:
             last = time.monotonic() >= deadline
             if (status := server.poll()) is not None:
                 raise LabError(
                     f"{server.argv[0]} on {host.name} ended with status {status} before it "
-                    f"listened on {kind} port {port}: {words(server)}"
+                    f"listened on {kind} {_socket(address, port)}: {words(server)}"
                 )
             if host.run(argv).stdout.strip():
                 return
             if last:
                 raise LabError(
-                    f"{server.argv[0]} on {host.name} did not listen on {kind} port {port} within "
-                    f"{LISTEN_LIMIT_S:g} s: {words(server)}"
+                    f"{server.argv[0]} on {host.name} did not listen on {kind} "
+                    f"{_socket(address, port)} within {LISTEN_LIMIT_S:g} s: {words(server)}"
                 )
             time.sleep(_LISTEN_POLL_S)
 
@@ -162,6 +172,10 @@ def _deaths(servers: Sequence[Process]) -> list[str]:
 def words(process: Process) -> str:
     """Return the last line a program wrote, for messages."""
     return process.log_tail(1).strip() or f"exit status {process.poll()}, no output"
+
+
+def _socket(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _in_memory(host: Host, name: str) -> PurePosixPath:

@@ -1,4 +1,4 @@
-"""Quantiles of what came: a tail is told only where enough lies beyond it."""
+"""Quantiles of what came: a tail is reported only where enough lies beyond it."""
 
 from typing import Final
 

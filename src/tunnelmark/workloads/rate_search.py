@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self
 
@@ -12,9 +11,9 @@ from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio
-from tunnelmark.model.trial import Measurement
+from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.echo_evidence import INSTRUMENT_LIMITS
 from tunnelmark.workloads.loads import (
     Loaded,
@@ -39,7 +38,7 @@ class RateSearchParams(LoadParams):
     """A search for the highest rate."""
 
     loss: Annotated[Ratio, Field(lt=1)] = Field(
-        0.0, description="the rate keeps to the goal when no larger share is lost either way"
+        0.0, description="loss goal: the largest share that may be lost in either direction"
     )
     method: Literal["mlrsearch", "binary"] = Field(
         "mlrsearch", description="MLRsearch, or halving the interval as RFC 2544 section 26.1 does"
@@ -55,14 +54,14 @@ class RateSearchParams(LoadParams):
     )
     trial: Annotated[DurationNs, Field(ge=10**8, le=600 * 10**9)] = Field(
         2 * 10**9,
-        description="length of the trials a bound rests on; the goal is only as good as the trial "
-        "is long, since a queue hides the loss of a short one (see delay_limit)",
+        description="length of the trials that decide a bound; the goal is only as strict as the "
+        "trial is long, since a queue hides the loss of a short one (see delay_limit)",
     )
     confirm: Annotated[int, Field(ge=1, le=100)] = Field(
-        1, description="trials a bound rests on; of several the majority decides"
+        1, description="trials that decide a bound; of several the majority decides"
     )
     width: Annotated[Ratio, Field(ge=0.001, le=0.5)] = Field(
-        0.01, description="how far apart both bounds may be at the end"
+        0.01, description="largest distance between both bounds at the end"
     )
     lowest: Annotated[Ratio, Field(gt=0, lt=1)] = Field(
         0.01, description="where the search begins, as a share of the reference rate"
@@ -81,15 +80,14 @@ class RateSearchParams(LoadParams):
     delay_limit: Annotated[DurationNs, Field(ge=10**5, le=60 * 10**9)] | None = Field(
         None,
         description="a packet with a one-way delay so much above the smallest one of the trial "
-        "counts as lost: a queue that grows loses in a longer trial",
+        "counts as lost: a growing queue would lose packets in a longer trial",
     )
     settle: Annotated[DurationNs, Field(ge=0, le=600 * 10**9)] = Field(
         200_000_000,
-        description="rest before the next trial, so that what the last one filled is empty again "
-        "(RFC 2544 section 23: 5 s)",
+        description="pause before the next trial, so that queues drain (RFC 2544 section 23: 5 s)",
     )
     most_trials: Annotated[int, Field(ge=4, le=1000)] = Field(
-        80, description="trials after which the search ends with what it has"
+        80, description="most trials; the search then ends with the bounds that it has"
     )
 
     @model_validator(mode="before")
@@ -111,6 +109,8 @@ class RateSearch(Workload):
 
     kind: ClassVar[str] = "rate_search"
     title: ClassVar[str] = "Highest rate within a loss goal"
+    simulated: ClassVar[bool] = True
+    many_clients: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = RateSearchParams
     may_be_background: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = (
@@ -123,6 +123,11 @@ class RateSearch(Workload):
         "search_s",
     )
     params: RateSearchParams
+
+    @property
+    def server_begins(self) -> bool:
+        """Whether packets go in the reverse direction that are no replies."""
+        return self.params.direction in {"reverse", "both"}
 
     def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
         """Return that there is no reference rate, or that a trial would be too long, or None."""
@@ -241,7 +246,7 @@ class _Bench:
     def _trial(self, packet_rate: float, packets: int) -> Loaded:
         self._run += 1
         if self._run > 1:
-            time.sleep(self._params.settle / 1e9)
+            self._context.pause(self._params.settle / 1e9)
         context = dataclasses.replace(
             self._context,
             seed=self._context.seed + self._run,
@@ -326,7 +331,7 @@ def _ended(found: Found, goal: Goal) -> Check:
         "search_complete",
         ok=found.complete,
         message=f"{len(found.trials)} trials of at most {goal.most_trials}: "
-        f"{bounds} packet/s keep to a loss of {goal.loss_ratio:.2%}",
+        f"{bounds} packets/s keep to a loss of {goal.loss_ratio:.2%}",
         value=float(len(found.trials)),
         limit=float(goal.most_trials),
         unit="trial",

@@ -15,9 +15,9 @@ from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Need, Process
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, SizeBytes
-from tunnelmark.model.trial import Measurement
+from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads.base import Outcome, Progress, TrialContext
+from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.programs import Bench
 from tunnelmark.workloads.quantiles import needed
@@ -40,10 +40,10 @@ class RequestResponseParams(TcpParams):
         "each, which the server closes",
     )
     outstanding: Annotated[int, Field(ge=1, le=256)] = Field(
-        1, description="transactions at a time on each path, each on a socket of its own"
+        1, description="simultaneous transactions on each path, each on its own socket"
     )
     duration: Annotated[DurationNs, Field(ge=10**8, le=3600 * 10**9)] = Field(
-        10 * 10**9, description="how long transactions are begun"
+        10 * 10**9, description="how long new transactions start"
     )
     request_bytes: Annotated[
         SizeBytes, Field(ge=transactions.HEADER_BYTES, le=transactions.LARGEST_MESSAGE_BYTES)
@@ -53,8 +53,8 @@ class RequestResponseParams(TcpParams):
     ] = Field(64, description="payload of an answer")
     timeout: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
         5 * 10**9,
-        description="so long an answer is waited for; over UDP it is lost then, over TCP the "
-        "trial has failed",
+        description="how long to wait for a response; over UDP it then counts as lost, over TCP "
+        "the trial fails",
     )
 
     @model_validator(mode="after")
@@ -64,7 +64,7 @@ class RequestResponseParams(TcpParams):
         most = transactions.LARGEST_DATAGRAM_BYTES
         largest = max(self.request_bytes, self.response_bytes)
         if self.transport == "udp" and largest > most:
-            raise ValueError(f"a message has {largest} byte, a datagram carries at most {most}")
+            raise ValueError(f"a message has {largest} bytes, a datagram carries at most {most}")
         return self
 
 
@@ -127,12 +127,12 @@ class RequestResponse(TcpWorkload):
             Check(
                 "processes",
                 ok=not problems,
-                message="; ".join(dict.fromkeys(problems)) or "both ends ran to their end",
+                message="; ".join(dict.fromkeys(problems)) or "both ends finished",
             ),
             Check(
                 "strangers",
                 ok=rejected == 0,
-                message=f"{rejected} messages were none of this trial's requests",
+                message=f"{rejected} messages were not requests of this trial",
                 value=float(rejected),
                 limit=0.0,
             ),
@@ -146,21 +146,18 @@ class RequestResponse(TcpWorkload):
             params.transport, stream.getrandbits(63), params.request_bytes, params.response_bytes
         )
         numbers = ports(context.paths, context.first_port)
-        targets = [
-            config.address(path.server_address, port)
-            for path, port in zip(context.paths, numbers, strict=True)
-        ]
+        pairs = list(zip(context.paths, numbers, strict=True))
         answering = transactions.answer_config(
             message,
-            targets,
+            [config.address(path.server_listens, port) for path, port in pairs],
             realtime_priority=REALTIME_PRIORITY,
             parent_pid=context.owner_pid,
         )
         asking = transactions.ask_config(
             message,
             [
-                (target, config.address(path.client_address, 0))
-                for target, path in zip(targets, context.paths, strict=True)
+                (config.address(path.server_address, port), config.address(path.client_address, 0))
+                for path, port in pairs
             ],
             outstanding=params.outstanding,
             duration_ns=params.duration,
@@ -208,7 +205,7 @@ class RequestResponse(TcpWorkload):
             found = _reasons(context, server, waited_s, limit_s)
             if found or context.enough():
                 problems += found
-                # In order, so that it tells what it has.
+                # In order, so that it reports what it has.
                 client.stop(_STOP_LIMIT_S)
                 ending, waited_s = True, 0.0
 
@@ -218,7 +215,7 @@ class RequestResponse(TcpWorkload):
         if summary is None:
             return Outcome((), tuple(checks), 0, 0, 0.0)
         if len(summary.flows) != len(context.paths):
-            message = f"ask tells of {len(summary.flows)} flows, not {len(context.paths)}"
+            message = f"ask reports {len(summary.flows)} flows, not {len(context.paths)}"
             checks.append(Check("flows", ok=False, message=message))
             return Outcome((), tuple(checks), 0, 0, 0.0)
         answered = sum(flow.answered for flow in summary.flows)

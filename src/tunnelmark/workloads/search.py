@@ -209,31 +209,42 @@ def mlr_search(goal: Goal, measure: Measure) -> Found:
     )
 
 
-def most(good: Callable[[int], bool], limit: int) -> int:
-    """Return the largest number from 1 to ``limit`` that is good, 0 if not even 1 is.
+def most(
+    good: Callable[[int], bool], limit: int, *, first: int = 1, step: int = 1
+) -> tuple[int, int | None]:
+    """Return the largest number up to ``limit`` seen to be good, and the smallest seen not to be.
 
-    ``good`` falls from true to false just once; each number is tried at most once.
+    The first is 0 if not even 1 is good, the second None if ``limit`` is. Begins with ``first``,
+    ends when the two are at most ``step`` apart, but never without a good one while there may be
+    one. ``good`` falls from true to false just once; each number is tried at most once.
     """
-    low, high = 0, 1
+    low, high = 0, min(first, limit)
     while good(high):
         low = high
         if high == limit:
-            return limit
+            return limit, None
         high = min(limit, 2 * high)
-    while high - low > 1:
+    while high - low > (step if low else 1):
         middle = (low + high) // 2
         if good(middle):
             low = middle
         else:
             high = middle
-    return low
+    return low, high
+
+
+def usual_tries(limit: int, *, first: int, step: int) -> int:
+    """Return how many numbers ``most`` tries if the answer lies half-way by doublings."""
+    doublings = math.ceil(math.log2(max(1.0, limit / first)) / 2)
+    gap = first * 2**doublings - first * 2 ** (doublings - 1) if doublings else 1
+    return doublings + 1 + max(0, math.ceil(math.log2(gap / step)))
 
 
 class _SpentError(LabError):
     """The limit of trials was reached."""
 
     def __init__(self) -> None:
-        super().__init__("the search spent all its trials")
+        super().__init__("the search used all its trials")
 
 
 def _so_far(goal: Goal, trials: list[Seen]) -> Found:

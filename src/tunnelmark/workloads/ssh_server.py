@@ -63,16 +63,11 @@ def start_ssh_server(context: TrialContext, bench: Bench, cipher: SshCipher) -> 
     server.put(there / "authorized_keys", _public(login) + b"\n")
     client.put(here / "id", _private(login))
     numbers = ports(context.paths, context.first_port)
-    sockets = [
-        (f"[{path.server_address}]", port)
-        for path, port in zip(context.paths, numbers, strict=True)
-    ]
-    client.put(
-        here / "known_hosts",
-        b"".join(b"%s:%d %s\n" % (a.encode(), port, _public(machine)) for a, port in sockets),
-    )
+    pairs = list(zip(context.paths, numbers, strict=True))
+    known = ((f"[{path.server_address}]:{port}".encode(), _public(machine)) for path, port in pairs)
+    client.put(here / "known_hosts", b"".join(b"%s %s\n" % pair for pair in known))
     lines = [
-        *(f"ListenAddress {address}:{port}" for address, port in sockets),
+        *(f"ListenAddress [{path.server_listens}]:{port}" for path, port in pairs),
         f"HostKey {there / 'host_key'}",
         f"AuthorizedKeysFile {there / 'authorized_keys'}",
         f"AllowUsers {user}",
@@ -100,8 +95,8 @@ def start_ssh_server(context: TrialContext, bench: Bench, cipher: SshCipher) -> 
         # sshd insists on an empty directory /run/sshd, which only its service makes.
         private_dirs=("/run", "/run/sshd") if user == "root" else (),
     )
-    for port in sorted(set(numbers)):
-        bench.listening(server, process, port)
+    for path, port in pairs:
+        bench.listening(server, process, path.server_listens, port)
     configurations = []
     for number, path in enumerate(context.paths):
         file = here / f"ssh-{number}.conf"

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from tunnelmark.engine import config, records
 from tunnelmark.engine.summary import ReflectSummary, SendFlow, SendSummary
 from tunnelmark.model.trial import Measurement
-from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.model.tunnel import Endpoint
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.echo_evidence import evidence
@@ -49,8 +49,11 @@ def plan(
             config.Flow(
                 session=session,
                 target=config.address(path.server_address, context.first_port),
+                listen=config.address(path.server_listens, context.first_port),
                 source=config.address(path.client_address, 0),
                 interface=None,
+                netns=_netns(path.client),
+                target_netns=_netns(path.server),
                 gap_ns=gap_ns * count if spread else gap_ns,
                 start_offset_ns=gap_ns * number if spread else gap_ns * number // count,
                 packets=share + (number < rest) if spread else packets,
@@ -82,7 +85,7 @@ def turned(context: TrialContext) -> TrialContext:
         context,
         client=context.server,
         server=context.client,
-        paths=tuple(_turned(path) for path in context.paths),
+        paths=tuple(path.turned() for path in context.paths),
         sample_stem=f"{context.sample_stem}-reverse",
     )
 
@@ -99,6 +102,8 @@ class Streamed:
     measuring_s: float = 0.0
     details: Mapping[str, object] = field(default_factory=dict)
     samples: tuple[str, ...] = ()
+    clock_error_ns: float = 0.0
+    """So far each one-way delay may be from the truth, all of them the same way."""
 
     @property
     def ok(self) -> bool:
@@ -107,12 +112,12 @@ class Streamed:
 
     @property
     def finished(self) -> bool:
-        """Whether sender and receiver ran to their end."""
+        """Whether sender and receiver finished."""
         return bool(self.joined) and self.checks[0].ok
 
     @property
     def delivered_packets(self) -> int:
-        """Packets that came to the far end, and answers that came back."""
+        """Packets that came to the far end, and replies that came back."""
         return sum(int(flow.arrived.sum() + flow.returned.sum()) for flow in self.joined)
 
     @property
@@ -170,7 +175,7 @@ def run_streams(
     alive = Check(
         "processes",
         ok=not found.problems,
-        message="; ".join(found.problems) or "sender and reflector ran to their end",
+        message="; ".join(found.problems) or "sender and reflector finished",
     )
     return _judged(context, flows, found, alive, drain_ns)
 
@@ -187,10 +192,15 @@ def _judged(
         return Streamed((alive,))
     told = {flow.flow: flow for flow in sent.flows}
     if set(told) != {flow.session.flow for flow in flows}:
-        message = f"the sender tells of flows {sorted(told)}, {len(flows)} were asked for"
+        message = f"the sender reports flows {sorted(told)}, {len(flows)} were requested"
         return Streamed((alive, Check("flows", ok=False, message=message)))
     recorded = tuple(records.join(send, reflect, flow.session.flow) for flow in flows)
-    joined = tuple(flow.within(drain_ns, one_clock=context.one_clock) for flow in recorded)
+    timed, one_clock, error_ns = recorded, context.one_clock, 0.0
+    if context.to_one_clock is not None and not context.is_background:
+        shifted = context.to_one_clock(context.client, recorded)
+        if shifted is not None:
+            timed, one_clock, error_ns = shifted.flows, True, shifted.error_ns
+    joined = tuple(flow.within(drain_ns, one_clock=one_clock) for flow in timed)
     shortest_gap_ns = min(flow.gap_ns for flow in flows)
     limit_ns = max(int(shortest_gap_ns * context.lateness_gap_ratio), context.lateness_floor_ns)
     return Streamed(
@@ -213,6 +223,7 @@ def _judged(
             "goodput_seconds_bit_s": goodput_seconds(joined),
         },
         samples=found.samples,
+        clock_error_ns=error_ns,
     )
 
 
@@ -251,11 +262,5 @@ def _details(sent: SendSummary, reflected: ReflectSummary | None) -> dict[str, o
     }
 
 
-def _turned(path: TrafficPath) -> TrafficPath:
-    return dataclasses.replace(
-        path,
-        client_address=path.server_address,
-        server_address=path.client_address,
-        client_interface=path.server_interface,
-        server_interface=path.client_interface,
-    )
+def _netns(end: Endpoint | None) -> str | None:
+    return None if end is None else end.netns

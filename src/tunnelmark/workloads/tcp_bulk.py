@@ -1,7 +1,6 @@
 """Bulk data over TCP by iperf3 on both hosts: as much as goes through, for a time."""
 
 import dataclasses
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +18,14 @@ from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext
+from tunnelmark.workloads.bulk import MODELLED_CONGESTION, MOST_MODELLED, BulkFlow, CarryBulk
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
-from tunnelmark.workloads.iperf3 import LARGEST_REPORT_BYTES, Report, parse_report
+from tunnelmark.workloads.iperf3 import LARGEST_REPORT_BYTES, parse_report
 from tunnelmark.workloads.programs import Bench, words
 from tunnelmark.workloads.quantiles import quantile
 from tunnelmark.workloads.streams import plan, run_streams
+from tunnelmark.workloads.tcp_figures import Direction, Told, figures, received, series
 from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES
-
-Direction = Literal["forward", "reverse"]
 
 MOST_STREAMS: Final = 128
 """What iperf3 itself allows."""
@@ -38,9 +37,8 @@ _FLUSH_LIMIT_S: Final = 20.0
 _IDLE_PACKETS: Final = 20
 _IDLE_GAP_NS: Final = 10_000_000
 _IDLE_WAIT_NS: Final = 10**9
-_MOST_SERIES: Final = 600
 _INTERRUPTED: Final = "client has terminated"
-"""What both ends say when the client was told to end."""
+"""What both ends say when the client was asked to end."""
 # Only words given as arguments are used. The file is sent again and again, as often as it takes.
 _AGAIN_AND_AGAIN: Final = 'exec >"$2"; while cat -- "$1"; do :; done'
 
@@ -53,25 +51,26 @@ class TcpBulkParams(TcpParams):
     )
     omit: Annotated[DurationNs, Field(ge=0, le=600 * 10**9)] = Field(
         0,
-        description="start-up that is sent before the duration and left out of all figures, in "
+        description="start-up before the duration, excluded from all figures, in "
         "whole seconds: slow start and the first filling of queues",
     )
     direction: Literal["forward", "reverse", "both"] = Field(
-        "forward", description="forward: the client sends; both: both at a time"
+        "forward", description="forward: the client sends; both: both at the same time"
     )
     parallel: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = Field(
         1, description="TCP connections in each direction"
     )
     load: Literal["each", "spread"] = Field(
         "each",
-        description="several tunnels: each has so many connections, or they are spread over them",
+        description="with several tunnels: whether each has all the connections or they are "
+        "spread over them",
     )
     window: Annotated[SizeBytes, Field(ge=4096, le=256 << 20)] | None = Field(
         None,
-        description="socket buffers, which limit the TCP window; none: the kernel's own tuning",
+        description="socket buffers, which limit the TCP window; none: the kernel's autotuning",
     )
     content: Literal["zero", "repeating", "random", "file"] = Field(
-        "random", description="what is sent; a compressing tunnel decides by it"
+        "random", description="what is sent; matters for a tunnel that compresses"
     )
     file: str | None = Field(
         None, description="with content file: its path here; it is sent again and again"
@@ -114,29 +113,12 @@ class _Pair:
     server_file: PurePosixPath
 
 
-@dataclass(frozen=True)
-class Told:
-    """What both ends of a flow told."""
-
-    path: str
-    direction: Direction
-    sender: Report
-    receiver: Report
-    idle_rtt_ns: float | None = None
-    """Smallest RTT of the path before the transfer, the baseline of RFC 6349 section 3.2."""
-
-    def after(self, start_s: float) -> "Told":
-        """Return what both ends told of what came from ``start_s`` on."""
-        return dataclasses.replace(
-            self, sender=self.sender.after(start_s), receiver=self.receiver.after(start_s)
-        )
-
-
 class TcpBulk(TcpWorkload):
     """A pair of iperf3 for each path and direction, all at once."""
 
     kind: ClassVar[str] = "tcp_bulk"
     title: ClassVar[str] = "TCP bulk transfer"
+    simulated: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = TcpBulkParams
     metrics: ClassVar[tuple[str, ...]] = (
         "tcp_goodput_bit_s",
@@ -165,6 +147,19 @@ class TcpBulk(TcpWorkload):
             )
         return None
 
+    def unmodelled(self, paths: int) -> str | None:
+        """Virtual time has some congestion controls, and so many connections."""
+        params = self.params
+        if params.congestion not in (None, *MODELLED_CONGESTION):
+            return (
+                f"congestion is {params.congestion!r}, only {' and '.join(MODELLED_CONGESTION)} "
+                "are simulated"
+            )
+        count = params.parallel * len(params.directions) * (paths if params.load == "each" else 1)
+        if count > MOST_MODELLED:
+            return f"{count} connections are too many for a simulation: {MOST_MODELLED} at most"
+        return None
+
     @property
     def expected_s(self) -> float:
         """Sending, and a second for the two handshakes."""
@@ -176,6 +171,8 @@ class TcpBulk(TcpWorkload):
         told: list[Told] = []
         samples: tuple[str, ...] = ()
         idle = {} if context.is_background else _idle_rtt_ns(context)
+        if context.carry_bulk is not None:
+            return self._without_programs(context, context.carry_bulk, idle)
         with Bench(context, self.kind) as bench:
             try:
                 pairs = self._start(context, bench)
@@ -194,13 +191,38 @@ class TcpBulk(TcpWorkload):
                 samples = _keep(context, pairs)
             except LabError as error:
                 problems.append(str(error))
-        alive = Check(
-            "processes",
-            ok=not problems,
-            message="; ".join(dict.fromkeys(problems))
-            or "all clients and servers ran to their end",
-        )
+        alive = _alive(problems, "all clients and servers finished")
         return _outcome(context, told, alive, samples, omit_s=self.params.omit / 1e9)
+
+    def _without_programs(
+        self, context: TrialContext, carry: CarryBulk, idle: Mapping[str, float | None]
+    ) -> Outcome:
+        """Run one trial in virtual time, which sends what iperf3 would."""
+        params = self.params
+        flows = [
+            BulkFlow(
+                path=flow.path,
+                direction=flow.direction,
+                streams=flow.streams,
+                seconds=(params.omit + params.duration) // 10**9,
+                congestion=params.congestion,
+                window_bytes=params.window,
+            )
+            for flow in plan_flows(params, context.paths, context.first_port)
+        ]
+        problems: list[str] = []
+        told: list[Told] = []
+        try:
+            for flow, end in zip(flows, carry(flows), strict=True):
+                name, found = flow.path.name, (end.sender, end.receiver)
+                if end.sender.error:
+                    problems.append(end.sender.error)
+                else:
+                    told.append(Told(name, flow.direction, *found, idle.get(name)))
+        except LabError as error:
+            problems.append(str(error))
+        alive = _alive(problems, "all connections were opened and sent to the end")
+        return _outcome(context, told, alive, (), omit_s=params.omit / 1e9)
 
     def _start(self, context: TrialContext, bench: Bench) -> list[_Pair]:
         """Start all servers, wait for them, then all clients."""
@@ -214,14 +236,14 @@ class TcpBulk(TcpWorkload):
                 context.server,
                 [
                     *("iperf3", "-s", "-1", "-J", "-i", "1", "--logfile", str(file)),
-                    *("-B", flow.path.server_address, "-p", str(flow.port)),
+                    *("-B", flow.path.server_listens, "-p", str(flow.port)),
                     *(sources[flow.direction] if flow.direction == "reverse" else ()),
                 ],
                 name=name,
             )
             ready.append((flow, server, file))
         for flow, server, _ in ready:
-            bench.listening(context.server, server, flow.port)
+            bench.listening(context.server, server, flow.path.server_listens, flow.port)
         pairs = []
         for flow, server, server_file in ready:
             name = f"client-{flow.path.name}-{flow.direction}"
@@ -288,6 +310,10 @@ def plan_flows(params: TcpBulkParams, paths: Sequence[TrafficPath], first_port: 
     return flows
 
 
+def _alive(problems: Sequence[str], good: str) -> Check:
+    return Check("processes", ok=not problems, message="; ".join(dict.fromkeys(problems)) or good)
+
+
 def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
@@ -297,7 +323,7 @@ def _content(path: Path) -> bytes:
     if not 0 < len(data) <= _LARGEST_CONTENT_BYTES:
         size = f"more than {_LARGEST_CONTENT_BYTES}" if data else "0"
         raise LabError(
-            f"tcp_bulk.file: {path} has {size} byte, 1 to {_LARGEST_CONTENT_BYTES} are allowed"
+            f"tcp_bulk.file: {path} has {size} bytes, 1 to {_LARGEST_CONTENT_BYTES} are allowed"
         )
     return data
 
@@ -305,7 +331,7 @@ def _content(path: Path) -> bytes:
 def _ends(pairs: Sequence[_Pair], *, ended: bool) -> list[str]:
     """Wait for the servers, which end after their one client; return who did not end well.
 
-    ``ended`` says that the clients were told to end: then no status says anything.
+    ``ended`` says that the clients were asked to end: then no status says anything.
     """
     problems = []
     for pair in pairs:
@@ -354,7 +380,7 @@ def _read(
     *,
     ended: bool,
 ) -> Told | None:
-    """Return both reports of a pair; what is missing or damaged is told in ``problems``."""
+    """Return both reports of a pair; what is missing or damaged is in ``problems``."""
     found = []
     # A server that still waits for a client that has gone writes its report when it is ended.
     pair.server.stop()
@@ -371,7 +397,7 @@ def _read(
     forward = pair.flow.direction == "forward"
     sender, receiver = (client, server) if forward else (server, client)
     if receiver.received_bytes is None or sender.sent_s is None:
-        problems.append("iperf3 told no sums at the end")
+        problems.append("iperf3 reported no sums at the end")
         return None
     path = pair.flow.path.name
     return Told(path, pair.flow.direction, sender, receiver, idle.get(path))
@@ -388,7 +414,7 @@ def _keep(context: TrialContext, pairs: Sequence[_Pair]) -> tuple[str, ...]:
             try:
                 data = host.get(file, limit_bytes=LARGEST_REPORT_BYTES)
             except LabError:
-                continue  # it has been told already
+                continue  # it has been reported already
             write(context.samples_dir / name, data)
             kept.append(name)
     return tuple(kept)
@@ -404,13 +430,13 @@ def _outcome(
 ) -> Outcome:
     if not told:
         return Outcome((), (alive,), 0, 0, 0.0, samples=samples)
-    delivered = sum(_received(one)[0] for one in told)
+    delivered = sum(received(one)[0] for one in told)
     moved = Check(
         "data_moved",
         # That nothing arrives over a connection that stands is a figure: goodput 0.
         ok=True,
-        message=f"{delivered} byte of payload arrived"
-        + "".join(f", none {t.direction} on path {t.path}" for t in told if not _received(t)[0]),
+        message=f"{delivered} bytes of payload arrived"
+        + "".join(f", none {t.direction} on path {t.path}" for t in told if not received(t)[0]),
         value=float(delivered),
         unit="byte",
     )
@@ -424,102 +450,15 @@ def _outcome(
         (Measurement("total", figures(counted)), *by_path),
         (alive, moved),
         payload_bytes=delivered,
-        payload_packets=sum(_received(t)[0] // (t.sender.mss_bytes or 1448) for t in told),
+        payload_packets=sum(received(t)[0] // (t.sender.mss_bytes or 1448) for t in told),
         measuring_s=max(t.sender.sent_s or 0.0 for t in told),
         details={
-            "iperf3": told[0].sender.version,
+            "iperf3" if context.carry_bulk is None else "tcp": told[0].sender.version,
             "congestion": sorted({t.sender.congestion for t in told if t.sender.congestion}),
             "mss_bytes": told[0].sender.mss_bytes,
             "omit_s": omit_s,
             "idle_rtt_ns": {t.path: t.idle_rtt_ns for t in told},
-            "series": _series(told),
+            "series": series(told),
         },
         samples=samples,
     )
-
-
-def figures(told: Sequence[Told]) -> dict[str, float | None]:
-    """Return the metrics of some flows together: rates add up, RTTs are pooled."""
-    sender_seconds = [s for t in told for s in t.sender.seconds if s.whole]
-    rtts = [s.rtt_ns for s in sender_seconds if s.rtt_ns is not None]
-    again = [t.sender.retransmits for t in told if t.sender.retransmits is not None]
-    spans = [t.sender.sent_s for t in told if t.sender.sent_s]
-    windows = [
-        statistics.median(found)
-        for t in told
-        if (found := [s.cwnd_bytes for s in t.sender.seconds if s.whole and s.cwnd_bytes])
-    ]
-    return {
-        "tcp_goodput_bit_s": _rate(told),
-        "tcp_goodput_forward_bit_s": _rate([t for t in told if t.direction == "forward"]),
-        "tcp_goodput_reverse_bit_s": _rate([t for t in told if t.direction == "reverse"]),
-        "tcp_goodput_slowest_bit_s": _slowest(told),
-        "tcp_retransmits_per_s": sum(again) / max(spans) if again and spans else None,
-        "tcp_rtt_p50_ns": statistics.median(rtts) if rtts else None,
-        "tcp_rtt_max_ns": max(rtts) if rtts else None,
-        "tcp_cwnd_p50_bytes": sum(windows) if windows else None,
-        "tcp_efficiency_ratio": _efficiency(told),
-        "tcp_buffer_delay_ratio": _buffer_delay(told),
-    }
-
-
-def _efficiency(told: Sequence[Told]) -> float | None:
-    """Return the share of the bytes sent that were not sent again (RFC 6349 section 4.2)."""
-    sent = again = 0
-    for one in told:
-        report = one.sender
-        if report.sent_bytes is None or report.retransmits is None or report.mss_bytes is None:
-            return None
-        sent += report.sent_bytes
-        again += report.retransmits * report.mss_bytes
-    return sent / (sent + again) if sent else None
-
-
-def _buffer_delay(told: Sequence[Told]) -> float | None:
-    """Return the mean RTT in the transfer above the idle one, in idle RTTs (RFC 6349, 4.3).
-
-    Of several flows the largest: the buffer that is fullest.
-    """
-    ratios = []
-    for one in told:
-        rtts = [s.rtt_ns for s in one.sender.seconds if s.whole and s.rtt_ns is not None]
-        if rtts and one.idle_rtt_ns:
-            ratios.append((statistics.fmean(rtts) - one.idle_rtt_ns) / one.idle_rtt_ns)
-    return max(ratios, default=None)
-
-
-def _received(told: Told) -> tuple[int, float]:
-    """Return (payload bytes, seconds) of the receiving end."""
-    report = told.receiver
-    return report.received_bytes or 0, report.received_s or 0.0
-
-
-def _rate(told: Sequence[Told]) -> float | None:
-    rates = [octets * 8 / s for octets, s in (_received(t) for t in told) if s > 0]
-    return sum(rates) if rates else None
-
-
-def _slowest(told: Sequence[Told]) -> float | None:
-    """Return the smallest sum over all flows in one second; seconds are counted by each flow."""
-    seconds = [[s for s in t.receiver.seconds if s.whole] for t in told]
-    together = list(zip(*seconds, strict=False))
-    return min((sum(s.goodput_bit_s or 0.0 for s in at_once) for at_once in together), default=None)
-
-
-def _series(told: Sequence[Told]) -> list[dict[str, object]]:
-    """Return what happened second by second, flow by flow, for figures."""
-    return [
-        {
-            "path": t.path,
-            "direction": t.direction,
-            "start_s": [round(s.start_s, 3) for s in t.receiver.seconds][:_MOST_SERIES],
-            "goodput_bit_s": [
-                None if s.goodput_bit_s is None else round(s.goodput_bit_s)
-                for s in t.receiver.seconds
-            ][:_MOST_SERIES],
-            "rtt_ns": [s.rtt_ns for s in t.sender.seconds][:_MOST_SERIES],
-            "cwnd_bytes": [s.cwnd_bytes for s in t.sender.seconds][:_MOST_SERIES],
-            "retransmits": [s.retransmits for s in t.sender.seconds][:_MOST_SERIES],
-        }
-        for t in told
-    ]

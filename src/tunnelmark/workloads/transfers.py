@@ -1,4 +1,4 @@
-"""What clients told of files they transferred, and the figures of it; pure."""
+"""What clients reported of files they transferred, and the figures of it; pure."""
 
 import re
 import statistics
@@ -29,12 +29,12 @@ class OneFile:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What the client of one path told."""
+    """What the client of one path reported."""
 
     path: str
     files: tuple[OneFile, ...]
     span_s: float | None
-    """Time of all files; None if the client told nothing."""
+    """Time of all files; None if the client reported nothing."""
 
     @classmethod
     def by_curl(
@@ -51,7 +51,7 @@ class Fetched:
             if not one.done:
                 continue
             if one.name not in lengths:
-                raise ValueError(f"curl tells of a file that nobody asked for: {one.name[:80]!r}")
+                raise ValueError(f"curl reports a file that was not requested: {one.name[:80]!r}")
             size = one.size_download if download else one.size_upload
             files.append(
                 OneFile(
@@ -73,7 +73,9 @@ class Fetched:
         for line in lines:
             begin, end, name = _clock(line)
             if name not in lengths:
-                raise ValueError(f"a file that nobody asked for was told of: {line[:80]!r}")
+                raise ValueError(
+                    f"the client reported a file that was not requested: {line[:80]!r}"
+                )
             files.append(OneFile(name, lengths[name], (end - begin) / 1e9))
             begins.append(begin)
             ends.append(end)

@@ -12,8 +12,6 @@ from tunnelmark.workloads.echo_metrics import flow_metrics, total_metrics
 from tunnelmark.workloads.quantiles import withheld_tail
 from tunnelmark.workloads.streams import content_json, plan, run_streams
 
-PORT: Final = 7700
-"""UDP port of the reflector on the server."""
 SMALLEST_PAYLOAD_BYTES: Final = 25
 _HOUR_NS: Final = 3600 * 10**9
 _MOST_PACKETS: Final = 50_000_000
@@ -21,7 +19,7 @@ _START_AND_DRAIN_S: Final = 0.3
 
 
 class UdpEchoParams(Params):
-    """A stream of datagrams and their answers."""
+    """A stream of datagrams and their replies."""
 
     gap: Annotated[DurationNs, Field(ge=1000, le=60 * 10**9)] = Field(
         description="time from packet to packet on the sender's absolute schedule"
@@ -36,20 +34,21 @@ class UdpEchoParams(Params):
         None, description="how long packets are sent; this or packets"
     )
     content: Literal["zero", "random", "repeat", "compressible"] = Field(
-        "random", description="what fills the payload; a compressing tunnel decides by it"
+        "random", description="what fills the payload; matters for a tunnel that compresses"
     )
     compressible_share: Ratio = Field(0.5, description="share of zeros with content compressible")
     load: Literal["each", "spread"] = Field(
         "spread",
-        description="several tunnels: the stream is spread over them, or each has all of it",
+        description="with several tunnels: whether the stream is spread over them or each "
+        "carries all of it",
     )
     late: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
-        10**9, description="an answer after this is a late arrival and has no round-trip delay"
+        10**9, description="a reply later than this is a late arrival and has no round-trip delay"
     )
     drain: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
         10**9,
-        description="waiting time, at least that of late: a packet or answer that comes later than "
-        "this after the packet was sent is lost, whichever of the trial it is (RFC 7680)",
+        description="waiting time, at least that of late: a packet or reply that arrives later "
+        "than this after the packet was sent is lost, whichever of the trial it is (RFC 7680)",
     )
 
     @model_validator(mode="after")
@@ -68,7 +67,7 @@ class UdpEchoParams(Params):
 
     @property
     def packet_count(self) -> int:
-        """Packets in all, of one stream."""
+        """Packets in total, of one stream."""
         if self.packets is not None:
             return self.packets
         return -(-(self.duration or 0) // self.gap)
@@ -79,6 +78,8 @@ class UdpEcho(Workload):
 
     kind: ClassVar[str] = "udp_echo"
     title: ClassVar[str] = "UDP echo"
+    simulated: ClassVar[bool] = True
+    many_clients: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = UdpEchoParams
     metrics: ClassVar[tuple[str, ...]] = (
         "goodput_bit_s",

@@ -31,6 +31,8 @@ class UdpLoad(Workload):
 
     kind: ClassVar[str] = "udp_load"
     title: ClassVar[str] = "UDP load"
+    simulated: ClassVar[bool] = True
+    many_clients: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = UdpLoadParams
     metrics: ClassVar[tuple[str, ...]] = (
         "offered_packet_s",
@@ -52,6 +54,11 @@ class UdpLoad(Workload):
         "receiver_overrun_ratio",
     )
     params: UdpLoadParams
+
+    @property
+    def server_begins(self) -> bool:
+        """Whether packets go in the reverse direction that are no replies."""
+        return self.params.direction in {"reverse", "both"}
 
     def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
         """Return that the link has no rate to take a share of, or None."""

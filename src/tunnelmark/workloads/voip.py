@@ -11,6 +11,7 @@ from tunnelmark.model.params import Params
 from tunnelmark.model.trial import Measurement
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, Heard, lowest, run_calls
+from tunnelmark.workloads.emodel import mos
 
 _START_S: Final = 0.3
 
@@ -28,6 +29,7 @@ class Voip(Workload):
 
     kind: ClassVar[str] = "voip"
     title: ClassVar[str] = "Calls"
+    simulated: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = VoipParams
     metrics: ClassVar[tuple[str, ...]] = (
         "voip_mos_min",
@@ -45,6 +47,11 @@ class Voip(Workload):
         "voip_mouth_to_ear_ns",
     )
     params: VoipParams
+
+    @property
+    def server_begins(self) -> bool:
+        """Both ends of a call talk."""
+        return True
 
     def conflict(self, paths: int) -> str | None:
         """Return that there are fewer calls than tunnels, or None."""
@@ -120,6 +127,11 @@ def _figures(calls: Calls) -> dict[str, float | None]:
         "voip_rating_p50": _median(ratings),
         "voip_mouth_to_ear_ns": _median(delays),
     }
+    if any(one.rating_range is not None for one in calls.heard):
+        figures |= {
+            "voip_mos_clock_error": max(one.clock_error(mos) for one in calls.heard),
+            "voip_rating_clock_error": max(one.clock_error(float) for one in calls.heard),
+        }
     for way, heard in (("forward", calls.forward), ("reverse", calls.reverse)):
         sent = sum(one.sent for one in heard)
         figures[f"loss_{way}_ratio"] = sum(one.lost for one in heard) / sent if sent else None

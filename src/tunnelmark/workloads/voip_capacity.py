@@ -1,19 +1,18 @@
 """How many calls at once all sound well enough, found by search."""
 
 import dataclasses
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tunnelmark.model.params import Params
-from tunnelmark.model.trial import Measurement
+from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads.base import Outcome, Progress, TrialContext, Workload
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, missing_values, run_calls
-from tunnelmark.workloads.search import most
+from tunnelmark.workloads.search import most, usual_tries
 
 _START_S: Final = 0.3
-_TYPICAL_TRIALS: Final = 10
 _MOST_ATTEMPTS: Final = 3
 
 
@@ -22,19 +21,41 @@ class VoipCapacityParams(CallParams):
 
     mos: Annotated[float, Field(ge=1, le=4.5)] = Field(
         3.6,
-        description="mean opinion score that both directions of every call reach; 3.6 is R 70, "
-        "below which many users are dissatisfied (ITU-T G.107 annex B)",
+        description="mean opinion score that both directions of every call must reach; 3.6 is R "
+        "70, below which many users are dissatisfied (ITU-T G.107 annex B)",
     )
     most_calls: Annotated[int, Field(ge=1, le=MOST_CALLS)] = Field(
         MOST_CALLS, description="calls at which the search ends"
     )
+    first_calls: Annotated[int, Field(ge=1, le=MOST_CALLS)] = Field(
+        1, description="calls with which the search begins: near the answer it takes fewer trials"
+    )
+    step: Annotated[int, Field(ge=1, le=MOST_CALLS)] = Field(
+        1,
+        description="the search ends when the number that passed and the one that failed are at "
+        "most this far apart",
+    )
+
+    @model_validator(mode="after")
+    def _first_is_within(self) -> Self:
+        if self.first_calls > self.most_calls:
+            raise ValueError(
+                f"first_calls is {self.first_calls}, must be at most most_calls, {self.most_calls}"
+            )
+        return self
+
+    @property
+    def usual_trials(self) -> int:
+        """How many trials a search usually takes."""
+        return usual_tries(self.most_calls, first=self.first_calls, step=self.step)
 
 
 class VoipCapacity(Workload):
     """One search a trial: twice as many calls each time, then halving."""
 
     kind: ClassVar[str] = "voip_capacity"
-    title: ClassVar[str] = "Calls that sound well"
+    title: ClassVar[str] = "Calls carried"
+    simulated: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = VoipCapacityParams
     may_be_background: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = (
@@ -45,6 +66,11 @@ class VoipCapacity(Workload):
         "search_s",
     )
     params: VoipCapacityParams
+
+    @property
+    def server_begins(self) -> bool:
+        """Both ends of a call talk."""
+        return True
 
     def conflict(self, paths: int) -> str | None:
         """Return that the codec has no score, or that there are too many tunnels, or None."""
@@ -63,19 +89,24 @@ class VoipCapacity(Workload):
     def expected_s(self) -> float:
         """A usual number of trials."""
         one = (self.params.duration + self.params.drain) / 1e9 + _START_S
-        return one * _TYPICAL_TRIALS
+        return one * self.params.usual_trials
 
     def run(self, context: TrialContext) -> Outcome:
         """Run one search."""
         bench = _Bench(self.params, context)
         try:
-            found = most(bench.sounds_well, self.params.most_calls)
+            found, over = most(
+                bench.sounds_well,
+                self.params.most_calls,
+                first=self.params.first_calls,
+                step=self.params.step,
+            )
         except _BrokenError as broken:
             return bench.outcome((), broken.checks)
-        message = "no call sounds well" if found == 0 else f"{found} calls sound well"
+        message = "no call reaches the score" if found == 0 else f"{found} calls reach the score"
         figures = {
             "voip_calls": float(found),
-            "voip_calls_over": None if found == self.params.most_calls else float(found + 1),
+            "voip_calls_over": None if over is None else float(over),
             "voip_mos_min": bench.scores.get(found),
             "search_trials": float(bench.trials),
             "search_s": bench.trials * self.params.duration / 1e9,
@@ -107,7 +138,7 @@ class _Bench:
             tried = self._trial(calls)
             if tried.ok:
                 if (score := tried.worst_mos) is None:
-                    message = "the clocks of both ends differ, so no call has a delay or a score"
+                    message = "the ends have separate clocks, so no call has a delay or a score"
                     raise _BrokenError((Check("one_clock", ok=False, message=message),))
                 self.scores[calls] = score
                 return score >= self._params.mos
@@ -125,7 +156,7 @@ class _Bench:
             samples_dir=None,
             progress=lambda progress: self._context.progress(
                 Progress(
-                    min(0.99, (number - 1 + progress.done_ratio) / _TYPICAL_TRIALS),
+                    min(0.99, (number - 1 + progress.done_ratio) / self._params.usual_trials),
                     {"packets_sent": progress.figures.get("packets_sent", 0.0)},
                 )
             ),

@@ -56,10 +56,10 @@ class WebParams(TcpParams):
         "1.1", description="version of HTTP; 2 has all requests in one connection, with TLS only"
     )
     connections: Annotated[int, Field(ge=1, le=64)] = Field(
-        6, description="connections at a time for the objects of HTTP/1.1; browsers have six"
+        6, description="parallel connections for the objects of HTTP/1.1; browsers use six"
     )
     document_bytes: Annotated[SizeBytes, Field(ge=1, le=10**8)] = Field(
-        30_000, description="the document, which comes first and alone"
+        30_000, description="size of the document, which is loaded first"
     )
     small: Annotated[int, Field(ge=0, le=1000)] = Field(
         40, description="small objects of a page; they are texts"
@@ -75,10 +75,10 @@ class WebParams(TcpParams):
     )
     tls: curl.TlsVersion = Field("1.3", description="TLS version of https")
     corpus_seed: Annotated[int, Field(ge=0, lt=1 << 32)] = Field(
-        1, description="the objects are made from it, the same ones in every trial"
+        1, description="the objects are generated from it, the same in every trial"
     )
     limit: Annotated[DurationNs, Field(ge=10**9)] | None = Field(
-        None, description="a trial that takes longer fails; none: ten times what the link needs"
+        None, description="longest duration of a trial; none: ten times what the link needs"
     )
 
     @model_validator(mode="after")
@@ -88,9 +88,9 @@ class WebParams(TcpParams):
         if not self.small + self.large:
             raise ValueError("small and large are 0, a page has at least one object")
         if (requests := self.pages * (1 + self.small + self.large)) > _MOST_REQUESTS:
-            raise ValueError(f"pages of {requests} requests in all, at most {_MOST_REQUESTS}")
+            raise ValueError(f"pages of {requests} requests in total, at most {_MOST_REQUESTS}")
         if self.page_bytes > LARGEST_BYTES:
-            raise ValueError(f"a page has {self.page_bytes} byte, at most {LARGEST_BYTES}")
+            raise ValueError(f"a page has {self.page_bytes} bytes, at most {LARGEST_BYTES}")
         return self
 
     @property
@@ -138,7 +138,7 @@ class Web(TcpWorkload):
 
     @property
     def expected_s(self) -> float:
-        """A second a page, and the pauses: only the time that was seen tells better."""
+        """A second a page, and the pauses: only the time that was seen is more precise."""
         return 2 + self.params.pages * (_PAGE_LIMIT_S + self.params.pause / 1e9)
 
     def run(self, context: TrialContext) -> Outcome:
@@ -255,7 +255,7 @@ class Web(TcpWorkload):
         *,
         ended: bool,
     ) -> Check:
-        """Compare the last page of each path; each page's sizes are compared as they are told."""
+        """Compare the last page of each path; each page's sizes are compared at once."""
         problems: list[str] = []
         for client in () if ended else clients:
             problems += damaged(context.client, client.folder, files)
@@ -263,7 +263,7 @@ class Web(TcpWorkload):
             "content",
             ok=not problems,
             message=few(problems)
-            or ("a page was broken off" if ended else "the last page is what was sent (SHA-256)"),
+            or ("a page was aborted" if ended else "the last page is what was sent (SHA-256)"),
             value=float(len(problems)),
             limit=0.0,
             unit="file",
@@ -309,5 +309,5 @@ def _agreed(agreed: set[tuple[str, str]], tls: curl.Tls | None) -> Check:
         "negotiated",
         # Who did not get so far says so in another check.
         ok=all(version == f"TLSv{tls.version}" for version, _ in agreed),
-        message=f"{said} was agreed, TLSv{tls.version} was asked for",
+        message=f"{said} was negotiated, TLSv{tls.version} was requested",
     )

@@ -71,7 +71,7 @@ def start_web_server(
         context.client.put(certificate, shown)
     numbers = ports(context.paths, context.first_port)
     listen = [
-        (path.server_address, port) for path, port in zip(context.paths, numbers, strict=True)
+        (path.server_listens, port) for path, port in zip(context.paths, numbers, strict=True)
     ]
     text = configuration(folder, files, listen, tls=tls, http2=http2, pace_bytes_s=pace_bytes_s)
     context.server.put(folder / "nginx.conf", text.encode())
@@ -80,8 +80,8 @@ def start_web_server(
         ["nginx", "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")],
         name="nginx",
     )
-    for port in sorted(set(numbers)):
-        bench.listening(context.server, process, port)
+    for address, port in listen:
+        bench.listening(context.server, process, address, port)
     return WebServer(process, certificate)
 
 

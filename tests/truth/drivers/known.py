@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -9,13 +10,12 @@ from pydantic import Field
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, ip_layer, udp_layer
 from tunnelmark.model.quantity import DurationNs, Ratio
-from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import DataPath, Negotiated, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import inner_addresses, outer_addresses, outer_version, with_port
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.daemon import (
     Daemon,
     DaemonTunnel,
-    Side,
     configure,
     last_complaint,
     prove_path,
@@ -38,6 +38,10 @@ class KnownParams(TunnelParams):
     copies: Annotated[int, Field(ge=1, le=4)] = Field(1, description="how often each leaves")
     packet_cost: DurationNs = Field(0, description="CPU time of each packet")
     byte_cost_ps: int = Field(0, ge=0, description="CPU time of each byte beside, in ps")
+    unwrap_cost: DurationNs = Field(0, description="CPU time of each packet on its way in")
+    scatter: Annotated[float, Field(ge=0, le=0.2)] = Field(
+        0.0, description="standard deviation of the costs from start to start, as a share of them"
+    )
     seed: int = Field(1, ge=1, description="of the losses")
     mtu_bytes: int = Field(1472, ge=576, le=1472, description="MTU of the inner interface")
 
@@ -54,7 +58,7 @@ class KnownTunnel(DaemonTunnel):
         """Need a TUN device."""
         return Need(programs={"ip": "iproute2", "ping": "iputils-ping"}, kernel=("tun",))
 
-    def up(self, site: Site) -> TunnelUp:
+    def bring_up(self, site: Site) -> TunnelUp:
         """Start both ends."""
         mtu = self.params.mtu_bytes
         ends = [self._start(site, side) for side in ("server", "client")]
@@ -89,9 +93,11 @@ class KnownTunnel(DaemonTunnel):
         here, there = outer_addresses(site, own)[:: 1 if side == "client" else -1]
         interface = inner_interface(site, "k", 0, side)
         loss = own.loss_forward if side == "client" else own.loss_reverse
-        settings = (own.delay, loss, own.copies, own.packet_cost, own.byte_cost_ps)
-        # Each start loses others, the same ones in each run.
+        # Each start loses others and costs something else, the same in each run.
         seed = own.seed * 1_000_003 + next(_STARTS)
+        factor = random.Random(seed).gauss(1.0, own.scatter)  # noqa: S311 - no secret
+        costs = (own.packet_cost, own.byte_cost_ps, own.unwrap_cost)
+        settings = (own.delay, loss, own.copies, *(round(factor * cost) for cost in costs))
         process = endpoint.host.spawn(
             [
                 os.environ["TUNNELMARK_KNOWN"],

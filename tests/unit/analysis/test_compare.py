@@ -8,8 +8,8 @@ from scipy import stats
 
 import made_results
 from tunnelmark.analysis.compare import Run, compare, headline_metrics
-from tunnelmark.store.rows import to_frame
-from tunnelmark.study.plan import pair_id
+from tunnelmark.store.rows import Origin, to_frame
+from tunnelmark.study.points import pair_id
 
 METRICS = ("goodput_bit_s", "rtt_p50_ns")
 
@@ -28,7 +28,7 @@ def run(
             }
             result = made_results.trial_result(name, 64, repeat, figures)
             own = pair_id(result.trial.point)
-            frames.append(to_frame(result, study="made", run_id="tm0", pair_id=own))
+            frames.append(to_frame(result, origin=Origin("made", "tm0", "", ""), pair_id=own))
     return Run(study, "full", environment, pl.concat(frames, how="diagonal_relaxed"), ())
 
 
@@ -86,7 +86,7 @@ def test_a_run_that_could_stop_early_gets_wider_intervals() -> None:
 def test_a_run_and_itself_have_no_difference_worth_telling() -> None:
     found = compare(run(1), run(1), METRICS, confidence=0.95)
     assert not any(change.clear for change in found.changes)
-    assert found.said.startswith("no difference worth telling")
+    assert found.said.startswith("no relevant difference")
     assert "differ clearly" in compare(run(1), run(2, 1.5), METRICS, confidence=0.95).said
 
 
@@ -102,9 +102,9 @@ def test_the_environment_is_told_where_it_differs() -> None:
 
 def test_unlike_runs_are_named() -> None:
     found = compare(run(1), run(2, study="other"), METRICS, confidence=0.95)
-    assert found.unlike == ("the study is made there and other here",)
+    assert found.unlike == ("the study is made in A and other in B",)
     nothing = compare(run(1), run(2), ("tcp_goodput_bit_s",), confidence=0.95)
-    assert nothing.unlike == ("no point and metric was measured by both",)
+    assert nothing.unlike == ("they share no point and metric",)
 
 
 def test_the_metrics_told_first_are_those_that_both_have() -> None:

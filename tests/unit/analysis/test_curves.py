@@ -13,8 +13,8 @@ from tunnelmark.analysis.curves import curves, together
 from tunnelmark.analysis.drift import Drift
 from tunnelmark.analysis.explore import Exploration, explore
 from tunnelmark.analysis.factorial import factorial
-from tunnelmark.store.rows import to_frame
-from tunnelmark.study.plan import pair_id
+from tunnelmark.store.rows import Origin, to_frame
+from tunnelmark.study.points import pair_id
 
 SIZES = (64, 256, 512, 768, 1024, 1280)
 
@@ -39,7 +39,9 @@ def table(drift: float = 0.0) -> pl.DataFrame:
                 result = made_results.trial_result(tunnel, size, repeat, figures)
                 frames.append(
                     to_frame(
-                        result, study="made", run_id="tm0", pair_id=pair_id(result.trial.point)
+                        result,
+                        origin=Origin("made", "tm0", "", ""),
+                        pair_id=pair_id(result.trial.point),
                     )
                 )
     return pl.concat(frames, how="diagonal_relaxed")
@@ -145,7 +147,7 @@ def test_a_block_that_was_faster_is_no_effect_of_its_tunnel() -> None:
                         name, size, repeat, {"goodput_bit_s": rate}, block=block
                     )
                     own = pair_id(made.trial.point)
-                    frames.append(to_frame(made, study="m", run_id="tm0", pair_id=own))
+                    frames.append(to_frame(made, origin=Origin("m", "tm0", "", ""), pair_id=own))
     trials = pl.concat(frames, how="diagonal_relaxed")
     (found,) = explored(trials).factorial
     assert not any(effect.told for effect in found.effects)

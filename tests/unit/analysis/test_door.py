@@ -1,4 +1,4 @@
-"""The one door: few of those told are false, the real ones are told, intervals never contradict."""
+"""The one door: few reported differences are false, real ones are found, intervals agree."""
 
 import math
 import random
@@ -43,7 +43,7 @@ def test_where_nothing_differs_one_in_twenty_tells_anything(moments: int) -> Non
     dice = random.Random(7)  # noqa: S311 - likewise
     wrong = 0
     for _ in range(300):
-        # Scatter far above what is worth telling, so that only the test holds it back.
+        # Scatter far above a relevant difference, so that only the test holds it back.
         found = decide([drawn(dice, 0.0, 0.2) for _ in range(12)], confidence=0.95, moments=moments)
         wrong += any(one.outcome == "differs" for one in found)
     assert wrong / 300 <= 0.08 / moments

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from made_results import trial_result, write
 from tunnelmark.analysis.delays import ecdf
 from tunnelmark.analysis.estimates import PointEstimates, point_estimates
-from tunnelmark.analysis.testing import spread
+from tunnelmark.analysis.testing import OneSided, spread
 from tunnelmark.store import open_result
-from tunnelmark.store.rows import to_frame
-from tunnelmark.study.plan import pair_id
+from tunnelmark.store.rows import Origin, to_frame
+from tunnelmark.study.points import pair_id
 
 
 def table(figures: Mapping[tuple[str, int], Sequence[float | None]], metric: str) -> pl.DataFrame:
@@ -30,7 +30,7 @@ def table(figures: Mapping[tuple[str, int], Sequence[float | None]], metric: str
             made = trial_result(tunnel, 64, count[tunnel], {metric: value})
             made = replace(made, trial=replace(made.trial, bring_up=up))
             own = pair_id(made.trial.point)
-            frames.append(to_frame(made, study="made", run_id="tm0", pair_id=own))
+            frames.append(to_frame(made, origin=Origin("made", "tm0", "", ""), pair_id=own))
     return pl.concat(frames, how="diagonal_relaxed")
 
 
@@ -86,7 +86,7 @@ def test_baselines_of_different_blocks_are_not_independent_repeats() -> None:
         for repeat in (1, 2, 3):
             made = trial_result("none", 64, repeat, {"rtt_p50_ns": level + repeat / 1e6})
             made = replace(made, trial=replace(made.trial, block_id=block))
-            frames.append(to_frame(made, study="m", run_id="tm0", pair_id="p"))
+            frames.append(to_frame(made, origin=Origin("m", "tm0", "", ""), pair_id="p"))
     (found,) = point_estimates(pl.concat(frames), confidence=0.95)
     own = found.estimates["rtt_p50_ns"]
     assert (own.n, own.bring_ups) == (9, 3)
@@ -195,3 +195,76 @@ def test_a_distribution_rises_from_the_smallest_to_one(values: list[int]) -> Non
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
     assert math.isclose(shares[0], 1 / len(values))
+
+
+def by_two_clocks(
+    own: Sequence[float], beside: Sequence[float], metric: str, **errors: float
+) -> PointEstimates:
+    """Trials of a tunnel and its baseline whose figures may be off by what two clocks may be."""
+    frame = table({("wg", 1): own, ("none", 1): beside}, metric)
+    frame = frame.with_columns(**{name: pl.lit(value) for name, value in errors.items()})
+    return next(p for p in point_estimates(frame, confidence=0.95) if not p.is_baseline)
+
+
+def test_the_error_of_two_clocks_widens_the_interval_and_no_repeat_lessens_it() -> None:
+    delays = [19e6, 20e6, 20e6, 21e6]
+    for times in (1, 25):
+        own, beside = delays * times, [value / 2 for value in delays] * times
+        name = "owd_forward_p50_ns"
+        plain = by_two_clocks(own, beside, name).estimates[name]
+        found = by_two_clocks(own, beside, name, clock_error_ns=3e6).estimates[name]
+        assert plain.low is not None
+        assert plain.high is not None
+        assert (found.value, found.clock_error) == (plain.value, 3e6)
+        assert found.low == pytest.approx(plain.low - 3e6)
+        assert found.high == pytest.approx(plain.high + 3e6)
+
+
+def test_a_difference_by_two_clocks_has_the_errors_of_both_trials() -> None:
+    own, beside = [20e6 + n for n in range(50)], [10e6 + n * 2 for n in range(50)]
+    found = by_two_clocks(own, beside, "owd_forward_p50_ns", clock_error_ns=3e6)
+    told = found.differences["owd_forward_p50_ns"]
+    assert told.value == pytest.approx(1.0, rel=1e-4)
+    assert told.low is not None
+    assert told.high is not None
+    # In truth it may be 17 against 13 ms, or 23 against 7 ms.
+    assert told.low <= 17 / 13 - 1
+    assert told.high >= 23 / 7 - 1
+    # Both ways the logarithms' bound is that of the worse way, which is a little wider.
+    assert told.low == pytest.approx(2 * (17 / 20) * (7 / 10) - 1, rel=1e-3)
+    assert told.spread is not None
+    test = OneSided("d", told.spread, math.log(1.5), 1, "ratio", "t", logarithmic=True)
+    assert test.p_confirm > 0.9
+    assert test.repeats_to_settle(0.05) is None
+    assert replace(test, limit=math.log(1.1)).p_confirm < 1e-6
+
+
+def test_a_clock_error_as_large_as_the_delay_leaves_no_interval_of_a_difference() -> None:
+    own, beside = [20e6 + n for n in range(9)], [2e6 + n * 2 for n in range(9)]
+    found = by_two_clocks(own, beside, "owd_forward_p50_ns", clock_error_ns=3e6)
+    told, base = found.differences["owd_forward_p50_ns"], found.estimates["owd_forward_p50_ns"]
+    assert told.low is None
+    assert told.high is None
+    assert told.spread is not None
+    assert not told.spread.decides
+    assert base.low == pytest.approx(17e6, rel=1e-3)
+    # A round trip needs one clock only.
+    rtt = by_two_clocks(own, beside, "rtt_p50_ns", clock_error_ns=3e6)
+    assert rtt.differences["rtt_p50_ns"].low is not None
+    assert rtt.estimates["rtt_p50_ns"].clock_error == 0
+
+
+def test_a_score_has_the_error_of_its_own_scale_and_a_difference_of_delays_two() -> None:
+    own, beside = [4.0, 4.1, 4.0, 4.1], [4.3, 4.4, 4.4, 4.3]
+    for metric, error, times in (
+        ("voip_mos_p50", "voip_mos_clock_error", 1),
+        ("load_added_forward_ns", "clock_error_ns", 2),
+    ):
+        plain = by_two_clocks(own, beside, metric)
+        found = by_two_clocks(own, beside, metric, **{error: 0.5})
+        value, difference = found.estimates[metric], found.differences[metric]
+        assert value.high is not None
+        assert plain.estimates[metric].high is not None
+        assert value.clock_error == 0.5 * times
+        assert value.high == pytest.approx((plain.estimates[metric].high or 0) + 0.5 * times)
+        assert difference.low == pytest.approx((plain.differences[metric].low or 0) - times)

@@ -14,8 +14,8 @@ from tunnelmark.model.hypothesis import (
     Selection,
     Verdict,
 )
-from tunnelmark.store.rows import to_frame
-from tunnelmark.study.plan import pair_id
+from tunnelmark.store.rows import Origin, to_frame
+from tunnelmark.study.points import pair_id
 
 WG, NONE = Selection({"tunnel": ("wg",)}), Selection({"tunnel": ("none",)})
 GOODPUT = "goodput_bit_s"
@@ -37,7 +37,7 @@ def table(
         for repeat, figure in enumerate(figures, start=1)
     ]
     frames = [
-        to_frame(row, study="made", run_id="tm00000", pair_id=pair_id(row.trial.point))
+        to_frame(row, origin=Origin("made", "tm00000", "", ""), pair_id=pair_id(row.trial.point))
         for row in rows
     ]
     return pl.concat(frames, how="diagonal_relaxed")
@@ -202,12 +202,12 @@ def test_a_fragmentation_point_is_a_length_and_needs_no_repeats() -> None:
     lacking = Hypothesis(
         "h", "threshold", FRAGMENTATION_POINT, bound="at_least", limit=1.0, over=elsewhere
     )
-    assert "found no fragmentation point" in verdict(trials, lacking).reason
+    assert "the captures show no fragmentation point" in verdict(trials, lacking).reason
     for limit, outcome in ((1420, "confirmed"), (1438, "rejected")):
         claim = Hypothesis("h", "threshold", FRAGMENTATION_POINT, bound="near", limit=limit)
         found = verdict(trials, claim)
         assert found.outcome == outcome
-        assert "1420 byte" in found.reason
+        assert "1420 bytes" in found.reason
 
 
 def test_a_point_without_a_valid_trial_keeps_a_claim_over_all_points_open() -> None:
@@ -222,6 +222,7 @@ def test_a_point_without_a_valid_trial_keeps_a_claim_over_all_points_open() -> N
     assert found.outcome == "undecided"
     assert found.deciding is None
     assert "no valid trial of wg" in found.reason
+    assert found.reason.endswith("gave Goodput")
 
 
 def test_a_kind_of_workload_stands_for_the_sizes_that_the_claim_speaks_of() -> None:

@@ -36,7 +36,7 @@ def test_a_run_beside_itself_has_no_difference_worth_telling(
 ) -> None:
     one = made(tmp_path / "a", 8e6)
     assert main.call(["compare", one, one]) == 0
-    assert capsys.readouterr().out == "no difference worth telling\n"
+    assert capsys.readouterr().out == "no relevant difference\n"
     assert main.call(["compare", one, one, "--all"]) == 0
     assert "openvpn, udp_echo 64" in capsys.readouterr().out
 
@@ -51,7 +51,7 @@ def test_two_runs_of_one_study_have_no_difference_worth_telling(
     )
     assert main.call(["compare", one, other]) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("no difference worth telling")
+    assert line.startswith("no relevant difference")
     slower = replace(truth, effects={("a", "rtt_p50_ns"): 0.2})
     third = str(write_made(simulate(design, slower, 3), tmp_path / "3"))
     assert main.call(["compare", one, third]) == 0
@@ -75,9 +75,9 @@ def test_unlike_runs_are_refused_unless_forced(
 ) -> None:
     one, other = made(tmp_path / "a", 8e6), made(tmp_path / "b", 9e6, study="other")
     assert main.call(["compare", one, other]) == main.USAGE
-    assert "the study is made there and other here" in capsys.readouterr().err
+    assert "the study is made in A and other in B" in capsys.readouterr().err
     assert main.call(["compare", one, other, "--force"]) == 0
-    assert "not alike: the study" in capsys.readouterr().out
+    assert "not comparable: the study" in capsys.readouterr().out
 
 
 def test_a_metric_that_is_none_is_answered_with_the_nearest(
@@ -100,7 +100,7 @@ def test_analyse_tells_what_there_is_to_tell(
     out = capsys.readouterr().out
     assert "Goodput over payload_bytes: bends at" in out
     assert "payload_bytes explains" in out
-    assert "nothing to tell" in out
+    assert "nothing to report" in out
     assert main.call(["analyse", directory, "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {
         "drift",

@@ -56,7 +56,7 @@ def test_the_table_has_a_line_for_each_tunnel(monkeypatch: pytest.MonkeyPatch) -
     for kind in tunnel_kinds():
         assert (
             f"{kind:12} --    --       here: {_NOT_HERE}; "
-            "machine: not looked at (--no-machine)" in lines
+            "machine: not checked (--no-machine)" in lines
         )
 
 

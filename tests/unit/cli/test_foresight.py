@@ -1,4 +1,4 @@
-"""What a study will see is told before it runs."""
+"""What a study will detect is reported before it runs."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def test_a_check_says_what_a_study_sees_and_what_that_rests_on(
     assert main.call(["studies", "check", "quickstart"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "repeats in" in lines[1]
-    assert "% in RTT, median" in lines[2]
+    assert "% in RTT, median" in lines[1]
     assert any("figures scatter as in" in line for line in lines)
 
 
@@ -33,12 +33,12 @@ def test_an_earlier_result_says_how_much_figures_scatter(
         assert f"scatter as in {directory}" in out
         assert "points in Loss, forward" in out
         seen.append(float(out.partition(" % in RTT, median")[0].rpartition(" ")[2]))
-    assert seen[0] == 0.25  # nothing finer is worth telling
+    assert seen[0] == 0.25  # nothing finer is relevant
     assert seen[1] > 10
 
 
 def test_a_time_that_is_too_short_is_said_beforehand(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.call(["studies", "check", "modern-2026", "--budget", "1min"]) == 0
-    assert "are not enough for the study's least number of repeats" in capsys.readouterr().out
+    assert "is too short for the study's minimum number of repeats" in capsys.readouterr().out
     assert main.call(["studies", "check", "modern-2026", "--budget", "soon"]) == main.USAGE
     assert "must be a quantity such as" in capsys.readouterr().err

@@ -63,4 +63,4 @@ def test_into_a_pipe_goes_only_what_is_asked_for(
 
 def test_two_ways_to_tell_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.call(["run", "quickstart", "--json", "--lines"]) == 2
-    assert "exclude each other" in capsys.readouterr().err
+    assert "are mutually exclusive" in capsys.readouterr().err

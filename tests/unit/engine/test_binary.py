@@ -44,7 +44,9 @@ def test_the_order_of_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_what_cannot_be_run_is_no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     monkeypatch.setenv("TUNNELMARK_ENGINE", str(tmp_path / "folder"))
-    with pytest.raises(LabError, match=r"TUNNELMARK_ENGINE is .*folder, which is no program"):
+    with pytest.raises(
+        LabError, match=r"TUNNELMARK_ENGINE is .*folder, which is not an executable program"
+    ):
         find_engine()
 
 

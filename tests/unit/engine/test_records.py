@@ -47,17 +47,17 @@ def test_a_file_that_was_being_written_gives_its_whole_records() -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"", "f: has 0 byte, must be 64 to"),
-        (file(1, [])[:63], "f: has 63 byte"),
-        (b"X" + file(1, [])[1:], "f: is no record file"),
+        (b"", "f: has 0 bytes, must be 64 to"),
+        (file(1, [])[:63], "f: has 63 bytes"),
+        (b"X" + file(1, [])[1:], "f: is not a record file"),
         (file(1, [], version=2), "f: has version 2"),
         (file(2, []), "f: has version 1, kind 2"),
-        (file(1, [], size=63), "records of 63 byte"),
-        (file(1, [], size=0), "records of 0 byte"),
-        (file(1, [sent(0)], count=2), "f: announces 2 records, holds 1"),
+        (file(1, [], size=63), "records of 63 bytes"),
+        (file(1, [], size=0), "records of 0 bytes"),
+        (file(1, [sent(0)], count=2), "f: announces 2 records, has 1"),
         (file(1, [sent(0)], count=2**63), "f: announces"),
-        (file(1, [sent(0), sent(1)], count=1), "f: announces 1 records, holds 2"),
-        (file(1, [sent(0), b"x"], count=1), "f: has 1 byte behind its 1 records"),
+        (file(1, [sent(0), sent(1)], count=1), "f: announces 1 records, has 2"),
+        (file(1, [sent(0), b"x"], count=1), "f: has 1 byte after its 1 records"),
     ],
 )
 def test_what_is_no_record_file_is_refused(data: bytes, complaint: str) -> None:
@@ -93,7 +93,7 @@ def exchanges(draw: st.DrawFn) -> list[dict[str, int]]:
                     "answered": 300 + seq if known else MISSING_NS,
                     "returned": 400 + seq if back else MISSING_NS,
                     "late": int(back and draw(st.booleans())),
-                    # Killed before its file was complete: the answer alone tells of the arrival.
+                    # Killed before its file was complete: the answer alone reports the arrival.
                     "recorded": int(known and draw(st.booleans())),
                 }
             )

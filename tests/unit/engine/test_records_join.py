@@ -90,11 +90,11 @@ def test_every_packet_is_somewhere(fates: list[str], order: "np.random.Generator
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "has 0 byte"),
-        (b"x" * 64, "no record file"),
+        (b"", "has 0 bytes"),
+        (b"x" * 64, "not a record file"),
         (_file(2, 40, []), "must be 1, 1, 64"),
         (_file(1, 63, []), "must be 1, 1, 64"),
-        (_file(1, 64, [_sent(0, 1)], count=2), "announces 2 records, holds 1"),
+        (_file(1, 64, [_sent(0, 1)], count=2), "announces 2 records, has 1"),
     ],
 )
 def test_what_is_no_record_file_is_refused_by_name(data: bytes, words: str) -> None:

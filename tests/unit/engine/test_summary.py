@@ -50,6 +50,7 @@ SENT: dict[str, Any] = {
     "end_ns": 2,
     "realtime": "kept",
     "timestamps": "kernel",
+    "awake_ns": 7,
     "flows": [FLOW],
 }
 LINK: dict[str, Any] = {
@@ -146,7 +147,7 @@ def test_a_line_is_an_event_or_an_error_of_ours(line: str) -> None:
 def test_a_line_without_end_is_refused() -> None:
     with pytest.raises(LabError, match="longer than"):
         parse_event('{"event":"' + "x" * (1 << 20) + '"}')
-    with pytest.raises(LabError, match="no event"):
+    with pytest.raises(LabError, match="not an event"):
         parse_event("[" * 100_000)
 
 

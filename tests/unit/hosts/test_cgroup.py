@@ -1,18 +1,21 @@
 """Control groups: the arithmetic of quotas, where groups may be made, and what is never touched."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from tunnelmark.hosts import cgroup
 from tunnelmark.hosts.cgroup import (
     Controller,
     Quota,
     Throttled,
     find_controller,
+    own_group,
     quota_of,
     remove_group,
 )
-from tunnelmark.hosts.ledger import Entry, read_journal
+from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
 from tunnelmark.model.errors import LabError
 
 
@@ -83,7 +86,7 @@ def test_version_2_is_found_if_it_has_cpu(tmp_path: Path) -> None:
 
 def test_names_of_others_are_refused(tmp_path: Path) -> None:
     for name in ("system.slice", "tm12345", "tm12345-../x", "tm1234g-client"):
-        with pytest.raises(LabError, match="is no name of a run's"):
+        with pytest.raises(LabError, match="is not a name that a run uses"):
             Controller(1, tmp_path).group(name)
 
 
@@ -98,12 +101,69 @@ def test_a_limit_is_written_as_the_version_wants_it(
     tmp_path: Path, version: int, files: dict[str, str]
 ) -> None:
     group = Controller(version, tmp_path).group("tm12345-client")  # type: ignore[arg-type]
-    (tmp_path / "cgroup.subtree_control").write_text("")
     group.make()
     group.limit(Quota(1000, 8000))
     assert {path.name: path.read_text() for path in group.path.iterdir()} == files
-    delegated = (tmp_path / "cgroup.subtree_control").read_text()
-    assert delegated == ("+cpu" if version == 2 else "")
+    assert group.switch == (tmp_path if version == 2 else None)
+
+
+def test_a_group_passes_the_controller_on_to_those_in_it(tmp_path: Path) -> None:
+    group = Controller(2, tmp_path).group("tm12345-client")
+    group.make()
+    group.inner(0).make()
+    assert (group.path / "cgroup.subtree_control").read_text() == "+cpu"
+    assert not (tmp_path / "cgroup.subtree_control").exists()
+
+
+def test_the_controller_is_switched_off_again_if_a_run_switched_it_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup, "find_controller", lambda: Controller(2, tmp_path))
+    control, root = tmp_path / "cgroup.subtree_control", tmp_path / "runtime"
+    root.mkdir(mode=0o700)
+
+    control.write_text("memory cpu")
+    with Ledger(root) as ledger:
+        assert ledger.switch_on("cpu_controller", str(tmp_path))
+        assert read_journal(ledger.directory) == []
+    assert control.read_text() == "memory cpu"
+    control.write_text("memory")
+    with Ledger(root) as ledger:
+        ledger.switch_on("cpu_controller", str(tmp_path))
+        assert control.read_text() == "+cpu"
+        assert read_journal(ledger.directory) == [Entry("cpu_controller", str(tmp_path))]
+        control.write_text("memory cpu")
+        assert ledger.close() == [f"CPU controller for the groups in {tmp_path}"]
+    assert control.read_text() == "-cpu"
+
+
+def test_a_journal_names_no_other_group_whose_controller_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup, "find_controller", lambda: Controller(2, tmp_path))
+    directory = tmp_path / "tm12345"
+    directory.mkdir()
+    for name in (str(tmp_path / "other"), "/sys/fs/cgroup", "", "x"):
+        line = json.dumps({"kind": "cpu_controller", "name": name})
+        (directory / "journal.jsonl").write_text(line)
+        assert read_journal(directory) == []
+
+
+def test_where_a_process_stands_is_found(tmp_path: Path) -> None:
+    two, one = tmp_path / "two", tmp_path / "one"
+    (two / "a" / "b").mkdir(parents=True)
+    one.mkdir()
+    files = mounted(
+        tmp_path,
+        f"x {one} cgroup rw,pids 0 0\nx {two} cgroup2 rw 0 0\n",
+        "3:pids:/elsewhere\n0::/a/b\n",
+    )
+    assert own_group("", *files) == two / "a" / "b"
+    assert own_group("pids", *files) is None
+    assert own_group("freezer", *files) is None
+    (tmp_path / "cgroup").write_text("0::/../x\n3:pids:/\nnonsense\n")
+    assert own_group("", *files) is None
+    assert own_group("pids", *files) == one
 
 
 def test_a_group_of_threads_within_a_group(tmp_path: Path) -> None:

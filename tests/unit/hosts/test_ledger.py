@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tunnelmark.hosts.ledger import (
     start_time,
     undo,
 )
-from tunnelmark.lab.clean import clean, find_leftovers
+from tunnelmark.lab.clean import Leftover, clean, find_leftovers, release
 from tunnelmark.model.errors import LabError
 
 
@@ -60,6 +61,47 @@ def test_the_ledger_of_a_killed_run_is_found_and_removed(root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
+def test_a_ledger_is_locked_before_anyone_can_find_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Leftover] = []
+    searches = []
+    mkdir = Path.mkdir
+
+    def made(path: Path, mode: int = 0o777, **how: bool) -> None:
+        """Let somebody clean in the moment in which the directory is there and has no lock."""
+        mkdir(path, mode, **how)
+        if path.parent == root:
+            search = threading.Thread(target=lambda: found.extend(find_leftovers(root)))
+            search.start()
+            search.join(0.3)
+            os.utime(path, (0, 0))
+            searches.append(search)
+
+    monkeypatch.setattr(Path, "mkdir", made)
+    with Ledger(root) as ledger:
+        for search in searches:
+            search.join(30)
+        assert (searches, found) == ([searches[0]], [])
+        assert (ledger.directory / "journal.jsonl").exists()
+
+
+def test_a_run_that_was_killed_before_it_had_a_lock_is_found_at_once(root: Path) -> None:
+    (root / "tm00000").mkdir(mode=0o700)
+    clean(find_leftovers(root))
+    assert list(root.iterdir()) == []
+
+
+def test_a_dead_ledger_is_held_by_who_cleans_it(root: Path) -> None:
+    _journal(root, "tm00000", [])
+    mine = find_leftovers(root)
+    assert [leftover.run_id for leftover in mine] == ["tm00000"]
+    assert find_leftovers(root) == []
+    release(mine)
+    release(mine)
+    assert clean(find_leftovers(root)) == [f"ledger {root / 'tm00000'}"]
+
+
 def test_an_entry_is_on_disk_before_the_thing_is_made(root: Path) -> None:
     with Ledger(root) as ledger:
         ledger.enter("netns", f"{ledger.run_id}-client")
@@ -81,6 +123,7 @@ def test_an_entry_is_on_disk_before_the_thing_is_made(root: Path) -> None:
         '{"kind": "process", "name": "99999999999999999999"}',
         '{"kind": "tcp_allowed", "name": "reno bbr"}',
         '{"kind": "tcp_allowed", "name": "../cubic"}',
+        '{"kind": "cpu_controller", "name": "/"}',
         '{"kind": "file", "name": "/etc/passwd"}',
         '{"kind": "netns"}',
         "[]",

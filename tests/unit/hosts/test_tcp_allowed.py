@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tunnelmark.hosts import tcp_allowed
-from tunnelmark.hosts.ledger import Entry, Ledger, read_journal, undo
+from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
+from tunnelmark.lab.clean import clean, find_leftovers
 
 
 @pytest.fixture
@@ -23,18 +24,21 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_is_entered_before_it_is_written_and_goes_alone(names: Path, root: Path) -> None:
+def test_it_is_entered_before_it_is_written_and_goes_alone(
+    names: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = []
     with Ledger(root) as ledger:
+        on = tcp_allowed.on
 
-        def enter(name: str) -> None:
-            seen.append(names.read_text())
-            ledger.enter("tcp_allowed", name)
+        def look(name: str) -> bool:
+            seen.append(read_journal(ledger.directory))
+            return on(name)
 
-        assert tcp_allowed.allow("cubic", enter)
-        assert seen == ["reno bbr\n"]
+        monkeypatch.setattr(tcp_allowed, "on", look)
+        assert ledger.switch_on("tcp_allowed", "cubic")
+        assert seen == [[Entry("tcp_allowed", "cubic")]]
         assert names.read_text() == "reno bbr cubic"
-        assert read_journal(ledger.directory) == [Entry("tcp_allowed", "cubic")]
         names.write_text("reno bbr cubic vegas")
         assert ledger.close() == ["congestion control cubic from what namespaces may use"]
     assert names.read_text() == "reno bbr vegas"
@@ -42,34 +46,56 @@ def test_it_is_entered_before_it_is_written_and_goes_alone(names: Path, root: Pa
 
 def test_what_is_there_already_is_nobodys_to_take_away(names: Path, root: Path) -> None:
     with Ledger(root) as ledger:
-        assert tcp_allowed.allow("bbr", lambda name: ledger.enter("tcp_allowed", name))
+        assert ledger.switch_on("tcp_allowed", "bbr")
         assert read_journal(ledger.directory) == []
     assert names.read_text() == "reno bbr\n"
 
 
-def test_a_run_has_back_what_another_took(names: Path, root: Path) -> None:
-    with Ledger(root) as second:
-        with Ledger(root) as first:
-            for ledger in (first, second):
-                assert tcp_allowed.allow(
-                    "cubic", lambda name, of=ledger: of.enter("tcp_allowed", name)
-                )
-        assert names.read_text() == "reno bbr"
-        assert tcp_allowed.allow("cubic", lambda name: second.enter("tcp_allowed", name))
-        assert names.read_text() == "reno bbr cubic"
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_last_run_that_has_it_takes_it_out(
+    names: Path, root: Path, order: tuple[int, int]
+) -> None:
+    runs = [Ledger(root), Ledger(root)]
+    for ledger in runs:
+        assert ledger.switch_on("tcp_allowed", "cubic")
+        assert ledger.switch_on("tcp_allowed", "cubic")
+        assert read_journal(ledger.directory) == [Entry("tcp_allowed", "cubic")]
+    assert runs[order[0]].close() == []
+    assert names.read_text() == "reno bbr cubic"
+    assert runs[order[1]].close() == ["congestion control cubic from what namespaces may use"]
     assert names.read_text() == "reno bbr"
 
 
-def test_undo_of_what_is_gone_does_nothing(names: Path) -> None:
-    entries = [Entry("tcp_allowed", "cubic")]
-    assert undo("tm00000", entries) == []
+def test_a_dead_run_holds_it_until_it_is_cleaned(names: Path, root: Path) -> None:
+    dead = root / "tm00000"
+    dead.mkdir(mode=0o700)
+    (dead / "journal.jsonl").write_text('{"kind": "tcp_allowed", "name": "cubic"}\n')
+    with Ledger(root) as ledger:
+        assert ledger.switch_on("tcp_allowed", "cubic")
+    assert names.read_text() == "reno bbr cubic"
+    clean(find_leftovers(root))
+    assert names.read_text() == "reno bbr"
+
+
+def test_what_may_not_be_switched_is_not_entered(
+    names: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp_allowed, "may", lambda _name: False)
+    with Ledger(root) as ledger:
+        assert not ledger.switch_on("tcp_allowed", "cubic")
+        assert read_journal(ledger.directory) == []
+    assert names.read_text() == "reno bbr\n"
+
+
+def test_taking_out_what_is_gone_does_nothing(names: Path) -> None:
+    assert not tcp_allowed.off("cubic")
     assert names.read_text() == "reno bbr\n"
     names.unlink()
-    assert undo("tm00000", entries) == []
+    assert not tcp_allowed.off("cubic")
     assert not names.exists()
 
 
 @pytest.mark.parametrize("name", ["", "cubic reno", "../x", "x" * 16])
 def test_what_is_no_name_is_not_written(names: Path, name: str) -> None:
-    assert not tcp_allowed.allow(name, lambda _: pytest.fail("entered"))
+    assert not tcp_allowed.on(name)
     assert names.read_text() == "reno bbr\n"

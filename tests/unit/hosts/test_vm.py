@@ -178,9 +178,9 @@ class TestHost:
         assert process.log_tail() == "up"
 
     def test_a_log_stays_in_its_directory(self, host: VmHost) -> None:
-        with pytest.raises(LabError, match="no name of a log"):
+        with pytest.raises(LabError, match="not a log name"):
             host.spawn(["true"], name="../outside")
-        with pytest.raises(LabError, match="no absolute path"):
+        with pytest.raises(LabError, match="is not an absolute path"):
             host.spawn(["true"], name="x", private_dirs=["/run/../etc"])
 
     def test_a_machine_that_dies_ends_its_programs(self, host: VmHost, machine: Machine) -> None:
@@ -217,7 +217,7 @@ class TestHost:
     def test_names_are_checked(self, machine: Machine, tmp_path: Path) -> None:
         with pytest.raises(LabError, match="starts with tm"):
             VmHost(machine, name="a", unique="other", log_dir=tmp_path)
-        with pytest.raises(LabError, match="is no name of a host"):
+        with pytest.raises(LabError, match="is not a host name"):
             VmHost(machine, name="../a", unique="tm1", log_dir=tmp_path)
         with pytest.raises(LabError, match="starts with tm"):
             VmNetnsHost(machine, name="a", unique="-all", log_dir=tmp_path)

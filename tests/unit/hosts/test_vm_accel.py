@@ -68,7 +68,7 @@ def test_a_machine_that_hangs_chooses_emulation(
     qemu(tmp_path, monkeypatch, "exec sleep 100")
     monkeypatch.setattr(vm_accel, "_LIMIT_S", 0.2)
     choice = choose(image, cached=tmp_path / "cached")
-    assert choice == Choice("tcg", "a test machine with kvm did not boot within 0.2 s")
+    assert choice == Choice("tcg", "a test machine with KVM did not boot within 0.2 s")
 
 
 @pytest.mark.usefixtures("device")

@@ -98,7 +98,7 @@ def test_the_agents_error_is_ours(peer: Peer) -> None:
 
 
 def test_a_late_answer_disturbs_nobody(peer: Peer) -> None:
-    with pytest.raises(LabError, match=r"get is not answered after 0\.05 s"):
+    with pytest.raises(LabError, match=r"get got no response after 0\.05 s"):
         peer.channel.ask("get", {}, timeout_s=0.05)
     request, _ = peer.hear()
     peer.say({"id": request["id"], "ok": "late"})
@@ -150,7 +150,7 @@ def test_a_request_under_way_does_not_outwait_a_lost_connection(peer: Peer) -> N
 def test_a_closed_channel_says_so(peer: Peer) -> None:
     peer.channel.close()
     peer.channel.close()
-    with pytest.raises(LabError, match="the machine was switched off"):
+    with pytest.raises(LabError, match="the virtual machine was switched off"):
         peer.channel.ask("get", {}, timeout_s=1)
     assert peer.socket.recv(1) == b""
 
@@ -170,7 +170,7 @@ def test_a_closed_channel_says_so(peer: Peer) -> None:
 )
 def test_what_is_not_the_protocol_ends_it(peer: Peer, frame: bytes) -> None:
     peer.socket.sendall(frame)
-    with pytest.raises(LabError, match="the agent does not keep to the protocol"):
+    with pytest.raises(LabError, match="the agent broke the protocol"):
         peer.channel.ready(10)
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,8 @@ def machine() -> Iterator[Machine]:
     with subprocess.Popen(["python3", "-c", _TWO_THREADS], stdout=subprocess.PIPE) as qemu:
         assert qemu.stdout is not None
         qemu.stdout.readline()
-        yield Machine(cast("Any", qemu), cast("Any", None), Path("console"), cast("Any", None))
+        facts = cast("Any", SimpleNamespace(name="of a test"))
+        yield Machine(cast("Any", qemu), cast("Any", None), Path("console"), facts)
         qemu.kill()
 
 

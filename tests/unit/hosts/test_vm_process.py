@@ -30,6 +30,7 @@ def make(tmp_path: Path, signals: Signals, *, lines: bool = False) -> VmProcess:
         ("openvpn",),
         name="openvpn-0",
         pid=42,
+        pid_base=100,
         log=tmp_path / "logs" / "openvpn-0.log",
         lines=lines,
         signal=signals,
@@ -41,7 +42,8 @@ def make(tmp_path: Path, signals: Signals, *, lines: bool = False) -> VmProcess:
 def test_it_is_a_process(tmp_path: Path) -> None:
     process = make(tmp_path, Signals())
     assert isinstance(process, Process)
-    assert (process.argv, process.name, process.pid) == (("openvpn",), "openvpn-0", 42)
+    assert (process.argv, process.name) == (("openvpn",), "openvpn-0")
+    assert (process.pid, process.host_pid) == (142, 42)
 
 
 def test_output_goes_to_the_log_even_after_the_end(tmp_path: Path) -> None:

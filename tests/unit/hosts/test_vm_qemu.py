@@ -70,11 +70,11 @@ def test_a_comma_in_a_path_starts_no_other_option() -> None:
 @pytest.mark.parametrize(
     ("tap", "mac", "words"),
     [
-        ("tm1,script=/x", "02:00:00:00:00:01", "no name of an interface"),
-        ("tm-much-too-long-x", "02:00:00:00:00:01", "no name of an interface"),
-        ("tm1", "02:00:00:00:00", "no locally administered address"),
-        ("tm1", "00:00:00:00:00:01", "no locally administered address"),
-        ("tm1", "03:00:00:00:00:01", "no locally administered address"),
+        ("tm1,script=/x", "02:00:00:00:00:01", "not an interface name"),
+        ("tm-much-too-long-x", "02:00:00:00:00:01", "not an interface name"),
+        ("tm1", "02:00:00:00:00", "not a locally administered address"),
+        ("tm1", "00:00:00:00:00:01", "not a locally administered address"),
+        ("tm1", "03:00:00:00:00:01", "not a locally administered address"),
     ],
 )
 def test_a_card_that_is_none_is_refused(tap: str, mac: str, words: str) -> None:

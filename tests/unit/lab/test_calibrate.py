@@ -120,7 +120,7 @@ def test_a_faster_device_may_use_cipher_instructions_but_no_more() -> None:
 
 def test_a_figure_that_cannot_be_met_is_an_error() -> None:
     computer = Computer(least_share=0.2)
-    with pytest.raises(LabError, match=r"AES-128-CBC came to 60\.0 MB/s instead of 15\.7 MB/s in"):
+    with pytest.raises(LabError, match=r"AES-128-CBC reached 60\.0 MB/s instead of 15\.7 MB/s in"):
         calibrate(DEVICES["pi-b"], "AES-128-CBC", computer.bench, computer.limit)
 
 

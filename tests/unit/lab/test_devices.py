@@ -8,14 +8,21 @@ from tunnelmark.devices.registry import DEVICES
 from tunnelmark.hosts.cgroup import Controller, Quota, Throttled
 from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
 from tunnelmark.lab.calibrate import PLAIN_CODE, Calibration
-from tunnelmark.lab.devices import GroupLimit, cpu_threads, is_limited, machine_specs, roles_of
+from tunnelmark.lab.devices import (
+    GroupLimit,
+    cores_for,
+    cpu_threads,
+    is_limited,
+    machine_specs,
+    roles_of,
+)
 from tunnelmark.model.trial import DriverSpec
 
 
 def limit_of(tmp_path: Path, ledger: Ledger, kind: str, role: str = "client") -> GroupLimit:
     (tmp_path / "cpu").mkdir(exist_ok=True)
     found = Calibration(DEVICES[kind], "SHA1", Quota(1000, 8000), PLAIN_CODE, {}, 1.0)
-    return GroupLimit(ledger, Controller(1, tmp_path / "cpu"), role, found, "/e/engine")
+    return GroupLimit(ledger, Controller(1, tmp_path / "cpu"), role, found, "/e/engine", [0])
 
 
 def quota_in(group: Path) -> tuple[str, str]:
@@ -31,6 +38,23 @@ def test_which_endpoints_stand_on_a_device() -> None:
     assert roles("pi-b") == ("client",)
     assert roles("pi-b", endpoint="server") == ("server",)
     assert roles("pi-b", endpoint="both") == ("client", "server")
+
+
+@pytest.mark.parametrize(
+    ("roles", "each", "own", "found"),
+    [
+        (("client",), 1, (0, 1), {"client": (1,)}),
+        (("client", "server"), 1, (0, 1), {"client": (1,), "server": (0,)}),
+        (("client", "server"), 1, (0, 1, 2, 3), {"client": (3,), "server": (2,)}),
+        (("client", "server"), 4, (0, 1), {"client": (0, 1), "server": (0, 1)}),
+        (("client", "server"), 2, (2, 3, 6), {"client": (3, 6), "server": (3, 6)}),
+        (("client", "server"), 1, (5,), {"client": (5,), "server": (5,)}),
+    ],
+)
+def test_the_endpoints_have_cores_of_their_own_where_there_are_enough(
+    roles: tuple[str, ...], each: int, own: tuple[int, ...], found: dict[str, tuple[int, ...]]
+) -> None:
+    assert cores_for(roles, each, own) == found
 
 
 def test_one_core_is_one_group_and_the_ledger_knew_it_first(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ Make = Callable[..., tuple[Placement, FakeHost]]
 def test_what_runs_here_runs_here(make: Make, tmp_path: Path) -> None:
     made, host = make("auto")
     assert made.choose("none", everywhere) is None
-    assert made.host("none") is made._local
+    assert made.hosts("none") == (made._local,)
     assert isinstance(made.place("none", tmp_path), LocalPlace)
     assert made._machine is None
     assert not host.machine.closed
@@ -126,7 +126,7 @@ def test_what_is_compared_runs_together_where_one_of_them_must(make: Make, tmp_p
     assert made.choose("openvpn", everywhere) is None
     made.gather({"openvpn": everywhere})
     assert isinstance(made.place("openvpn", tmp_path), LocalPlace)
-    # A place that was asked for is kept.
+    # A place requested is kept.
     made, _ = make("local")
     assert made.choose("openvpn", everywhere) is None
     made.gather({"openvpn": everywhere})
@@ -135,11 +135,11 @@ def test_what_is_compared_runs_together_where_one_of_them_must(make: Make, tmp_p
 
 def test_what_runs_nowhere_says_why_for_both(make: Make) -> None:
     made, _ = make("auto")
-    reason = "esoteric is not installed; nor in a machine: esoteric is not installed"
+    reason = "esoteric is not installed; nor in a virtual machine: esoteric is not installed"
     assert made.choose("esoteric", nowhere) == reason
     made, _ = make("auto", machine="qemu is not installed")
     assert made.choose("ipsec", only_inside) == (
-        "the kernel has no esp; nor in a machine: qemu is not installed"
+        "the kernel has no esp; nor in a virtual machine: qemu is not installed"
     )
 
 
@@ -178,7 +178,9 @@ def test_a_limited_device_gets_machines_of_its_own(make: Make) -> None:
     shared.check_device(placement.HOST, ["none"])
     user, _ = make("auto", uid=65534)
     assert user.choose("none", everywhere) is None
-    with pytest.raises(LabError, match="device pi-b: none needs machines, and namespaces need"):
+    with pytest.raises(
+        LabError, match="device pi-b: none needs virtual machines, and namespaces need"
+    ):
         user.check_device(pi, ["none"])
 
 

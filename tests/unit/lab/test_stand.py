@@ -1,6 +1,7 @@
 """Where a command stands: run and doctor ask the same door."""
 
 import os
+from contextlib import nullcontext
 
 import pytest
 
@@ -13,9 +14,14 @@ from tunnelmark.model.errors import LabError
 
 @pytest.fixture
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """Environments of what this process was replaced by."""
+    """Environments of what was run in the place of this process; its exit status was 7."""
     found: list[dict[str, str]] = []
-    monkeypatch.setattr(os, "execvpe", lambda _file, _argv, env: found.append(env))
+
+    def supervise(_argv: object, environment: dict[str, str]) -> int:
+        found.append(environment)
+        return 7
+
+    monkeypatch.setattr(rootless, "supervise", supervise)
     monkeypatch.delenv("TUNNELMARK_INSIDE_USER_NAMESPACE", raising=False)
     return found
 
@@ -42,7 +48,8 @@ def test_the_command_runs_again_where_namespaces_are_needed_and_can_be_had(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(rootless, "cannot_run_rootless", lambda: refused)
-    rootless.stand(wanted)
+    with pytest.raises(SystemExit, match="7") if again else nullcontext():
+        rootless.stand(wanted)
     assert bool(executed) == again
 
 
@@ -62,10 +69,12 @@ def test_a_folder_of_ledgers_that_was_chosen_stays(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(rootless, "cannot_run_rootless", lambda: None)
     monkeypatch.setenv("TUNNELMARK_RUNTIME", "/srv/ledgers")
-    rootless.stand("auto")
+    with pytest.raises(SystemExit):
+        rootless.stand("auto")
     assert executed[0]["TUNNELMARK_RUNTIME"] == "/srv/ledgers"
     monkeypatch.delenv("TUNNELMARK_RUNTIME")
-    rootless.stand("auto")
+    with pytest.raises(SystemExit):
+        rootless.stand("auto")
     assert executed[1]["TUNNELMARK_RUNTIME"].endswith(f"tunnelmark-{os.getuid()}")
 
 

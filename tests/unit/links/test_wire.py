@@ -19,8 +19,8 @@ def serial(**params: object) -> LinkSpec:
     [
         ({"loss_forward": 0.9, "loss_burst": 2}, "loss_forward is 0.9, must be at most 0.666667"),
         ({"loss_reverse": 0.8, "loss_burst": 3}, "loss_reverse is 0.8, must be at most 0.75"),
-        ({"queue": "1513 B"}, "queue is 1513 byte, must hold a frame of 1514 byte"),
-        ({"queue": "9000 B", "mtu": 9000}, "must hold a frame of 9014 byte"),
+        ({"queue": "1513 B"}, "queue is 1513 bytes, must hold a frame of 1514 bytes"),
+        ({"queue": "9000 B", "mtu": 9000}, "must hold a frame of 9014 bytes"),
         ({"loss_burst": 0.5}, "greater than or equal to 1"),
         ({"loss_forward": "110 %"}, "less than or equal to 1"),
         ({"loss_forward": -0.1}, "greater than or equal to 0"),

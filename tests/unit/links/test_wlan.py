@@ -94,17 +94,23 @@ def test_the_preset_of_the_802_11n_study() -> None:
 def test_defaults_follow_the_standard() -> None:
     assert medium(standard="802.11g")["rate"] == {"type": "fixed", "rate_bit_s": 54_000_000}
     assert medium(standard="802.11a")["basic_rates_bit_s"] == [6_000_000, 12_000_000, 24_000_000]
+    defaults = dict.fromkeys(("background", "best_effort", "video", "voice"))
     assert medium(standard="802.11b", wmm=True)["qos"] == {
-        "background": None,
-        "best_effort": None,
-        "video": None,
-        "voice": None,
+        "stations": defaults,
+        "access_point": defaults,
     }
     n = medium(standard="802.11n", band="5 GHz", mcs=7, wmm=False)
     assert n["qos"] is None
     assert n["aggregation"] is None
     ac = medium(standard="802.11ac", width="80 MHz", mcs=9, streams=2)
     assert ac["aggregation"]["ampdu_max_bytes"] == 1_048_575
+    ax = medium(standard="802.11ax", width="80 MHz", guard_interval="1600 ns", mcs=11, streams=2)
+    assert ax["phy"] == {"standard": "802.11ax", "width_mhz": 80, "guard_interval_ns": 1600}
+    assert ax["rate"] == {"type": "mcs", "mcs": 11, "streams": 2}
+    assert (ax["aggregation"]["ampdu_max_bytes"], ax["aggregation"]["ampdu_max_frames"]) == (
+        4_194_303,
+        256,
+    )
     protected = medium(standard="802.11n", band="2.4 GHz", mcs=7, protection="cts_to_self")
     assert 11_000_000 in protected["basic_rates_bit_s"]
 
@@ -129,12 +135,11 @@ def test_everything_that_can_be_set_arrives() -> None:
     crowd = medium(standard="802.11b", background_stations=3, background_msdu=500)
     assert (crowd["stations"], crowd["background"]) == (4, {"msdu_bytes": 500})
     voice = {"aifsn": 1, "cw_min": 3, "cw_max": 7, "txop_limit": "1504 us"}
-    assert medium(standard="802.11b", wmm=True, voice=voice)["qos"]["voice"] == {
-        "aifsn": 1,
-        "cw_min": 3,
-        "cw_max": 7,
-        "txop_limit_ns": 1_504_000,
-    }
+    told = {"aifsn": 1, "cw_min": 3, "cw_max": 7, "txop_limit_ns": 1_504_000}
+    qos = medium(standard="802.11b", wmm=True, voice=voice)["qos"]
+    assert (qos["stations"]["voice"], qos["access_point"]["voice"]) == (told, None)
+    qos = medium(standard="802.11b", wmm=True, ap_voice=voice)["qos"]
+    assert (qos["stations"]["voice"], qos["access_point"]["voice"]) == (None, told)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +173,18 @@ def test_everything_that_can_be_set_arrives() -> None:
             "mcs is 10, 802.11ac has 0 to 9",
         ),
         (
+            {"standard": "802.11ax", "mcs": 12},
+            "mcs is 12, 802.11ax has 0 to 11",
+        ),
+        (
+            {"standard": "802.11ax", "mcs": 0, "guard_interval": "400 ns"},
+            "guard_interval is 400 ns, 802.11ax has 800 ns and 1600 ns and 3200 ns",
+        ),
+        (
+            {"standard": "802.11ac", "mcs": 0, "ampdu_frames": 65},
+            "ampdu_frames is 65, 802.11ac has at most 64",
+        ),
+        (
             {"standard": "802.11n", "band": "5 GHz", "mcs": 7, "short_slot": False},
             "short_slot is false, but slots in the 5 GHz band are 9 us",
         ),
@@ -181,7 +198,7 @@ def test_everything_that_can_be_set_arrives() -> None:
         ),
         (
             {"standard": "802.11b", "frame_errors": 0.1, "snr_db": 10},
-            "frame_errors and snr_db are both set, one may be",
+            "frame_errors and snr_db are both set, at most one is allowed",
         ),
         (
             {"standard": "802.11b", "basic_rates": "6"},
@@ -206,6 +223,10 @@ def test_everything_that_can_be_set_arrives() -> None:
         (
             {"standard": "802.11b", "voice": {"aifsn": 2, "cw_min": 3, "cw_max": 7}},
             "voice is set, but wmm is off",
+        ),
+        (
+            {"standard": "802.11b", "ap_video": {"aifsn": 1, "cw_min": 3, "cw_max": 7}},
+            "ap_video is set, but wmm is off",
         ),
         (
             {

@@ -14,7 +14,7 @@ from tunnelmark.store.layout import write_atomically
 @pytest.mark.parametrize(
     ("number", "mend"),
     [
-        (errno.ENOSPC, "free space there, then go on with tunnelmark run --resume DIR"),
+        (errno.ENOSPC, "free space there, then resume with tunnelmark run --resume DIR"),
         (errno.EDQUOT, "raise the quota"),
         (errno.EIO, "the disk is failing"),
         (errno.EROFS, "--results"),

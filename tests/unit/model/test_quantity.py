@@ -43,7 +43,7 @@ def test_a_share_without_a_unit_that_could_be_per_cent_is_refused(written: objec
         ("101 %", "less than or equal to 1"),
         (-0.01, "greater than or equal to 0"),
         ("-1 %", "must be a quantity"),
-        ("1 ‰", "has the unit '‰'; known are %"),
+        ("1 ‰", "has the unit '‰'; known: %"),
         (True, "must be a quantity"),
         ("%", "must be a quantity"),
     ],

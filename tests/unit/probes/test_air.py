@@ -1,4 +1,4 @@
-"""Captures on air: what protects a frame is told by the frame."""
+"""Captures on air: a frame shows what protects it."""
 
 import struct
 

@@ -126,7 +126,7 @@ def test_vlan_tags_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (b"short", "5 bytes are no Ethernet frame"),
+        (b"short", "5 bytes are not an Ethernet frame"),
         (ethernet(0x0806, bytes(28)), "not IP"),
         (ethernet(0x0800, bytes(10)), "IPv4 header of 10 bytes, at least 20"),
         (
@@ -134,7 +134,7 @@ def test_vlan_tags_are_passed_over() -> None:
             "IPv4 with version 6, header of 20 bytes, length 0",
         ),
         (ipv4(17, bytes(50))[:-1], "IPv4 length 70, 69 bytes captured"),
-        (ethernet(0x86DD, bytes(39)), "39 bytes are no IPv6 header"),
+        (ethernet(0x86DD, bytes(39)), "39 bytes are not an IPv6 header"),
         (ipv6(17, bytes(50))[:-1], "IPv6 length 90, 89 bytes captured"),
         (ipv6(0, bytes(4)), "IPv6 extension header 0 is cut off at byte 44"),
         (ipv6(0, bytes((17, 9)) + bytes(20)), "IPv6 extension header 0 of 80 bytes is too long"),
@@ -226,7 +226,10 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\x0a\x0d\x0d\x0a" + bytes(30), "capture: starts with 0a0d0d0a, which is no pcap file"),
+        (
+            b"\x0a\x0d\x0d\x0a" + bytes(30),
+            "capture: starts with 0a0d0d0a, which is not a pcap file",
+        ),
         (
             pcap([])[:4] + bytes((9, 0)) + pcap([])[6:],
             "capture: pcap version 9.4, only 2.4 is known",

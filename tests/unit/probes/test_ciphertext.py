@@ -1,4 +1,4 @@
-"""A cipher in name only is told from a cipher, whatever the payload looks like."""
+"""A cipher in name only is distinguished from a cipher, whatever the payload looks like."""
 
 import base64
 import random

@@ -39,7 +39,7 @@ def test_it_never_gets_narrower() -> None:
 
 
 class Listening:
-    """A server that takes down what its reflector was told, and starts none."""
+    """A server that notes what its reflector was given, and starts none."""
 
     name = "server"
     work_dir = PurePosixPath("/tm")

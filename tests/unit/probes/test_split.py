@@ -72,7 +72,7 @@ def test_nothing_that_came_has_no_delay() -> None:
         (seen(3), seen(43), "1 outer packets of that size left the sender, 2 were sent"),
         ([Mark(3, b"a"), Mark(103, b"a")], [], "look alike"),
         (seen(-5, 103), seen(43, 143), "before its datagram was sent"),
-        (seen(3, 103), seen(43), "whose outer packet did not come"),
+        (seen(3, 103), seen(43), "whose outer packet did not arrive"),
     ],
 )
 def test_what_cannot_be_told_has_a_reason(left: list[Mark], came: list[Mark], words: str) -> None:

@@ -118,7 +118,7 @@ def test_two_probes_that_were_taken_for_one_are_no_split() -> None:
     # As it was seen on air under load: 262 bytes, and the 259 of another probe beside them.
     seen = {128: (192,), 261: (325,), 262: (323, 326), 1472: (1536,), 1473: (1536, 57)}
     assert consistent(seen) == {size: outer for size, outer in seen.items() if size != 262}
-    # Small ones are told by the larger that go in one packet.
+    # Small ones are recognized by the larger that go in one packet.
     seen = {24: (88,), 30: (94, 30), 400: (464,), 800: (864,), 1473: (1536, 57)}
     assert consistent(seen) == {size: outer for size, outer in seen.items() if size != 30}
 

@@ -53,7 +53,7 @@ def test_any_eight_bytes_of_the_marker_are_found_wherever_they_stand(
     assert judge.readable == 1
     (fault,) = judge.faults()
     assert fault == (
-        "the plaintext marker stands readable in 1 of 1 packets, the first is UDP from "
+        "the plaintext marker is readable in 1 of 1 packets, the first is UDP from "
         f"198.18.0.1 port 40000 to 198.18.0.2 port 1194, {28 + len(before + piece + after)} bytes"
     )
 
@@ -149,7 +149,7 @@ def test_without_encryption_the_marker_must_be_seen() -> None:
     judge.look_at([packet(NOISE[:100])])
     assert judge.faults() == []
     assert judge.missing() == [
-        "the plaintext marker stands in none of 1 packets although nothing encrypts them"
+        "the plaintext marker is in none of the 1 packets although nothing encrypts them"
     ]
 
 

@@ -1,7 +1,9 @@
 """Measured beside published: the data fit the studies, the arithmetic holds."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
 
@@ -62,12 +64,89 @@ def test_every_published_number_has_its_place(name: str) -> None:
             assert any(row[value] for value in one.values)
             for column, choice in one.choose.items():
                 text = str(choice.names.get(row[column], row[column]))
-                if choice.label is not None:
+                if choice.named:
+                    assert (choice.label, choice.param) == (None, None)
+                elif choice.label is not None:
                     assert text in labels(study, choice.label), (column, text)
                 else:
                     assert any(
                         str(spec.columns.get(str(choice.param))) == text for spec in study.workloads
                     ), (column, text)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_published_file_stands_beside_something(name: str) -> None:
+    classic = load_classic(name)
+    assert classic is not None
+    folder = files("tunnelmark.published")
+    stems = {entry.name.removesuffix(".csv") for entry in folder.iterdir()}
+    own = {stem for stem in stems if stem.startswith(f"{name}.")}
+    # What its devices are is no result.
+    shown = {one.csv for one in (*classic.tables, *classic.headers)}
+    assert own - {"caldas-calle-2017.devices"} == shown
+
+
+def summary_points(protocols: Sequence[str]) -> list[PointEstimates]:
+    rates = {"http": 6e6, "https": 7e6, "scp": 8e6}
+    return [
+        _point(
+            tunnel="openvpn-aes-128-cbc-none",
+            params={"protocol": name, "corpus": "video"},
+            estimate=Estimate(
+                "transfer_goodput_bit_s",
+                5,
+                rates[name],
+                rates[name] - 1e5,
+                rates[name] + 2e5,
+                0.95,
+                "t",
+            ),
+        )
+        for name in protocols
+    ]
+
+
+def _point(tunnel: str, params: dict[str, Value], estimate: Estimate) -> PointEstimates:
+    label = f"file_transfer {params['protocol']}"
+    return PointEstimates(
+        f"{tunnel}{label}",
+        label,
+        tunnel,
+        False,
+        "8 Mbit/s 41 ms",
+        "host",
+        label,
+        "file_transfer",
+        params,
+        "total",
+        5,
+        0,
+        {estimate.metric: estimate},
+        {},
+    )
+
+
+def test_a_printed_mean_stands_beside_the_mean_of_its_points() -> None:
+    """Tables 4.41, 4.53 and 4.75 print AES-128 at 8 Mbit/s; 4.53 has the figures of Blowfish."""
+    found = compare("pptp-vs-ssl-2011", summary_points(("http", "https", "scp")), ())
+    assert found is not None
+    rates, shares, slow = (one for one in found.tables if one.number.startswith("Summary"))
+    here = [row for row in rates.rows if row.measured != "-"]
+    assert [(row.cells[0], row.published) for row in here] == [
+        ("4.41", "816.3"),
+        ("4.53", "837.5"),
+        ("4.75", "816.3"),
+    ]
+    # The mean of 6, 7 and 8 Mbit/s is 7 Mbit/s, which is 854.49 KiB/s; its interval is as wide.
+    assert {row.measured for row in here} == {"854 [842, 879]"}
+    assert here[0].difference.startswith("+4.7 % [")
+    (share,) = {row.measured for row in shares.rows if row.measured != "-"}
+    assert share.startswith("87.5 [")
+    assert slow.found == 0
+    # A mean without one of its parts is none.
+    part = compare("pptp-vs-ssl-2011", summary_points(("http", "scp")), ())
+    assert part is not None
+    assert all(one.found == 0 for one in part.tables if one.number.startswith("Summary"))
 
 
 def test_every_printed_header_has_its_place() -> None:
@@ -267,10 +346,13 @@ def test_surfaces_are_drawn_even_where_they_are_a_line(cpu: tuple[float, ...]) -
         "k",
         "Goodput",
         "",
-        "payload size [byte]",
+        "payload size [bytes]",
         "CPU [%]",
         "Goodput [Mbit/s]",
         tuple(("none", float(n), share, float(n * n)) for n, share in enumerate(cpu)),
     )
     assert render(made, "svg").startswith(b"<?xml")
-    assert '"mesh3d"' in to_json(made)
+    figure = json.loads(to_json(made))
+    # The basic build of Plotly has scatter only: heights are shades.
+    assert [trace["type"] for trace in figure["data"]] == ["scatter"]
+    assert figure["data"][0]["marker"]["color"] == [0.0, 1.0, 4.0]

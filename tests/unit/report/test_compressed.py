@@ -31,5 +31,5 @@ def test_only_what_surely_compresses_is_named() -> None:
     single = ratio(8.0, None, None)
     (sentence,) = compressed([point(sure), point(unsure), point(single), point(None)], "10 Mbit/s")
     assert sentence.startswith(
-        "openvpn-lzo over 10 Mbit/s, tcp_bulk zero: a byte on the link carried 8.0 byte"
+        "openvpn-lzo over 10 Mbit/s, tcp_bulk zero: each byte on the link carried 8.0 bytes"
     )

@@ -24,8 +24,11 @@ def test_what_the_study_says_and_what_is_the_kernels_own_are_told_apart() -> Non
         ]
     )
     assert congestion_notes(trials) == [
-        "TCP of files, web used the congestion control bbr, the kernel's own (none is named).",
-        "TCP of bulk used the congestion control cubic, as the study says.",
+        (
+            "TCP of files, web used the congestion control bbr, the kernel's default (the study "
+            "names none)."
+        ),
+        "TCP of bulk used the congestion control cubic, as the study requires.",
     ]
 
 

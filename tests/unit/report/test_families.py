@@ -2,14 +2,13 @@
 
 import io
 import json
-import math
-from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from tunnelmark.analysis.estimates import Estimate, Method, PointEstimates
-from tunnelmark.analysis.testing import spread
+from made_points import point
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.charts import Chart, chart
 from tunnelmark.report.decision import Decision, decide
@@ -19,60 +18,8 @@ from tunnelmark.report.figures import to_json
 from tunnelmark.report.parameters import in_words, number, parameter
 from tunnelmark.report.sections import across, sections
 from tunnelmark.report.terminal import _figures
-from tunnelmark.report.told import told_of
-
-Params = Mapping[str, str | int | float | bool]
-
-
-def point(
-    tunnel: str,
-    params: Params,
-    figures: Mapping[str, tuple[float, float]],
-    *,
-    kind: str = "tcp_bulk",
-    device: str = "host",
-    changed: float | None = None,
-) -> PointEstimates:
-    """Return a point with value and half interval of each metric."""
-    made = {
-        name: Estimate(name, 3, value, value - half, value + half, 0.95, "t")
-        for name, (value, half) in figures.items()
-    }
-    differences = {}
-    if changed is not None:
-        differences = {
-            name: _difference(name, changed, half) for name, (_, half) in figures.items()
-        }
-    name = f"{kind} {' '.join(map(str, params.values()))}"
-    return PointEstimates(
-        f"{tunnel}{name}{device}",
-        name,
-        tunnel,
-        tunnel == "none",
-        "wan",
-        device,
-        name,
-        kind,
-        params,
-        "total",
-        3,
-        0,
-        made,
-        differences,
-    )
-
-
-def _difference(name: str, changed: float, half: float) -> Estimate:
-    """Return a difference of five repeats, of which half an interval is a share of what it is."""
-    logarithmic = METRICS[name].scale == "log"
-    centre = math.log1p(changed) if logarithmic else changed
-    step = half / 1e7
-    units = {("b1", 1, n): centre + step * (n - 2) for n in range(5)}
-    own = spread(list(units.values()))
-    method: Method = "t on logarithms" if logarithmic else "t"
-    low, high = changed - 0.01, changed + 0.01
-    return Estimate(name, 5, changed, low, high, 0.95, method, spread=own, units=units)
-
+from tunnelmark.report.told import OFFERED, told_of
+from tunnelmark.report.uses import Use, uses_of
 
 RATE = "tcp_goodput_bit_s"
 
@@ -123,7 +70,9 @@ def test_without_a_varied_parameter_tunnels_are_the_axis() -> None:
     (figure,), _ = drawn(points)
     assert (figure.categories, figure.joined) == (("none", "a"), False)
     assert figure.named_on_axis
-    assert json.loads(to_json(figure))["layout"]["showlegend"] is False
+    layout = json.loads(to_json(figure))["layout"]
+    assert layout["showlegend"] is False
+    assert layout["xaxis"]["range"] == [-0.5, 1.5]
 
 
 def test_points_that_share_no_curve_are_told_apart_by_name() -> None:
@@ -184,19 +133,30 @@ def decided(points: list[PointEstimates]) -> Decision:
     return found
 
 
+def use(points: list[PointEstimates]) -> Use:
+    parts = sections(points, ())
+    (found,) = uses_of(parts, (), told_of(parts, confidence=0.95, moments=1))
+    return found
+
+
 def test_who_leads_is_said_only_where_intervals_are_clear() -> None:
-    def said(half: float) -> str:
+    def found(half: float) -> Use:
         points = [
             point("none", {}, {RATE: (9e6, 1.0)}),
             point("a", {}, {RATE: (8e6, half)}, changed=-0.11),
             point("b", {}, {RATE: (7e6, half)}, changed=-0.22),
         ]
-        return decided(points).leaders[0]
+        return use(points)
 
-    assert said(1e5).startswith("TCP bulk transfer: a has better TCP goodput: +14.1 % [")
-    assert said(1e6) == (
-        "TCP bulk transfer, TCP goodput: no tunnel is clearly better than another."
-    )
+    clear = found(1e5)
+    assert (clear.recommended, clear.clear, clear.recommendation) == (("a",), True, "a")
+    assert clear.better_by.startswith("TCP goodput +14.1 % [")
+    assert clear.better_by.endswith("] against b")
+    unclear = found(1e6)
+    assert (unclear.recommended, unclear.clear) == (("a", "b"), False)
+    assert unclear.recommendation == "no tunnel is clearly best: a or b"
+    assert unclear.better_by == "TCP goodput: no clear difference between a and b"
+    assert unclear.unknown.startswith("which of a and b is better")
 
 
 def test_tunnels_of_different_blocks_are_compared_by_their_own_baselines() -> None:
@@ -206,27 +166,59 @@ def test_tunnels_of_different_blocks_are_compared_by_their_own_baselines() -> No
         point("a", {}, {RATE: (8e6, 1e4)}, changed=-0.11),
         point("b", {}, {RATE: (4e6, 1e4)}, changed=-0.11),
     ]
-    assert "no tunnel is clearly better" in decided(points).leaders[0]
+    assert use(points).recommended == ("a", "b")
 
 
 @pytest.mark.parametrize(
     ("programs", "above", "said"),
     [
-        (12.0, 14.0, "12.00 ±0.50 s/GiB"),
-        (None, 14.0, "14.0000 ±0.0100 s/GiB above no tunnel (whole machine)"),
-        (None, 0.005, "no clear difference to no tunnel (whole machine)"),
+        (0.12, 0.14, "12.0 ±1.0 % of one core at 8.0 Mbit/s"),
+        (None, 0.14, "14.0 ±1.0 % of one core above no tunnel (whole machine) at 8.0 Mbit/s"),
+        (None, 0.005, "no clear difference from no tunnel (whole machine) at 8.0 Mbit/s"),
         (None, None, "-"),
     ],
 )
 def test_a_tunnel_without_programs_costs_what_the_machine_used_above_no_tunnel(
     programs: float | None, above: float | None, said: str
 ) -> None:
-    figures = {"cpu_machine_cost_s_per_gib": (20.0, 1.0)}
+    figures = {OFFERED: (8e6, 1.0), "cpu_lab_ratio": (0.2, 0.01)}
     if programs is not None:
-        figures["cpu_cost_s_per_gib"] = (programs, 0.5)
-    points = [point("a", {}, figures, changed=above)]
-    decision = decided(points)
-    assert decision.choices[0].cpu == said
+        figures["cpu_tunnel_ratio"] = (programs, 0.01)
+    assert decided([point("a", {}, figures, changed=above)]).choices[0].cpu == said
+
+
+def test_the_cpu_is_that_of_the_point_which_carried_most_on_its_device() -> None:
+    def figures(rate: float, share: float) -> dict[str, tuple[float, float]]:
+        return {OFFERED: (rate, 1.0), "cpu_device_client_ratio": (share, 0.01)}
+
+    points = [
+        point("a", {"payload_bytes": size}, figures(rate, share), kind="udp_echo")
+        for size, rate, share in ((64, 1e6, 0.9), (1400, 9e6, 0.4))
+    ]
+    assert use(points).cpu == "40.0 ±1.0 % of the client's device at 9.0 Mbit/s"
+
+
+def test_what_has_no_valid_trial_is_not_known() -> None:
+    points = [
+        point("none", {}, {RATE: (9e6, 1.0)}),
+        point("fine", {}, {RATE: (4e6, 1e4)}, changed=-0.5),
+        replace(point("late", {}, {}), valid=0, invalid=3),
+    ]
+    found = use(points)
+    assert found.recommended == ("fine",)
+    assert "points without a valid trial, of late" in found.unknown
+    assert use([points[0], points[2]]).recommendation == "none: no valid trial"
+
+
+def test_what_carries_nothing_is_never_recommended() -> None:
+    points = [
+        point("none", {}, {RATE: (9e6, 1.0)}),
+        point("fine", {}, {RATE: (4e6, 1e4)}, changed=-0.5),
+        replace(point("dead", {}, {}), valid=5, dead=5),
+    ]
+    found = use(points)
+    assert found.recommended == ("fine",)
+    assert use(points[::2]).recommendation == "none: no tunnel carried every point"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +247,7 @@ def test_the_limit_of_a_cpu_is_that_of_a_thread_or_core_and_not_of_a_sum() -> No
 
     # Two threads at 60 % are no limit.
     assert said(cpu_client_ratio=1.2, cpu_tunnel_thread_max_ratio=0.6) == (
-        "nothing in what was offered"
+        "nothing at the loads offered"
     )
     for name in ("cpu_tunnel_thread_max_ratio", "cpu_core_max_ratio"):
         assert said(**{name: 0.97}).startswith("a thread or core at its limit: ")
@@ -273,7 +265,24 @@ def test_what_breaks_first_names_the_first_point_that_loses() -> None:
         for size in (64, 512, 1400)
     ]
     decision = decided(points)
-    assert decision.choices[0].breaks == "loses more than no tunnel: 512 byte and 1 more"
+    assert decision.choices[0].breaks == "loses more than no tunnel: 512 bytes and 1 more"
+
+
+def test_a_loss_that_is_not_decided_is_not_called_nothing() -> None:
+    points = [
+        point(
+            "a",
+            {"payload_bytes": size},
+            {"loss_forward_ratio": (0.2, 0.01)},
+            kind="udp_echo",
+            changed=0.2 if size > 64 else 0.0,
+        )
+        for size in (64, 512, 1400)
+    ]
+    (decision,) = decide(sections(points, ()), (), ())
+    assert decision.choices[0].breaks == (
+        "may lose more than no tunnel, with too few repeats to decide: 512 bytes and 1 more"
+    )
 
 
 @pytest.mark.parametrize("form", ["svg", "pdf"])
@@ -316,10 +325,10 @@ def test_labels_cannot_leave_a_figure() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words", "on_axis"),
     [
-        ("payload_bytes", 64, "64 byte", 64),
+        ("payload_bytes", 64, "64 bytes", 64),
         ("gap_ns", 5_000_000, "5 ms", 5),
         ("rate_bit_s", 8_000_000, "8 Mbit/s", 8),
-        ("rate_packet_s", 100, "100 packet/s", 100),
+        ("rate_packet_s", 100, "100 packets/s", 100),
         ("load_ratio", 0.1, "10 %", 10),
         ("content", "random", "random", None),
         ("lzo", True, "yes", None),
@@ -333,7 +342,7 @@ def test_parameters_have_their_unit(
 
 
 def test_a_heading_has_the_unit() -> None:
-    assert parameter("payload_bytes").heading == "payload size [byte]"
+    assert parameter("payload_bytes").heading == "payload size [bytes]"
     assert parameter("server.threads").heading == "server threads"
 
 

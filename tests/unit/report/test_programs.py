@@ -44,6 +44,13 @@ def test_program_version_and_place(one: BlockRecord, line: str) -> None:
     assert programs([one]) == (line,)
 
 
+def test_how_many_clients_it_had_and_on_what() -> None:
+    one = block("openvpn", "OpenVPN 2.6.14", "openvpn", DataPath.USER_SPACE)
+    agreed = replace(one.negotiated[0], details={"clients": "3 clients on one link"})
+    line = "openvpn: OpenVPN 2.6.14 in user space, 3 clients on one link"
+    assert programs([replace(one, negotiated=(agreed, agreed))]) == (line,)
+
+
 def test_a_tunnel_that_ran_as_two_programs_names_both_and_none_none() -> None:
     blocks = [
         block("wireguard", "wireguard-go v0.0.2", "wireguard-go", DataPath.USER_SPACE),

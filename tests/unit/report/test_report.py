@@ -2,10 +2,10 @@
 
 import base64
 import csv
+import gzip
 import io
 import json
 import re
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from made_results import trial_result, write
 from tunnelmark.analysis.estimates import Estimate
 from tunnelmark.model.trial import Measurement
+from tunnelmark.report import plotly
 from tunnelmark.report.html import to_html
 from tunnelmark.report.latex import escape as latex_escape
 from tunnelmark.report.latex import to_latex
@@ -55,9 +56,16 @@ def test_the_page_has_plotly_packed_and_is_small(result: Result) -> None:
     page = to_html(summarise(result), result)
     found = re.search(r'id="plotly-packed">([A-Za-z0-9+/=]+)<', page)
     assert found is not None
-    script = zlib.decompress(base64.b64decode(found[1]), -zlib.MAX_WBITS)
-    assert b"plotly.js" in script[:200]
-    assert len(page) < 3_000_000
+    assert gzip.decompress(base64.b64decode(found[1])) == plotly.script()
+    assert b"plotly.js (basic - minified) v" + plotly.VERSION.encode() in plotly.script()[:200]
+    assert len(page) < 700_000
+
+
+def test_a_page_may_have_plotly_from_beside_it(result: Result) -> None:
+    page = to_html(summarise(result), result, plotly_src=plotly.FILE_NAME)
+    assert f'<script src="{plotly.FILE_NAME}"></script>' in page
+    assert 'id="plotly-packed"' not in page
+    assert len(page) < 100_000
 
 
 def test_what_comes_from_the_study_is_escaped(result: Result) -> None:
@@ -162,7 +170,9 @@ def test_each_of_several_tunnels_has_its_row(tmp_path: Path) -> None:
     result = open_result(write(tmp_path, both))
     page = to_html(summarise(result), result)
     table = page[page.index("Each of several simultaneous tunnels: UDP echo") :]
-    rows = re.findall(r"<tr><td>openvpn</td><td>(\d)</td>.*?<td>([\d.]+)</td>", table, re.DOTALL)
+    rows = re.findall(
+        r'<th scope="row">openvpn</th><td>(\d)</td>.*?<td>([\d.]+)</td>', table, re.DOTALL
+    )
     assert [(path, float(rate)) for path, rate in rows] == [("0", 1.0), ("1", 2.0)]
 
 
@@ -190,3 +200,29 @@ def test_the_metric_that_decides_stands_first_however_narrow_the_terminal(tmp_pa
         text = out.getvalue()
         assert "RTT median" in text
         assert "goodput" not in text or text.index("RTT median") < text.index("goodput")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_long_names_of_tunnels_cost_no_figure(tmp_path: Path, width: int) -> None:
+    name = "ipsec-transport-3des-with-a-long-label-of-its-author"
+    figures: dict[str, float | None] = {
+        "goodput_bit_s": 8e6,
+        "loss_forward_ratio": 0.0,
+        "cpu_tunnel_ratio": 0.02,
+        "loss_reverse_ratio": 0.0,
+        "overhead_bytes": 80.0,
+    }
+    made = [
+        trial_result(tunnel, 64, repeat, {**figures, "rtt_p50_ns": 41e6 + 1e4 * repeat})
+        for tunnel in (name, "none")
+        for repeat in (1, 2, 3, 4)
+    ]
+    summary = summarise(open_result(write(tmp_path, made, precision_metric="rtt_p50_ns")))
+    out = io.StringIO()
+    print_report(summary, Console(file=out, width=width, no_color=True))
+    text = out.getvalue()
+    tables = text.split("Key findings")[0]
+    assert "RTT median" in tables
+    assert len(re.findall(r" 41\.\d+\[41\.\d+,41\.\d+\]", tables)) == 2
+    assert "…" not in tables
+    assert max(map(len, text.splitlines())) <= width

@@ -13,7 +13,7 @@ from tunnelmark.report.html import to_html
 from tunnelmark.report.sections import fragmentation_points
 from tunnelmark.report.summary import Summary, summarise
 from tunnelmark.store import Result, Writer, open_result
-from tunnelmark.study.plan import pair_id
+from tunnelmark.study.points import pair_id
 
 
 def made(folder: Path, second: Stratum, chosen: str | None = None) -> Result:
@@ -62,10 +62,14 @@ def test_a_block_in_a_machine_is_marked_and_its_baseline_is_its_own(
 
 
 def test_a_tunnel_in_a_machine_is_no_rival_of_a_native_one(tmp_path: Path) -> None:
-    (native,) = summarise(made(tmp_path / "native", Stratum.NAMESPACES)).decisions
-    (mixed,) = summarise(made(tmp_path / "mixed", Stratum.VIRTUALIZED)).decisions
-    assert any("fast" in said for said in native.leaders)
-    assert mixed.leaders == ()
+    (native,) = summarise(made(tmp_path / "native", Stratum.NAMESPACES)).uses
+    mixed = summarise(made(tmp_path / "mixed", Stratum.VIRTUALIZED)).uses
+    assert (native.recommended, native.clear) == (("fast",), True)
+    # Each is alone in a use of its own.
+    assert [(one.clear, one.place.endswith(", virtualized")) for one in mixed] == [
+        (False, False),
+        (False, True),
+    ]
 
 
 def test_what_a_driver_chose_is_in_the_name_wherever_a_figure_stands(tmp_path: Path) -> None:
@@ -105,3 +109,11 @@ def test_a_baseline_of_another_ip_version_keeps_its_name() -> None:
     block = replace(block_record(), baseline="none IPv6", baseline_proofs=(beside,))
     found = fragmentation_points([block], block.link, block.device)
     assert found == {"none IPv6": 1452, "openvpn": 1420}
+
+
+def test_a_simulated_block_is_marked_so_and_never_beside_a_measured_one(tmp_path: Path) -> None:
+    summary = summarise(made(tmp_path, Stratum.SIMULATION))
+    expected = {"none": 1.0, "none, simulated": 5.0, "fast": 1.5, "slow, simulated": 10.0}
+    assert rtt_ms(summary) == expected
+    assert any(sentence.startswith('"simulated" means') for sentence in summary.findings)
+    assert all(told.rival is None for told in summary.told)

@@ -50,17 +50,15 @@ def test_first_page_findings_and_document_say_the_same(tmp_path: Path) -> None:
     assert decided["plain", "none", "rtt_p50_ns"]["outcome"] == "alike"
     (decision,) = summary.decisions
     choices = {choice.tunnel: choice.delay for choice in decision.choices}
-    assert choices["plain"] == "no difference worth telling"
-    for tunnel in ("fast", "slow"):
-        (said,) = [f for f in summary.findings if f"RTT, median of {tunnel} differs" in f]
-        assert choices[tunnel] in said
-    assert any(
-        "RTT, median of plain shows no difference worth telling" in f for f in summary.findings
-    )
-    # The first page's leaders are sentences of the findings.
-    for leader in decision.leaders:
-        assert any(leader in finding for finding in summary.findings)
-    assert any("plain has the best of all RTT, median: " in f for f in summary.findings)
+    assert choices["plain"] == "no relevant difference"
+    # One sentence for both, what costs most first; each figure is that of the table.
+    (said,) = [f for f in summary.findings if "RTT, median differs from no tunnel" in f]
+    assert said.index(f"slow by {choices['slow']}") < said.index(f"fast by {choices['fast']}")
+    assert any("RTT, median of plain shows no relevant difference" in f for f in summary.findings)
+    (use,) = summary.uses
+    assert (use.recommended, use.clear) == (("plain",), True)
+    # What decides stands first.
+    assert "plain has the best of all RTT, median: " in summary.findings[0]
 
 
 def test_every_format_has_the_sentences(tmp_path: Path) -> None:
@@ -75,14 +73,15 @@ def test_every_format_has_the_sentences(tmp_path: Path) -> None:
         assert finding in page
         assert finding in markdown
     # In a terminal the answers are what is seen last.
-    assert text.index("Key findings") > text.index("valid trials")
+    assert text.index("In short") > text.index("Key findings") > text.index("valid trials")
+    for said in (page, markdown, text):
+        assert "In short" in said
+        assert summary.uses[0].recommendation in said
 
 
 def test_what_carries_nothing_is_broken_everywhere(tmp_path: Path) -> None:
     summary = made(tmp_path, {"dead": 99.0, "fine": 1.2})
-    assert any(
-        "dead over 8 Mbit/s, UDP echo: broken at 2 of 2 points" in f for f in summary.findings
-    )
+    assert any("8 Mbit/s, UDP echo: dead broken at 2 of 2 points" in f for f in summary.findings)
     (decision,) = summary.decisions
     assert {c.tunnel: c.breaks for c in decision.choices}["dead"].startswith("broken: 64")
     out = io.StringIO()
@@ -96,13 +95,17 @@ def test_fewer_than_four_repeats_tell_nothing(tmp_path: Path, repeats: int, *, t
     summary = made(tmp_path, {"slow": 1.5}, repeats=repeats)
     assert any("differs from no tunnel" in f for f in summary.findings) == told
     assert any("fewer than 4 repeats" in f for f in summary.findings) != told
+    several = made(tmp_path / "two", {"slow": 1.5, "fast": 1.2}, repeats=repeats).uses[0]
+    assert several.recommendation == ("fast" if told else "not decided: fast or slow")
+    assert ("fewer than 4 repeats" in several.unknown) != told
 
 
 def test_the_report_says_of_which_level_its_intervals_are(tmp_path: Path) -> None:
     one = made(tmp_path / "one", {"slow": 1.5})
     assert any("was brought up once" in f for f in one.findings)
     several = made(tmp_path / "several", {"slow": 1.5}, bring_ups=3)
-    assert any(re.search(r"\d+% lies between bring-ups", f) for f in several.findings)
+    share = re.compile(r"\d+ % of the variance of a difference lies between")
+    assert any(share.search(finding) for finding in several.findings)
 
 
 def test_what_cannot_be_told_says_what_would_settle_it(tmp_path: Path) -> None:

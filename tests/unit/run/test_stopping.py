@@ -8,9 +8,9 @@ from collections.abc import Callable
 from made_study import made_text
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Trial
-from tunnelmark.run.progress import BlockProgress
+from tunnelmark.run.progress import JobProgress
 from tunnelmark.study import parse_study
-from tunnelmark.study.plan import blocks
+from tunnelmark.study.plan import jobs
 
 _PRECISION = "min_repeats = 4\nmax_repeats = 12\nbring_ups = 4\n"
 
@@ -19,8 +19,8 @@ def _repeats(
     figure: Callable[[Trial], float | None], more: str = "", claim: str = ""
 ) -> Counter[str]:
     study = parse_study(made_text(_PRECISION + more, more=claim), "made.toml")
-    (block,) = blocks(study)
-    progress = BlockProgress(study, block)
+    (job,) = jobs(study)
+    progress = JobProgress(job)
     count: Counter[str] = Counter()
     while trials := progress.next_trials():
         for trial in trials:
@@ -71,8 +71,8 @@ def test_a_loss_beside_none_is_known_to_what_is_worth_telling() -> None:
 
 def test_a_run_with_a_time_to_spend_opens_repeats_bit_by_bit() -> None:
     study = parse_study(made_text(_PRECISION), "made.toml")
-    (block,) = blocks(study)
-    progress = BlockProgress(study, block)
+    (job,) = jobs(study)
+    progress = JobProgress(job)
     progress.open_until(4)
     dice = random.Random(1)  # noqa: S311 - figures, no secret
     assert progress.widest() == math.inf

@@ -60,7 +60,7 @@ def test_trials_whose_tunnel_failed_the_last_proof_count_for_nothing(tmp_path: P
     with closing(Writer(directory)) as writer:
         writer.write_block(replace(record, attempts=(last,)))
     trials = open_result(directory).trials()
-    message = f"the proof by wire failed when the trials were done: {words}"
+    message = f"the proof by wire failed after the trials: {words}"
     told = {
         (row["block_id"], row["is_baseline"], row["repeat"]): (
             row["valid"],
@@ -149,7 +149,7 @@ def test_a_figure_that_no_metric_defines_is_refused(tmp_path: Path) -> None:
 
 def test_two_runs_do_not_share_a_directory(tmp_path: Path) -> None:
     first = Writer.create(tmp_path / "result", manifest())
-    with pytest.raises(ResultError, match="another run is writing it"):
+    with pytest.raises(ResultError, match="another run is writing to it"):
         Writer(tmp_path / "result")
     first.close()
     Writer(tmp_path / "result").close()
@@ -173,7 +173,7 @@ def test_a_resumed_run_adds_to_what_is_there_and_clears_what_was_half_written(
     assert not list(directory.glob("*/.*.part"))
 
 
-def test_a_writer_keeps_the_rows_of_one_block(tmp_path: Path) -> None:
+def test_a_writer_keeps_no_rows(tmp_path: Path) -> None:
     writer = Writer.create(tmp_path / "result", manifest())
 
     def frames() -> int:
@@ -184,7 +184,8 @@ def test_a_writer_keeps_the_rows_of_one_block(tmp_path: Path) -> None:
     for repeat, block in enumerate(("b1", "b1", "b2", "b3", "b3", "b4", "b1")):
         done = trial_result("openvpn", 1000, repeat, {}, block=block)
         writer.append(done, pair_id="p")
-    assert frames() == before + 1
+    writer.seal("b3")
+    assert frames() == before
     writer.close()
     rows = open_result(tmp_path / "result").trials()
     assert rows.group_by("block_id").len().sort("block_id")["len"].to_list() == [3, 1, 2, 1]
@@ -214,7 +215,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     directory = write(tmp_path, [])
     raw = json.loads((directory / "manifest.json").read_text())
     (directory / "manifest.json").write_text(json.dumps({**raw, "format": 99}))
-    with pytest.raises(ResultError, match=r"manifest\.json: has format 99, .* reads up to 2"):
+    with pytest.raises(ResultError, match=r"manifest\.json: has format 99, .* reads up to 3"):
         open_result(directory)
 
 
@@ -245,8 +246,8 @@ def test_an_older_format_is_converted_step_by_step_and_not_continued(tmp_path: P
     assert result.manifest.title == title
     assert result.blocks["b1"] == block_record()
     assert result.trials()["device"].to_list() == ["host"]
-    assert read_manifest(directory, converters=converters).format == 2
-    with pytest.raises(ResultError, match="has format -1, which never was"):
+    assert read_manifest(directory, converters=converters).format == 3
+    with pytest.raises(ResultError, match="has format -1, which does not exist"):
         Writer(directory)
 
 
@@ -341,7 +342,7 @@ def change_block(directory: Path, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"colour": "red"}, "colour is no key of a block"),
+        ({"colour": "red"}, "colour is not a key of a block"),
         ({"proofs": [{"verdict": "yes"}]}, r"proofs\.0\."),
         ({"block_id": "b2"}, "is the record of block b2"),
         ({"seconds": {"lab_up": "fast"}}, r"seconds\.lab_up: must be a valid number"),
@@ -362,7 +363,7 @@ def test_a_block_is_read_strictly(
         (lambda f: f.drop("valid"), "has no column valid"),
         (lambda f: f.with_columns(valid=pl.lit("yes")), "column valid is String, must be Boolean"),
         (lambda f: f.with_columns(goodput_bit_s=pl.lit(1)), "column goodput_bit_s is Int32"),
-        (lambda f: f.with_columns(colour=pl.lit("red")), "column colour is no column of trials"),
+        (lambda f: f.with_columns(colour=pl.lit("red")), "column colour is not a trial column"),
         (lambda f: f.with_columns(trial_id=pl.lit(None, pl.String)), "column trial_id has an empt"),
         (lambda f: pl.concat([f, f]), "has the same attempt twice"),
     ],
@@ -392,12 +393,23 @@ def test_a_name_that_leads_out_of_the_directory_is_refused(tmp_path: Path) -> No
         result.samples("../../../etc/passwd")
     with pytest.raises(ResultError, match="cannot be followed"):
         result.samples("\0")
-    with pytest.raises(ResultError, match="is no file"):
+    with pytest.raises(ResultError, match="is not a file"):
         result.samples("missing.rec")
 
 
 def test_no_result_directory(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="is no result directory"):
+    with pytest.raises(ResultError, match="is not a result directory"):
         open_result(tmp_path)
-    with pytest.raises(ResultError, match=r"cannot be written|is no result directory"):
+    with pytest.raises(ResultError, match=r"cannot be written|is not a result directory"):
         Writer(tmp_path / "nowhere")
+
+
+def test_a_small_file_that_claims_to_be_endless_is_refused(tmp_path: Path) -> None:
+    directory = write(tmp_path, [trial_result("none", 200, 1, {})])
+    path = directory / "trials" / "b1.parquet"
+    pl.DataFrame({"study": ["x"]}).select(
+        pl.col("study").repeat_by(1_000_001).explode()
+    ).write_parquet(path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(ResultError, match=r"has 1000001 rows, at most 1000000 are allowed"):
+        open_result(directory).trials()

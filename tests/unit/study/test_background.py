@@ -4,7 +4,7 @@ import pytest
 
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.parse import parse_study
-from tunnelmark.study.plan import blocks
+from tunnelmark.study.points import blocks
 
 HEAD = """format = 1
 name = "a"
@@ -74,16 +74,19 @@ def test_points_of_a_study_without_loads_keep_their_names() -> None:
     [
         (BURSTS + ECHO + 'background = "ofice"\n', "a.toml:16: workload.background is 'ofice'"),
         (ECHO + 'background = "office"\n', "must be one of none"),
-        (ECHO + "background = []\n", "must have a label"),
+        (ECHO + "background = []\n", "must have at least one label"),
         (ECHO + 'background = ["none", "none"]\n', "more than once"),
-        (DELAY, "needs a load beside it: add a [[background]]"),
-        (BURSTS + DELAY + 'background = "none"\n', "needs a load beside it"),
+        (DELAY, "needs a background load: add a [[background]]"),
+        (BURSTS + DELAY + 'background = "none"\n', "needs a background load"),
         (BURSTS.replace("office", "none") + ECHO, "which means no load"),
         (BURSTS + 'path = "around"\n' + ECHO, "must be inside or outside"),
-        (BURSTS + "packet_rate = [1, 2]\n" + ECHO, "background varies"),
-        ('[[background]]\nkind = "latency_under_load"\n' + ECHO, "must be a load of its own"),
-        ('[[background]]\nkind = "voip_capacity"\n' + ECHO, "must be a load of its own"),
-        ('[[background]]\nkind = "rate_search"\npayload_bytes = 99\n' + ECHO, "must be a load"),
+        (BURSTS + "packet_rate = [1, 2]\n" + ECHO, "background has several values"),
+        ('[[background]]\nkind = "latency_under_load"\n' + ECHO, "must be a kind of load"),
+        ('[[background]]\nkind = "voip_capacity"\n' + ECHO, "must be a kind of load"),
+        (
+            '[[background]]\nkind = "rate_search"\npayload_bytes = 99\n' + ECHO,
+            "must be a kind of load",
+        ),
         ('[[background]]\nkind = "burst"\n' + ECHO, "background.kind is 'burst'"),
         (BURSTS + 'on_min = "4 s"\n' + ECHO, "on_max is"),
         (BURSTS + "ports = [80, 80]\n" + ECHO, "more than once"),

@@ -161,8 +161,8 @@ def test_orders_shapes_and_thresholds() -> None:
             SUPERIOR.replace("goodput_bit_s", "loss_forward_ratio") + 'margin = "5 %"\n',
             4,
             (
-                'hypothesis.margin is "5 %", which may mean two things, loss_forward_ratio being a '
-                'share itself: write "5 points" or "5 % relative"'
+                'hypothesis.margin is "5 %", which is ambiguous, since loss_forward_ratio is '
+                'itself a share: write "5 points" or "5 % relative"'
             ),
         ),
         (
@@ -186,7 +186,7 @@ def test_orders_shapes_and_thresholds() -> None:
         (
             SUPERIOR.replace("goodput_bit_s", "goodput"),
             2,
-            'hypothesis.metric is "goodput", which is no metric, did you mean goodput_bit_s?',
+            'hypothesis.metric is "goodput", which is not a metric, did you mean goodput_bit_s?',
         ),
         (
             SUPERIOR.replace("goodput_bit_s", "tcp_goodput_bit_s"),
@@ -196,12 +196,12 @@ def test_orders_shapes_and_thresholds() -> None:
         (
             SUPERIOR + "where = { payload_bytes = 65 }\n",
             4,
-            "hypothesis.where.payload_bytes is 65, which no workload of the study has",
+            "hypothesis.where.payload_bytes is 65, a value that no workload of the study has",
         ),
         (
             SUPERIOR + "where = { payload_bytes = { from = 2000 } }\n",
             4,
-            'hypothesis.where.payload_bytes is {"from": 2000}, between which the study has nothing',
+            'hypothesis.where.payload_bytes is {"from": 2000}, a range in which the study has no',
         ),
         (
             SUPERIOR + "where = { gap = 5 }\n",
@@ -211,10 +211,10 @@ def test_orders_shapes_and_thresholds() -> None:
         (
             SUPERIOR + "where = { payload_byte = 64 }\n",
             4,
-            "hypothesis.where.payload_byte is no part of a point, did you mean payload_bytes?",
+            "hypothesis.where.payload_byte is not part of a point, did you mean payload_bytes?",
         ),
         (SUPERIOR + 'along = "gap"\n', 4, "hypothesis.along has no meaning for superiority"),
-        (SUPERIOR + "colour = 1\n", 4, "hypothesis.colour is no key of this hypothesis"),
+        (SUPERIOR + "colour = 1\n", 4, "hypothesis.colour is not a key of this hypothesis"),
         (
             SUPERIOR.replace(', { tunnel = "none" }', ""),
             3,
@@ -223,7 +223,7 @@ def test_orders_shapes_and_thresholds() -> None:
         (
             SUPERIOR.replace('"none"', '"wg"'),
             3,
-            "hypothesis.groups has the same one twice",
+            "hypothesis.groups has the same group twice",
         ),
         (
             SHAPE + 'shape = "falls_past"\n',
@@ -234,7 +234,7 @@ def test_orders_shapes_and_thresholds() -> None:
             SHAPE.replace("payload_bytes", "packets") + 'shape = "rises_with"\n',
             3,
             (
-                'hypothesis.along is "packets", which the study does not vary; known are gap, '
+                'hypothesis.along is "packets", which the study does not vary; known: gap, '
                 "payload_bytes"
             ),
         ),
@@ -242,7 +242,7 @@ def test_orders_shapes_and_thresholds() -> None:
             'kind = "equivalence"\nmetric = "goodput_bit_s"\nby = "5 %"\nmargin = "1 Mbit/s"\n'
             + TWO,
             3,
-            'hypothesis.by is "5 %", must be of the same sort as the margin',
+            'hypothesis.by is "5 %", must have the same kind of unit as the margin',
         ),
         (
             THRESHOLD,
@@ -263,7 +263,7 @@ def test_orders_shapes_and_thresholds() -> None:
         (
             SUPERIOR.replace("goodput_bit_s", "wire_forward_bit_s"),
             0,
-            "hypothesis.better is missing: of wire_forward_bit_s neither side is better",
+            "hypothesis.better is missing: neither direction of wire_forward_bit_s is better",
         ),
     ],
 )
@@ -290,7 +290,9 @@ def test_a_smaller_scale_keeps_the_claims_of_the_whole_study() -> None:
     assert [one.name for one in smoke] == ["h", "large", "label"]
     assert smoke[0] == whole[0]
     assert smoke[1].over == whole[1].over
-    assert smoke[1].left_out == ("where.payload_bytes is 512, which no workload of the study has")
+    assert smoke[1].left_out == (
+        "where.payload_bytes is 512, a value that no workload of the study has"
+    )
     assert len(smoke[2].over.labels["workload"]) < len(whole[2].over.labels["workload"])
 
 

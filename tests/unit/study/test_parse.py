@@ -107,7 +107,7 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
         f'a.toml:{line + 1}: device.calibrate is "SHA1", must be one of AES-128-CBC, AES-256-CBC, '
         "AES-256-GCM, ChaCha20-Poly1305, system calls"
     )
-    assert "device.endpoint is no key of this device" in complaint(
+    assert "device.endpoint is not a key of this device" in complaint(
         GOOD + '\n[[device]]\nkind = "host"\nendpoint = "client"\n'
     )
 
@@ -118,14 +118,15 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
         (
             'cipher = "AES-256-GCM"',
             'cypher = "AES-256-GCM"',
-            "a.toml:13: tunnel.cypher is no key of this tunnel, did you mean cipher?",
+            "a.toml:13: tunnel.cypher is not a key of this tunnel, did you mean cipher?",
         ),
         (
             'cipher = "AES-256-GCM"',
             'cipher = "AES-256-GMC"',
             (
                 'a.toml:13: tunnel.cipher is "AES-256-GMC", must be one of BF-CBC, AES-128-CBC, '
-                "AES-256-CBC, AES-256-GCM, CHACHA20-POLY1305, did you mean AES-256-GCM?"
+                "AES-256-CBC, AES-128-GCM, AES-256-GCM, CHACHA20-POLY1305, did you mean "
+                "AES-256-GCM?"
             ),
         ),
         (
@@ -161,7 +162,7 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
         (
             'cipher = "AES-256-GCM"',
             "count = 2026-11-21",
-            "a.toml:13: tunnel.count is 2026-11-21, must be a plain value",
+            "a.toml:13: tunnel.count is 2026-11-21, must be a single value",
         ),
         (
             'kind = "openvpn"',
@@ -175,7 +176,7 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
             'rate = "8 Mbit/s"',
             'rate = "8 Mbps"',
             (
-                "a.toml:17: link.rate is \"8 Mbps\", which has the unit 'Mbps'; known are bit/s, "
+                "a.toml:17: link.rate is \"8 Mbps\", which has the unit 'Mbps'; known: bit/s, "
                 "kbit/s, Mbit/s, Gbit/s"
             ),
         ),
@@ -241,7 +242,7 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
             'metric = "goodput_bit_s"',
             'metric = "goodput"',
             (
-                'a.toml:6: precision.metric is "goodput", which is no metric, '
+                'a.toml:6: precision.metric is "goodput", which is not a metric, '
                 "did you mean goodput_bit_s?"
             ),
         ),
@@ -250,13 +251,13 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
             "max_repeats = 2",
             "a.toml:9: precision.max_repeats is 2, must be at least min_repeats, 3",
         ),
-        ("[precision]", "[precison]", "a.toml:5: precison is no key of a study, did you mean "),
+        ("[precision]", "[precison]", "a.toml:5: precison is not a key of a study, did you mean "),
         ("[[link]]", "[link]", "a.toml:15: link must be written as [[link]]"),
         ("format = 1", "format = 2", "a.toml:1: format is 2, must be 1"),
         ("format = 1\n", "", "a.toml:1: format is missing, must be 1"),
         ('name = "a-study"', 'name = "../x"', 'a.toml:2: name is "../x", must be 1 to 64 lower'),
         ('name = "a-study"', 'name = "x\\n"', 'a.toml:2: name is "x\\n", must be 1 to 64 lower'),
-        ('title = "A study"', "title = 5", "a.toml:3: title is 5, must be a text"),
+        ('title = "A study"', "title = 5", "a.toml:3: title is 5, must be a string"),
         ("[precision]", "seed = -1\n[precision]", "a.toml:5: seed is -1, must be 0 to "),
         ("[precision]", "seed = 1.5\n[precision]", "a.toml:5: seed is 1.5, must be 0 to "),
         ('title = "A study"', "title = ", "a.toml:3: invalid value"),
@@ -280,9 +281,7 @@ def test_a_label_is_plain_and_taken_once() -> None:
 
 def test_the_same_driver_twice_is_refused_however_it_is_written() -> None:
     again = '\n[[link]]\nkind = "serial"\nrate = "8000 kbit/s"\ndelay = "20500 us"\nlabel = "x"\n'
-    assert complaint(GOOD + again) == (
-        "a.toml:29: link x is the same as serial-8mbit/s-20.5ms, given before"
-    )
+    assert complaint(GOOD + again) == ("a.toml:29: link x repeats serial-8mbit/s-20.5ms")
 
 
 def test_generated_labels_are_made_unique() -> None:
@@ -312,13 +311,13 @@ def test_a_preset_gives_what_the_table_does_not() -> None:
     wrong = GOOD.replace(link, '[[link]]\npreset = "serial-8m-14ms"\n')
     assert complaint(wrong).endswith(", did you mean serial-8m-41ms?")
     both = GOOD.replace(link, '[[link]]\nkind = "serial"\npreset = "serial-8m-41ms"\n')
-    assert complaint(both) == ("a.toml:16: link has both preset and kind, a preset has its own")
+    assert complaint(both) == ("a.toml:16: link has both preset and kind; a preset sets the kind")
     assert "tunnel has no presets" in complaint(with_line("cipher =", "preset ="))
 
 
 def test_a_metric_that_a_workload_does_not_give_is_refused() -> None:
     found = complaint(with_line('metric = "goodput_bit_s"', 'metric = "overhead_bytes"') + "x = 1")
-    assert "workload.x is no key" in found
+    assert "workload.x is not a key" in found
     assert parse(with_line('metric = "goodput_bit_s"', 'metric = "cpu_client_ratio"'))
 
 
@@ -332,7 +331,7 @@ def test_more_tunnels_than_packets_are_refused() -> None:
 
 def test_size_depth_and_points_are_bounded() -> None:
     long = GOOD + "#" * LARGEST_FILE_BYTES
-    assert complaint(long) == f"a.toml: has {len(long)} byte, must be at most {LARGEST_FILE_BYTES}"
+    assert complaint(long) == f"a.toml: has {len(long)} bytes, must be at most {LARGEST_FILE_BYTES}"
     assert complaint(GOOD + "x = " + "[" * 9 + "]" * 9) == "a.toml: is nested more than 8 deep"
     assert "nested more than 8 deep" in complaint("x = " + "[" * 100_000)
     assert "too long" in complaint("x = " + "9" * 5000)
@@ -371,7 +370,7 @@ def test_built_in_studies_load_by_name_and_all_others_by_path(tmp_path: Any) -> 
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(StudyError, match=r"mine\.toml: cannot be read"):
         load_study(str(path))
-    with pytest.raises(StudyError, match="is no file and no built-in study"):
+    with pytest.raises(StudyError, match="is neither a file nor a built-in study"):
         load_study("quickstrat")
 
 

@@ -36,7 +36,7 @@ def test_every_driver_and_preset_is_in_it() -> None:
         section: {
             alternative["properties"]["kind"]["const"]
             for alternative in SCHEMA["properties"][section]["items"]["oneOf"]
-            if "kind" in alternative["properties"]
+            if "const" in alternative["properties"].get("kind", {})
         }
         for section in ("tunnel", "link", "workload")
     }

@@ -27,6 +27,10 @@ class FakeProcess:
     status: int | None = None
     stopped: int = 0
 
+    @property
+    def host_pid(self) -> int:
+        return self.pid
+
     def poll(self) -> int | None:
         return self.status
 

@@ -23,6 +23,13 @@ def tunnel(**params: object) -> Ikev2Tunnel:
     return Ikev2Tunnel(Ikev2Params.model_validate(params))
 
 
+def ends(site: Site, numbers: tuple[int, ...] = (0,)) -> list[End]:
+    return [
+        End(side, endpoint, Charon(side, endpoint.host), numbers)  # type: ignore[arg-type]
+        for side, endpoint in (("client", site.client), ("server", site.server))
+    ]
+
+
 def test_the_parameters_of_another_driver_are_refused() -> None:
     with pytest.raises(TypeError, match="ikev2"):
         Ikev2Tunnel(IpsecParams(count=1))
@@ -30,8 +37,9 @@ def test_the_parameters_of_another_driver_are_refused() -> None:
 
 def test_each_client_has_an_account_and_an_address_of_the_pool(site: Site) -> None:
     driver = tunnel(count=2)
-    server = render(driver._document(site, "server", ["one", "two"]))
-    client = render(driver._document(site, "client", ["one", "two"]))
+    client, server = (
+        render(driver._document(site, end, ["one", "two"])) for end in ends(site, (0, 1))
+    )
     for number, address in enumerate(("198.19.0.1/32", "198.19.0.5/32")):
         assert f'addrs = "{address}"' in server
         assert f'eap_id = "user{number}.tmabcde"' in server
@@ -44,26 +52,22 @@ def test_each_client_has_an_account_and_an_address_of_the_pool(site: Site) -> No
 
 def test_with_certificates_there_is_no_password(site: Site) -> None:
     driver = tunnel(auth="cert", inner="ipv6")
-    for side in ("server", "client"):
-        text = render(driver._document(site, side, ["hunter2"]))  # type: ignore[arg-type]
+    for end in reversed(ends(site)):
+        text = render(driver._document(site, end, ["hunter2"]))
         assert "hunter2" not in text
         assert "eap" not in text
     assert 'vips = "::"' in text
 
 
 def test_an_address_that_is_not_the_pool_s_is_an_error(hosts: Any, site: Site) -> None:
-    driver = tunnel()
-    ends = [
-        End(side, endpoint, Charon(side, endpoint.host))  # type: ignore[arg-type]
-        for side, endpoint in (("client", site.client), ("server", site.server))
-    ]
+    driver, both = tunnel(), ends(site)
     vip = {"is": "198.19.0.1"}
     hosts[0].answer = lambda argv, _stdin: (
         0,
         SA.format(vip=vip["is"]) if "--list-sas" in argv else "",
     )
-    driver._establish(site, *ends)
+    driver._establish(site, *both)
     vip["is"] = "198.19.0.77"
     words = "tunnel 0 was given the addresses 198.19.0.77, the server's pool has 198.19.0.1"
     with pytest.raises(TunnelError, match=words):
-        driver._establish(site, *ends)
+        driver._establish(site, *both)

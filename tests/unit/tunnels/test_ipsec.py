@@ -1,5 +1,6 @@
 """The parameters of the IPsec driver, what it chooses, and its model of the wire."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,8 +8,11 @@ from pydantic import ValidationError
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import datagram, fragmentation_point
+from tunnelmark.model.topology import gateway_ipv4, gateway_ipv6
 from tunnelmark.model.tunnel import Negotiated, Site
+from tunnelmark.tunnels.esp_tunnel import End
 from tunnelmark.tunnels.ipsec import IpsecParams, IpsecTunnel
+from tunnelmark.tunnels.strongswan_config import render
 from tunnelmark.tunnels.wireguard import WireGuardParams
 
 
@@ -38,6 +42,9 @@ def agreed(mtu_bytes: int, implementation: str = "kernel") -> Negotiated:
             "cannot do ESP without UDP encapsulation",
         ),
         ({"suite": "DES-MD5"}, "Input should be"),
+        ({"esn": True, "implementation": "libipsec"}, "cannot do sequence numbers of 64 bits"),
+        ({"childless": True, "ike": "v1"}, "childless is for ike v2"),
+        ({"rekey": "90500 ms"}, "rekey has a part of a second"),
     ],
 )
 def test_what_is_impossible_is_refused_before_anything_starts(
@@ -174,3 +181,49 @@ def test_a_program_that_is_missing_fails_the_start_and_leaves_nothing(
     ipsec.down()
     assert [process.stopped for host in hosts for process in host.spawned] == [1, 1]
     assert ipsec.problem() is None
+
+
+def test_nothing_is_set_that_the_study_does_not_ask_for() -> None:
+    params = IpsecParams.model_validate({})
+    assert (params.proposal(), params.esp_settings(), params.ike_settings()) == (
+        "aes256gcm16",
+        {},
+        {},
+    )
+
+
+def test_what_the_study_sets_stands_in_the_settings() -> None:
+    params = IpsecParams.model_validate(
+        {"pfs": "x25519", "esn": True, "rekey": "90 s", "replay_window": 0, "childless": True}
+        | {"ike_fragmentation": False}
+    )
+    assert params.proposal() == "aes256gcm16-x25519-esn"
+    assert params.esp_settings() == {"replay_window": 0, "rekey_time": "90s"}
+    assert params.ike_settings() == {"fragmentation": "no", "childless": "force"}
+
+
+def test_each_client_of_a_gateway_has_a_connection_and_a_secret_of_its_own(site: Site) -> None:
+    driver = tunnel(clients=2)
+    driver._chosen = "libipsec"
+    second = replace(site.client, ipv4="198.18.0.3")
+    gateway = replace(
+        site, clients=(site.client, second), inner_ipv4=gateway_ipv4, inner_ipv6=gateway_ipv6
+    )
+    charon: Any = None
+    ends = [
+        End("client", site.client, charon, (0,)),
+        End("client", second, charon, (1,)),
+        End("server", site.server, charon, (0, 1)),
+    ]
+    *clients, server = (render(driver._document(gateway, end, ["one", "two"])) for end in ends)
+    for number, (text, secret, other) in enumerate(
+        zip(clients, ("one", "two"), ("two", "one"), strict=True)
+    ):
+        for both in (text, server):
+            assert f'id = "client{number}.tmabcde"' in both
+            assert f'secret = "{secret}"' in both
+            assert f"esp{number} {{" in both
+        assert f'secret = "{other}"' not in text
+        assert f'remote_ts = "198.19.0.{number + 2}/32"' in server
+    assert 'remote_addrs = "198.18.0.3"' in server
+    assert server.count('local_ts = "198.19.0.1/32"') == 2

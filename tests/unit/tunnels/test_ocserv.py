@@ -2,10 +2,15 @@
 
 import json
 from ipaddress import ip_address
+from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
+from tunnelmark.model.tunnel import Site
+from tunnelmark.tunnels.daemon import Daemon
+from tunnelmark.tunnels.ocserv import OcservParams, OcservTunnel
 from tunnelmark.tunnels.ocserv_log import (
     SCRIPT,
     Session,
@@ -13,7 +18,7 @@ from tunnelmark.tunnels.ocserv_log import (
     read_address,
     read_client,
     read_no_dtls,
-    read_session,
+    read_users,
 )
 
 SUITE = "(TLS1.3)-(ECDHE-X25519)-(ECDSA-SECP256R1-SHA256)-(AES-256-GCM)"
@@ -31,12 +36,19 @@ USER = {
     "TLS ciphersuite": SUITE,
     "DTLS cipher": "(DTLS1.2)-(PSK)-(AES-256-GCM)",
 }
+
+
+def session(output: bytes) -> Session:
+    (user,) = read_users(output)
+    return user.session
+
+
 BOTH = Session(("TLS1.3", "AES-256-GCM"), ("DTLS1.2", "AES-256-GCM"), 1400)
 
 
 def test_both_ends_tell_the_same_session() -> None:
     assert read_client(LOG) == BOTH
-    assert read_session(json.dumps([USER]).encode()) == BOTH
+    assert session(json.dumps([USER]).encode()) == BOTH
     assert read_address(LOG) == ip_address("fd00:7473::2")
 
 
@@ -45,18 +57,18 @@ def test_what_is_not_told_is_none() -> None:
     assert read_address("") is None
     assert read_address(LOG.replace("fd00:7473::2", "1.2.3.4.5")) is None
     without = {name: text for name, text in USER.items() if name != "DTLS cipher"}
-    assert read_session(json.dumps([without]).encode()).dtls is None
-    assert read_session(b"[{}]") == Session(None, None, None)
-    assert read_session(b'[{"MTU": "123456", "TLS ciphersuite": 3}]') == Session(None, None, None)
+    assert session(json.dumps([without]).encode()).dtls is None
+    assert session(b"[{}]") == Session(None, None, None)
+    assert session(b'[{"MTU": "123456", "TLS ciphersuite": 3}]') == Session(None, None, None)
 
 
 def test_a_suite_that_occtl_cut_is_known_by_its_start() -> None:
     cut = "(TLS1.3)-(ECDHE-X25519)-(ECDSA-SECP256R1-SHA256)-(CHACHA20-POLY1305)"[:63]
-    session = read_session(json.dumps([USER | {"TLS ciphersuite": cut}]).encode())
-    assert session.tls == ("TLS1.3", "CHACHA20-POLY1305")
+    one = session(json.dumps([USER | {"TLS ciphersuite": cut}]).encode())
+    assert one.tls == ("TLS1.3", "CHACHA20-POLY1305")
     # One that may be either of two stays what it is, which no study asks for.
     two = USER | {"TLS ciphersuite": "(TLS1.3)-(ECDHE-X25519)-(AES-"}
-    assert read_session(json.dumps([two]).encode()).tls == ("TLS1.3", "AES-")
+    assert session(json.dumps([two]).encode()).tls == ("TLS1.3", "AES-")
 
 
 @pytest.mark.parametrize(
@@ -67,11 +79,24 @@ def test_a_suite_that_occtl_cut_is_known_by_its_start() -> None:
         (b"[]", "occtl shows 0 users, wanted 1"),
         (b"[{}, {}]", "occtl shows 2 users, wanted 1"),
         (b"{}", "occtl shows no list of users, wanted 1"),
+        (b"[3]", "occtl shows no list of users, wanted 1"),
     ],
 )
 def test_anything_but_one_user_is_an_error(output: bytes, words: str) -> None:
     with pytest.raises(TunnelError, match=words):
-        read_session(output)
+        session(output)
+
+
+def test_the_clients_of_a_gateway_are_known_by_their_accounts() -> None:
+    listed = [
+        USER | {"Username": name, "Device": device, "MTU": mtu}
+        for name, device, mtu in (("two", "vpn0", "1300"), ("one", "vpn1", "1400"))
+    ]
+    first, second = read_users(json.dumps(listed).encode(), 2)
+    assert (first.name, first.device, first.session.mtu_bytes) == ("two", "vpn0", 1300)
+    assert (second.name, second.device, second.session) == ("one", "vpn1", BOTH)
+    with pytest.raises(TunnelError, match="occtl shows 2 users, wanted 3"):
+        read_users(json.dumps(listed).encode(), 3)
 
 
 def test_a_session_without_dtls_and_the_last_words_are_found() -> None:
@@ -84,3 +109,51 @@ def test_a_session_without_dtls_and_the_last_words_are_found() -> None:
 
 def test_the_script_tells_of_either_ip_version() -> None:
     assert b"INTERNAL_IP4_ADDRESS:-$INTERNAL_IP6_NETMASK" in SCRIPT
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2, 3])
+def test_a_client_whose_dtls_handshake_gets_no_answer_logs_in_again(
+    hosts: Any, site: Site, silent: int
+) -> None:
+    tunnel = OcservTunnel(OcservParams.model_validate({"clients": 1}))
+    tunnel._passwords = ["secret"]
+    host = hosts[0]
+
+    def started(process: Any) -> None:
+        no_dtls = "DTLS handshake failed: Resource temporarily unavailable, try again.\n"
+        process.log = no_dtls if len(host.spawned) <= silent else LOG
+
+    host.started = started
+    gateway = Daemon("ocserv server", site.server, "a", hosts[1].spawn(["o"], name="o"), last_words)
+    if silent < 3:
+        client = tunnel._log_in(site, 0, gateway)
+        assert client.process is host.spawned[-1]
+        assert tunnel._daemons == [client]
+    else:
+        with pytest.raises(TunnelError, match="could not log in: DTLS handshake failed"):
+            tunnel._log_in(site, 0, gateway)
+    assert len(host.spawned) == min(silent + 1, 3)
+    assert [one.stopped for one in host.spawned[:-1]] == [1] * (len(host.spawned) - 1)
+
+
+def test_a_login_that_fails_for_another_reason_is_not_tried_again(hosts: Any, site: Site) -> None:
+    tunnel = OcservTunnel(OcservParams.model_validate({"clients": 1}))
+    tunnel._passwords = ["secret"]
+
+    def started(process: Any) -> None:
+        process.log, process.status = "Login failed.\n", 2
+
+    hosts[0].started = started
+    gateway = Daemon("ocserv server", site.server, "a", hosts[1].spawn(["o"], name="o"), last_words)
+    with pytest.raises(TunnelError, match=r"Login failed\."):
+        tunnel._log_in(site, 0, gateway)
+    assert len(hosts[0].spawned) == 1
+
+
+def test_a_socket_path_that_no_socket_can_have_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(site.server.host), "work_dir", PurePosixPath("/" + "x" * 90))
+    tunnel = OcservTunnel(OcservParams.model_validate({}))
+    with pytest.raises(RefusedError, match="is longer than 98 characters"):
+        tunnel._start_server(site, 0)

@@ -96,7 +96,7 @@ def tunnel(**params: object) -> OpenVpnTunnel:
 
 def test_nothing_is_tuned_that_the_study_does_not_ask_for(hosts: Any, site: Site) -> None:
     """Buffers of 4 MiB and a longer queue hid losses that every other OpenVPN has."""
-    tuned = {"--mssfix", "--sndbuf", "--rcvbuf", "--txqueuelen"}
+    tuned = {"--mssfix", "--sndbuf", "--rcvbuf", "--txqueuelen", "--fragment", "--ping"}
     Machine(hosts)
     tunnel().up(site)
     for process in (*hosts[0].spawned, *hosts[1].spawned):
@@ -110,6 +110,8 @@ def test_nothing_is_tuned_that_the_study_does_not_ask_for(hosts: Any, site: Site
         ({"mssfix": 1300}, ["--mssfix", "1300"]),
         ({"sndbuf": "1 MiB", "rcvbuf": "2 MiB"}, ["--sndbuf", "1048576", "--rcvbuf", "2097152"]),
         ({"txqueuelen": 1000}, ["--txqueuelen", "1000"]),
+        ({"fragment": 1300}, ["--fragment", "1300"]),
+        ({"keepalive": "10 s"}, ["--ping", "10", "--ping-exit", "60"]),
     ],
 )
 def test_what_the_study_sets_is_given_to_both_ends(
@@ -319,7 +321,9 @@ def test_impossible_parameters_are_refused(params: dict[str, object]) -> None:
             {"key_exchange": "static", "cipher": "BF-CBC", "control": "tls-crypt"},
             "static has neither tls-crypt nor the kernel offload",
         ),
-        ({"offload": "kernel", "cipher": "BF-CBC"}, "offload kernel needs cipher AES-256-GCM"),
+        ({"offload": "kernel", "cipher": "BF-CBC"}, "offload kernel needs an AES-GCM cipher"),
+        ({"fragment": 1300, "transport": "tcp"}, "fragment is for transport udp without offload"),
+        ({"keepalive": "1500 ms"}, "keepalive has a part of a second"),
         ({"offload": "kernel", "compression": "lzo"}, "and no compression"),
     ],
 )
@@ -386,7 +390,7 @@ def test_another_static_key_is_told_as_soon_as_openvpn_says_so(hosts: Any, site:
     for host in hosts:
         host.started = start
     with pytest.raises(
-        TunnelError, match=r"another secret than its peer: .* HMAC authentication failed"
+        TunnelError, match=r"its peer has another secret: .* HMAC authentication failed"
     ):
         tunnel(key_exchange="static", cipher="AES-256-CBC").up(site)
 

@@ -120,3 +120,10 @@ def test_no_text_breaks_the_reader(text: str) -> None:
 @given(st.integers(10**6, 10**30))
 def test_a_number_without_end_is_no_mtu(number: int) -> None:
     assert read_log(f"net_iface_mtu_set: mtu {number}0 for x").mtu_bytes is None
+
+
+def test_options_are_found_behind_the_times_of_a_real_log() -> None:
+    """Each line has a time before it, and options two more spaces."""
+    lines = ("  mssfix = 1480", "  mssfix_encap = ENABLED", "  mssfix_fixed = ENABLED")
+    log = "\n".join(f"2026-11-22 08:49:13 us=380883 {line}" for line in lines)
+    assert read_log(log).mssfix == "1480 bytes without encapsulation"

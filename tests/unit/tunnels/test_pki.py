@@ -35,6 +35,20 @@ def test_a_certificate_belongs_to_its_key_its_role_and_its_authority() -> None:
         assert not basic.ca
 
 
+def test_a_name_for_programs_that_look_only_there_is_in_the_certificate() -> None:
+    authority = RunAuthority("tmabcde", NOW)
+    for dns_name in (None, "server.test"):
+        identity = authority.issue("tmabcde server", "server", dns_name=dns_name)
+        certificate = x509.load_pem_x509_certificate(identity.certificate)
+        names = [
+            name
+            for extension in certificate.extensions
+            if isinstance(extension.value, x509.SubjectAlternativeName)
+            for name in extension.value.get_values_for_type(x509.DNSName)
+        ]
+        assert names == ([dns_name] if dns_name else [])
+
+
 def test_it_is_valid_from_a_slow_clock_s_yesterday_for_thirty_days() -> None:
     certificate = x509.load_pem_x509_certificate(RunAuthority("tmabcde", NOW).certificate)
     assert certificate.not_valid_before_utc == NOW - CLOCK_SLACK

@@ -57,7 +57,7 @@ def test_what_needs_escaping_is_refused_and_not_repeated(value: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a{", "x" * 61])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no name of a setting"):
+    with pytest.raises(ValueError, match="is not a setting name"):
         render({name: 1})
 
 
@@ -73,6 +73,8 @@ def test_both_ends_that_agree_pass() -> None:
         ({"integrity": "HMAC_MD5_96"}, "the integrity is 'HMAC_MD5_96'"),
         ({"mode": "TRANSPORT"}, "the mode is 'TRANSPORT', the study asks for 'TUNNEL'"),
         ({"protocol": "AH"}, "the protocol is 'AH'"),
+        ({"esn": True}, "whether sequence numbers are of 64 bits is True, the study asks for Fals"),
+        ({"group": "ECP_256"}, "the group of ESP's key exchange is 'ECP_256', the study asks for"),
         ({"state": "REKEYED"}, "the state of ESP is 'REKEYED'"),
         ({"udp_encapsulation": True}, "UDP encapsulation is True, the study asks for False"),
         ({"ipcomp": True}, "compression is True, the study asks for False"),
@@ -187,3 +189,10 @@ def test_a_refused_configuration_is_told_by_the_line_that_failed(hosts: Any) -> 
     hosts[0].answer = lambda argv, _stdin: (22, text) if "--load-all" in argv else (0, "")
     with pytest.raises(TunnelError, match="refused its configuration: loading connection 'tm'"):
         Charon("client", hosts[0]).load({})
+
+
+def test_a_group_that_only_later_keys_have_may_be_missing_from_the_first() -> None:
+    later = replace(WANTED, group="ECP_256")
+    assert checked(ike(CLIENT), ike(SERVER), later) == CLIENT
+    with pytest.raises(TunnelError, match="the group of ESP's key exchange is None"):
+        checked(ike(CLIENT), ike(SERVER), replace(later, group_needed=True))

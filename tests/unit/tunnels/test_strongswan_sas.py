@@ -44,6 +44,14 @@ def test_what_is_not_said_is_off() -> None:
     (sa,) = read_sas(text)[0].children
     assert not sa.udp_encapsulation
     assert not sa.ipcomp
+    assert not sa.esn
+    assert sa.group is None
+
+
+def test_keys_of_their_own_and_long_numbers_are_read() -> None:
+    text = EVENT.replace(" bytes-in=0", " dh-group=CURVE_25519 esn=1 bytes-in=0")
+    (sa,) = read_sas(text)[0].children
+    assert (sa.esn, sa.group) == (True, "CURVE_25519")
 
 
 def test_a_selector_has_brackets_of_its_own() -> None:
@@ -65,11 +73,11 @@ def test_none_and_several() -> None:
     [
         ("connecting failed\n", "a line that begins with 'connecting failed'"),
         (EVENT.replace("}}}}", "}"), "a section that does not end"),
-        (EVENT.replace("version=2", "version=two"), "'two' is no number"),
+        (EVENT.replace("version=2", "version=two"), "'two' is not a number"),
         (EVENT.replace(" mode=TUNNEL", ""), "no 'mode'"),
         (EVENT.replace("local-ts=[198.19.0.2/32]", "local-ts=x"), "no list 'local-ts'"),
         (EVENT.replace("state=INSTALLED", "state=INSTALLED state=REKEYED"), "'state' twice"),
-        (EVENT.replace("[198.19.0.2]", "[198.19.0.256]"), "'198.19.0.256' is no address"),
+        (EVENT.replace("[198.19.0.2]", "[198.19.0.256]"), "'198.19.0.256' is not an address"),
         ("list-sa event nothing\n", "no section but 'nothing'"),
         ("list-sa event {a {" + "b {" * 9 + "\n", "sections nested deeper than 8"),
         ("x" * (LONGEST_TEXT + 1), f"{LONGEST_TEXT + 1} characters, at most {LONGEST_TEXT}"),

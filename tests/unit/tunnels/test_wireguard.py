@@ -2,6 +2,8 @@
 
 import base64
 import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from pydantic import ValidationError
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.tunnel import DataPath, Site
 from tunnelmark.tunnels.wireguard import WireGuardParams, WireGuardTunnel
+from tunnelmark.tunnels.wireguard_end import End, new_keys
 
 PEER = "A" * 43 + "="
 VERSIONS = {
@@ -186,7 +189,7 @@ def test_a_handshake_must_be_seen_on_both_ends(hosts: Any, site: Site, end: str)
     assert str(caught.value) == (
         f"wireguard {end} of tunnel 0 on {end}: wg shows no handshake (ping: "
         "9 packets transmitted, 0 received, 100% packet loss, time 9000ms); "
-        f"last words of the {end}: {invalid}; of the {other}: {invalid}"
+        f"last messages of the {end}: {invalid}; of the {other}: {invalid}"
     )
 
 
@@ -212,3 +215,23 @@ def test_a_daemon_that_ends_at_its_start_is_named(hosts: Any, site: Site) -> Non
 def test_impossible_parameters_are_refused(params: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         WireGuardParams.model_validate(params)
+
+
+def test_each_peer_of_a_gateway_has_a_secret_of_its_own(hosts: Any, site: Site) -> None:
+    Machine(hosts)
+    driver = tunnel(clients=2, psk=True)
+    both = replace(site, clients=(site.client, site.client))
+    clients = [End("client", n, site.client, f"c{n}", "kernel", None, new_keys()) for n in range(2)]
+    server = End("server", 0, site.server, "s", "kernel", None, new_keys())
+    driver._configure(both, server, *clients)
+    for client in clients:
+        driver._configure(both, client, server)
+    told = [
+        re.findall("PresharedKey = (.*)", (stdin or b"").decode())
+        for host in reversed(hosts)
+        for argv, stdin in host.ran
+        if "setconf" in argv
+    ]
+    of_gateway, *of_clients = told
+    assert len(set(of_gateway)) == 2
+    assert of_clients == [[secret] for secret in of_gateway]

@@ -1,6 +1,7 @@
 """Parameters, configuration texts and what both sides say, without a radio."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,11 @@ from pydantic import ValidationError
 
 from tunnelmark.engine.link import SharedLinkSpec
 from tunnelmark.links.wlan import Wlan, WlanParams
-from tunnelmark.model.errors import StudyError, TunnelError
+from tunnelmark.model.errors import RefusedError, StudyError, TunnelError
 from tunnelmark.model.tunnel import Endpoint, SharedMedium, Site
 from tunnelmark.study import parse_study
 from tunnelmark.tunnels import wpa2_says as says
-from tunnelmark.tunnels.wpa2 import Wpa2Params, Wpa2Tunnel
+from tunnelmark.tunnels.wpa2 import Wpa2Params, Wpa2Tunnel, _Link
 from tunnelmark.tunnels.wpa2_agreed import disagreement, is_wanted
 from tunnelmark.tunnels.wpa2_config import (
     MTU_MAX_BYTES,
@@ -82,7 +83,7 @@ def test_radios_are_set_to_what_the_link_says(
 @pytest.mark.parametrize(
     ("preset", "more", "words"),
     [
-        (G, {"security": "ccmp"}, "security is ccmp, but real encryption brings its own bytes"),
+        (G, {"security": "ccmp"}, "security is ccmp, but real encryption adds its own bytes"),
         (G, {"background_stations": 3}, "background_stations is 3, but there are two radios"),
         (G, {"four_addresses": True}, "four_addresses is true, stations have three"),
         (G, {"beacon_interval_tu": 0}, "beacon_interval_tu is 0, a real access point has at"),
@@ -105,6 +106,8 @@ def test_what_real_radios_cannot_be_is_told(
 def test_an_802_11ac_link_and_minstrel_with_802_11n_are_told() -> None:
     ac = WlanParams.model_validate({"standard": "802.11ac", "mcs": 9, "width": "80 MHz"})
     assert radio_of(ac.medium()) == "standard is 802.11ac, radios may be 802.11a, b, g or n"
+    ax = WlanParams.model_validate({"standard": "802.11ax", "mcs": 9})
+    assert radio_of(ax.medium()) == "standard is 802.11ax, radios may be 802.11a, b, g or n"
     chosen = WlanParams.model_validate(
         {"standard": "802.11n", "band": "5 GHz", "rate_control": "minstrel"}
     )
@@ -415,3 +418,23 @@ def test_a_study_with_such_a_link_is_refused_at_its_line(
 def test_a_study_over_a_wlan_is_taken() -> None:
     text = STUDY.format(tunnel="", link='preset = "wlan-80211n-ht20"')
     assert parse_study(text, source="a.toml").tunnels[0].kind == "wpa2"
+
+
+def test_a_station_that_joined_anew_with_another_cipher_is_told(hosts: Any) -> None:
+    """check_agreed asks both daemons again, as up did."""
+    said = dict(CLIENT)
+    answers: dict[str, Callable[[], str]] = {
+        "wpa_cli": lambda: "\n".join(f"{key}={value}" for key, value in said.items()),
+        "hostapd_cli": lambda: "\n".join(f"{key}={value}" for key, value in SERVER.items()),
+        "iw": lambda: "\tchannel 6 (2437 MHz), width: 20 MHz (no HT), center1: 2437 MHz\n",
+    }
+    for host in hosts:
+        host.answer = lambda argv, _stdin: (0, answers[argv[0]]())
+    ends = [Endpoint(host, "198.18.0.1", "fd00::1", "eth0", 1500) for host in hosts]
+    tunnel = Wpa2Tunnel(Wpa2Params.model_validate({}))
+    tunnel._site = replace(site(SharedMedium(medium(G), 1)), client=ends[0], server=ends[1])
+    tunnel._links = [_Link(0, bss("wpa2-ccmp"), "tm0a0c", "02:74:6d:00:20:00")]
+    tunnel.check_agreed()
+    said["pairwise_cipher"] = "TKIP"
+    with pytest.raises(RefusedError, match=r"^wpa_supplicant: pairwise cipher is 'TKIP'"):
+        tunnel.check_agreed()

@@ -36,7 +36,7 @@ def stream(delays_ms: list[float | None]) -> Flow:
 
 
 def test_packets_of_the_codecs() -> None:
-    # RFC 3551: 64 kbit/s for 20 ms are 160 byte; 8 kbit/s are 20; and 12 of RTP.
+    # RFC 3551: 64 kbit/s for 20 ms are 160 bytes; 8 kbit/s are 20; and 12 of RTP.
     assert CallParams(codec="g711").payload == 172
     assert CallParams(codec="g729a").payload == 32
     assert CallParams(codec="opus-16k").payload == 52
@@ -113,9 +113,46 @@ def test_the_most_that_is_good(limit: int) -> None:
             tried.append(number)
             return number <= capacity
 
-        assert most(good, limit) == min(capacity, limit)
+        over = None if capacity >= limit else capacity + 1
+        assert most(good, limit) == (min(capacity, limit), over)
         assert len(tried) == len(set(tried))
         assert all(1 <= number <= limit for number in tried)
+
+
+@pytest.mark.parametrize(("first", "step"), [(1, 8), (64, 8), (64, 1), (8, 64)])
+def test_a_search_that_begins_near_and_ends_coarsely_still_brackets(first: int, step: int) -> None:
+    for capacity in range(140):
+        tried: list[int] = []
+
+        def good(number: int, tried: list[int] = tried, capacity: int = capacity) -> bool:
+            tried.append(number)
+            return number <= capacity
+
+        low, over = most(good, 128, first=first, step=step)
+        assert tried[0] == first
+        assert len(tried) == len(set(tried))
+        assert low <= capacity
+        assert (low > 0) == (capacity > 0)
+        if over is None:
+            assert low == 128
+        else:
+            assert capacity < over <= low + step or (low, over) == (0, 1)
+
+
+def test_a_search_is_expected_to_take_as_long_as_it_does() -> None:
+    def lasts(**values: object) -> float:
+        return VoipCapacity(
+            VoipCapacityParams.model_validate({"duration": "1 s", "drain": "700 ms", **values})
+        ).expected_s
+
+    assert lasts() == 10 * 2.0
+    assert lasts(first_calls=64, most_calls=128, step=8) == 5 * 2.0
+    assert lasts(first_calls=64, most_calls=64) == 2.0
+
+
+def test_a_search_that_begins_beyond_its_end_is_refused() -> None:
+    with pytest.raises(ValidationError, match="first_calls is 65, must be at most most_calls, 64"):
+        VoipCapacityParams(first_calls=65, most_calls=64)
 
 
 def test_a_dead_call_is_the_worst_there_is_and_not_unknown() -> None:
@@ -129,3 +166,20 @@ def test_a_dead_call_is_the_worst_there_is_and_not_unknown() -> None:
 def test_a_call_between_two_clocks_has_no_delay_and_no_score() -> None:
     apart = hear(stream([-5000.0, None, -4990.0]), CallParams(codec="g711"))
     assert (apart.lost, apart.mos, apart.mouth_to_ear_ns, apart.owd_p50_ns) == (1, None, None, None)
+
+
+def test_the_error_of_two_clocks_is_an_error_of_the_score() -> None:
+    delays: list[float | None] = [150.0] * 50
+    exact = hear(stream(delays), CallParams())
+    found = hear(stream(delays), CallParams(), 30e6)
+    assert found.rating == exact.rating
+    assert exact.rating_range is None
+    assert found.rating_range is not None
+    ends = [hear(stream([d] * 50), CallParams()).rating for d in (180.0, 120.0)]
+    assert found.rating_range == pytest.approx(tuple(ends))
+    assert exact.rating is not None
+    assert found.clock_error(float) == pytest.approx(exact.rating - (ends[0] or 0))
+    # No delay is below zero, whatever the error.
+    near = hear(stream([10.0] * 50), CallParams(), 30e6)
+    assert near.rating_range is not None
+    assert near.rating_range[1] == hear(stream([0.0] * 50), CallParams()).rating

@@ -37,11 +37,11 @@ def test_an_account_is_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b"Queries sent", b"Queries cent", "did not tell of queries sent"),
-        (b"Run time (s):         2", b"Run time (s):         -2", "did not tell of run time"),
-        (b"completed:    2", b"completed:    3", "tells of 3 answers and shows 2"),
-        (b"> NOERROR", b"> no error", "tells of 2 answers and shows 1"),
-        (b"sent:         3", b"sent:         2", "2 . 1 fates of 2 queries"),
+        (b"Queries sent", b"Queries cent", "did not report queries sent"),
+        (b"Run time (s):         2", b"Run time (s):         -2", "did not report run time"),
+        (b"completed:    2", b"completed:    3", "reports 3 answers and lists 2"),
+        (b"> NOERROR", b"> no error", "reports 2 answers and lists 1"),
+        (b"sent:         3", b"sent:         2", "2 \\+ 1 outcomes of 2 queries"),
     ],
 )
 def test_a_damaged_account_is_refused(old: bytes, new: bytes, message: str) -> None:

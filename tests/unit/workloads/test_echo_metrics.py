@@ -243,7 +243,7 @@ def test_the_total_is_of_all_packets_whatever_the_clock_says(
 
 
 def summaries(one: Flow) -> tuple[SendSummary, ReflectSummary]:
-    sent = SendSummary(0, 1, realtime="kept", timestamps="kernel", flows=(told(one),))
+    sent = SendSummary(0, 1, realtime="kept", timestamps="kernel", awake_ns=1, flows=(told(one),))
     arrived = int(one.arrived.sum())
     heard = ReflectFlow(0, arrived, 0, arrived, 0, 0, 0)
     return sent, ReflectSummary(

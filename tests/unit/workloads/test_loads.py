@@ -30,7 +30,7 @@ def serial(forward: int, reverse: int) -> LinkSpec:
     return LinkSpec(ways[0], ways[1], seed=1)
 
 
-# RFC 2544 appendix B gives the rates of 10 Mbit/s Ethernet; those of 70 byte are worked out.
+# RFC 2544 appendix B gives the rates of 10 Mbit/s Ethernet; those of 70 bytes are worked out.
 @pytest.mark.parametrize(
     ("frame_bytes", "frames"),
     [

@@ -111,7 +111,7 @@ def test_one_bad_trial_of_three_decides_nothing(search: Search) -> None:
 
 
 def test_rates_below_the_default_of_mlrsearch_are_searched() -> None:
-    # Its own minimum is 9001 per second; a 2 Mbit/s line carries 164 packets of 1500 byte.
+    # Its own minimum is 9001 per second; a 2 Mbit/s line carries 164 packets of 1500 bytes.
     found = mlr_search(goal(lowest=1.64, highest=180), link(164))
     assert found.lower == pytest.approx(164, rel=0.015)
 

@@ -9,14 +9,8 @@ from pydantic import ValidationError
 
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads.iperf3 import Report, parse_report
-from tunnelmark.workloads.tcp_bulk import (
-    TcpBulk,
-    TcpBulkParams,
-    Told,
-    _series,
-    figures,
-    plan_flows,
-)
+from tunnelmark.workloads.tcp_bulk import TcpBulk, TcpBulkParams, plan_flows
+from tunnelmark.workloads.tcp_figures import Told, figures, series
 
 
 def stream(start: float, octets: int, **more: Any) -> dict[str, Any]:
@@ -109,7 +103,7 @@ def test_figures_of_one_flow() -> None:
 
 def test_the_ratios_of_rfc_6349() -> None:
     found = figures([replace(told("forward"), idle_rtt_ns=1e6)])
-    # 5000 byte and three segments of 1448 again; 3 ms on average against 1 ms.
+    # 5000 bytes and three segments of 1448 again; 3 ms on average against 1 ms.
     assert found["tcp_efficiency_ratio"] == 5000 / (5000 + 3 * 1448)
     assert found["tcp_buffer_delay_ratio"] == pytest.approx(2.0)
     assert figures([told("forward")])["tcp_buffer_delay_ratio"] is None
@@ -129,9 +123,9 @@ def test_a_start_up_that_is_left_out_is_in_no_figure() -> None:
 def test_every_series_of_a_flow_is_as_long_as_its_times() -> None:
     empty = stream(3, 0) | {"seconds": 0.0}
     one = told("forward", intervals=[{"streams": [stream(0, 10)]}, {"streams": [empty]}])
-    (series,) = _series([one])
-    assert series["goodput_bit_s"] == [80, None]
-    assert len({len(values) for values in series.values() if isinstance(values, list)}) == 1
+    (seconds,) = series([one])
+    assert seconds["goodput_bit_s"] == [80, None]
+    assert len({len(values) for values in seconds.values() if isinstance(values, list)}) == 1
 
 
 def test_flows_at_once_add_up() -> None:

@@ -106,7 +106,7 @@ def test_a_damaged_account_is_refused_with_the_place(line: str, place: str) -> N
 
 
 def test_a_file_nobody_asked_for_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"nobody asked for: 'c\.txt'"):
+    with pytest.raises(ValueError, match=r"was not requested: 'c\.txt'"):
         by_curl(account("c.txt"))
 
 

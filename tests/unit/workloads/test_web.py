@@ -1,4 +1,4 @@
-"""Web pages: their objects, what curl tells of loading them, and what a study may ask for."""
+"""Web pages: their objects, what curl reports about loading them, and what a study may ask for."""
 
 import json
 from typing import Any
@@ -67,11 +67,11 @@ def test_a_page_that_was_broken_off_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("lines", "text", "message"),
     [
-        (page(1, "small-000"), trace(1), "large-00 has 0 byte of 70"),
-        ([*page(1)[:-1], account("small-000", size_download=7), "done 1"], trace(1), "7 byte of"),
-        ([*page(1)[:-1], account("small-000", http_code=500), "done 1"], trace(1), "0 byte of 20"),
+        (page(1, "small-000"), trace(1), "large-00 has 0 bytes of 70"),
+        ([*page(1)[:-1], account("small-000", size_download=7), "done 1"], trace(1), "7 bytes of"),
+        ([*page(1)[:-1], account("small-000", http_code=500), "done 1"], trace(1), "0 bytes of 20"),
         ([*page(1)[:-1], "{", "done 1"], trace(1), "damaged at document"),
-        (page(1), "", "curl told no times of page 1"),
+        (page(1), "", "curl reported no times of page 1"),
     ],
 )
 def test_what_is_short_or_damaged_is_refused(lines: list[str], text: str, message: str) -> None:

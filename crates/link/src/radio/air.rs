@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 
+use tm_wire::{Duration, Instant};
+
 use super::header::{Header, Kind};
 use super::Address;
+use crate::error::{place_in, ConfigError};
 use crate::wlan::{
-    Chain, Choice, Config, ConfigError, Fate, Frame, Medium, Rate, Receiver, StationId, Try,
-    Verdict, ACCESS_POINT, CHAIN_LENGTH,
+    Chain, Choice, Config, Fate, Frame, Medium, Rate, Receiver, StationId, Try, Verdict,
+    ACCESS_POINT, CHAIN_LENGTH,
 };
 use crate::Counters;
 
@@ -38,7 +41,7 @@ pub enum Event {
     /// A radio hears a frame.
     Heard {
         /// When
-        due_ns: i64,
+        due: Instant,
         /// Which radio sent it
         sender: StationId,
         /// The frame
@@ -49,7 +52,7 @@ pub enum Event {
     /// The sender learns what became of a frame.
     Done {
         /// When
-        due_ns: i64,
+        due: Instant,
         /// Which radio sent it
         sender: StationId,
         /// The frame's name
@@ -64,7 +67,8 @@ pub enum Event {
 /// The medium between an access point's radio (0) and a client's (1).
 pub struct Air {
     medium: Medium,
-    start_ns: i64,
+    /// Zero of the medium's own time.
+    start: Instant,
     held: Vec<Held>,
     free: Vec<u64>,
     events: VecDeque<Event>,
@@ -90,18 +94,20 @@ struct Held {
 
 impl Air {
     /// A silent medium; `path` is where the configuration stands, for errors.
-    pub fn new(config: &Config, path: &str, seed: u64, start_ns: i64) -> Result<Self, ConfigError> {
-        let dot = if path.is_empty() { "" } else { "." };
+    pub fn new(
+        config: &Config,
+        path: &str,
+        seed: u64,
+        start: Instant,
+    ) -> Result<Self, ConfigError> {
         if config.stations != 1 || config.background.is_some() {
-            return Err(ConfigError(format!(
-                "{path}{dot}stations is {}, must be 1: there are two radios",
-                config.stations
-            )));
+            let words = format!("is {}, must be 1: there are two radios", config.stations);
+            return Err(ConfigError::conflict(place_in(path, "stations"), words));
         }
         let setup = config.setup_chosen(path)?;
         Ok(Self {
             medium: Medium::new(setup, seed),
-            start_ns,
+            start,
             held: Vec::new(),
             free: Vec::new(),
             events: VecDeque::new(),
@@ -109,23 +115,23 @@ impl Air {
         })
     }
 
-    /// Take a frame that a radio sends at `now_ns`. A [`Event::Done`] always follows.
+    /// Take a frame that a radio sends at `now`. A [`Event::Done`] always follows.
     ///
     /// # Panics
     ///
     /// If the sender is neither 0 nor 1.
-    pub fn offer(&mut self, now_ns: i64, sender: StationId, sent: Sent) {
-        let now = self.medium_ns(now_ns);
+    pub fn offer(&mut self, now: Instant, sender: StationId, sent: Sent) {
+        let medium_ns = self.medium_ns(now);
         let octets = u32::try_from(sent.frame.len()).unwrap_or(u32::MAX - FCS_BYTES) + FCS_BYTES;
         let end = &mut self.ends[usize::from(sender)];
         end.counters.offered += 1;
         end.counters.offered_bytes += u64::from(octets);
         let Some((header, chain)) = self.examine(sender, &sent) else {
-            self.refuse(now_ns, sender, sent.name);
+            self.refuse(now, sender, sent.name);
             return;
         };
         if self.ends[usize::from(sender)].pending >= PENDING_MAX {
-            self.refuse(now_ns, sender, sent.name);
+            self.refuse(now, sender, sent.name);
             return;
         }
         let to_known = !header.is_group() && !sent.no_ack && self.knows(1 - sender, &header);
@@ -146,12 +152,12 @@ impl Air {
             aggregates: matches!(header.kind, Kind::QosData { .. }),
             beacon: header.kind == Kind::Beacon && sender == ACCESS_POINT,
         };
-        if self.medium.offer_chosen(now, sender, frame, choice) != Verdict::Queued {
+        if self.medium.offer_chosen(medium_ns, sender, frame, choice) != Verdict::Queued {
             self.free.push(token);
             if place(token) == self.held.len() {
                 self.held.push(Held::nothing(chain));
             }
-            self.refuse(now_ns, sender, sent.name);
+            self.refuse(now, sender, sent.name);
             return;
         }
         let held = Held {
@@ -170,13 +176,13 @@ impl Air {
         end.counters.in_flight += 1;
     }
 
-    /// The next thing that has come about by `now_ns`; ask until there is none.
-    pub fn poll(&mut self, now_ns: i64) -> Option<Event> {
-        let now = self.medium_ns(now_ns);
+    /// The next thing that has come about by `now`; ask until there is none.
+    pub fn poll(&mut self, now: Instant) -> Option<Event> {
+        let medium_ns = self.medium_ns(now);
         while self.events.is_empty() {
             // what is heard comes before what its sender learns of it
-            if let Some(outcome) = self.medium.poll(now) {
-                let due_ns = self.due_ns(outcome.time_ns);
+            if let Some(outcome) = self.medium.poll(medium_ns) {
+                let due = self.instant(outcome.time_ns);
                 let held = &mut self.held[place(outcome.token)];
                 held.ended = true;
                 let frame = held.frame.take().unwrap_or_default();
@@ -188,7 +194,7 @@ impl Air {
                     counters.delivered_bytes += u64::from(outcome.msdu_bytes);
                     let rate_bit_s = self.medium.setup().rate_bit_s(first);
                     self.events.push_back(Event::Heard {
-                        due_ns,
+                        due,
                         sender: outcome.sender,
                         frame,
                         rate_bit_s,
@@ -197,12 +203,12 @@ impl Air {
                     counters.lost += 1;
                 }
                 self.settle(outcome.token);
-            } else if let Some(report) = self.medium.poll_report(now) {
-                let due_ns = self.due_ns(report.time_ns);
+            } else if let Some(report) = self.medium.poll_report(medium_ns) {
+                let due = self.instant(report.time_ns);
                 let held = &mut self.held[place(report.token)];
                 held.reported = true;
                 self.events.push_back(Event::Done {
-                    due_ns,
+                    due,
                     sender: report.sender,
                     name: held.name,
                     used: held.chain.used(report.attempts),
@@ -219,12 +225,12 @@ impl Air {
 
     /// When something happens next; `None` while nothing is under way.
     #[must_use]
-    pub fn next_due_ns(&self) -> Option<i64> {
-        if let Some(Event::Heard { due_ns, .. } | Event::Done { due_ns, .. }) = self.events.front()
-        {
-            return Some(*due_ns);
+    pub fn next_due(&self) -> Option<Instant> {
+        if let Some(Event::Heard { due, .. } | Event::Done { due, .. }) = self.events.front() {
+            return Some(*due);
         }
-        self.medium.next_due().map(|due_ns| self.due_ns(due_ns))
+        let due_ns = self.medium.next_due();
+        due_ns.map(|medium_ns| self.instant(medium_ns))
     }
 
     /// Counters of a radio as a sender; always offered = delivered + queue dropped + lost + in
@@ -280,10 +286,10 @@ impl Air {
             .contains(&header.receiver)
     }
 
-    fn refuse(&mut self, now_ns: i64, sender: StationId, name: u64) {
+    fn refuse(&mut self, now: Instant, sender: StationId, name: u64) {
         self.ends[usize::from(sender)].counters.queue_dropped += 1;
         self.events.push_back(Event::Done {
-            due_ns: now_ns,
+            due: now,
             sender,
             name,
             used: [0; CHAIN_LENGTH],
@@ -298,13 +304,13 @@ impl Air {
         }
     }
 
-    fn medium_ns(&self, now_ns: i64) -> u64 {
-        u64::try_from(now_ns.saturating_sub(self.start_ns)).unwrap_or(0)
+    fn medium_ns(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_since(self.start).0).unwrap_or(0)
     }
 
-    fn due_ns(&self, medium_ns: u64) -> i64 {
-        self.start_ns
-            .saturating_add(i64::try_from(medium_ns).unwrap_or(i64::MAX))
+    fn instant(&self, medium_ns: u64) -> Instant {
+        let since = Duration(i64::try_from(medium_ns).unwrap_or(i64::MAX));
+        self.start.saturating_add(since)
     }
 }
 

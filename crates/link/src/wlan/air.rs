@@ -1,6 +1,6 @@
 //! What was on air, PPDU by PPDU: evidence for tests and for shares of airtime.
 
-use super::medium::StationId;
+use super::frame::StationId;
 
 /// One PPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

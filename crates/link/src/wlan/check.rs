@@ -1,13 +1,17 @@
 //! Examines a configuration: what the standard does not allow is refused with place, value, limit.
 
+use super::checker::Checker;
 use super::config::{
-    BandConfig, Config, ConfigError, EifsConfig, ErrorConfig, PhyConfig, ProtectionConfig,
+    BandConfig, CategoriesConfig, Config, EifsConfig, ErrorConfig, PhyConfig, ProtectionConfig,
     QueueConfig, RtsCounts, SecurityConfig,
 };
 use super::errors::{ErrorModel, Rated};
-use super::mac::{Category, Edca, Security, Timing, BLOCK_ACK_WINDOW, MSDU_MAX_BYTES, TU_NS};
-use super::phy::{Band, Class, Mode, US};
+use super::mac::{
+    Category, Edca, Security, Timing, BLOCK_ACK_WINDOW, HE_BLOCK_ACK_WINDOW, MSDU_MAX_BYTES, TU_NS,
+};
+use super::phy::{Band, Class, Mode, HE_GUARDS_NS, US};
 use super::setup::{Aggregation, Beacon, DataMode, Eifs, Protection, QueueLimit, Setup};
+use crate::error::ConfigError;
 
 impl Config {
     /// Check everything and work the setup out; `path` is where this configuration stands.
@@ -15,22 +19,6 @@ impl Config {
         let checker = Checker { config: self, path };
         checker.setup()
     }
-
-    /// Frame errors of a configuration.
-    pub(super) fn errors_checked(&self, path: &str) -> Result<ErrorModel, ConfigError> {
-        Checker { config: self, path }.errors()
-    }
-
-    /// Basic rates of a configuration.
-    pub(super) fn basic_checked(&self, path: &str) -> Result<Vec<Mode>, ConfigError> {
-        Checker { config: self, path }.basic_rates()
-    }
-}
-
-/// A configuration under examination.
-pub(super) struct Checker<'a> {
-    pub(super) config: &'a Config,
-    pub(super) path: &'a str,
 }
 
 impl Checker<'_> {
@@ -53,10 +41,12 @@ impl Checker<'_> {
         let security = self.security()?;
         let qos = config.qos.is_some();
         let timing = self.timing();
+        let [access_point, station] = self.contenders(&timing)?;
         Ok(Setup {
             stations: config.stations,
             timing,
-            contenders: self.contenders(&timing)?,
+            access_point,
+            station,
             qos,
             modes,
             group: Rated::data(lowest, errors),
@@ -100,44 +90,6 @@ impl Checker<'_> {
         })
     }
 
-    pub(super) fn error<T>(
-        &self,
-        key: &str,
-        reason: impl std::fmt::Display,
-    ) -> Result<T, ConfigError> {
-        let dot = if self.path.is_empty() { "" } else { "." };
-        Err(ConfigError(format!("{}{dot}{key} {reason}", self.path)))
-    }
-
-    pub(super) fn range<T: PartialOrd + Copy + std::fmt::Display>(
-        &self,
-        key: &str,
-        value: T,
-        low: T,
-        high: T,
-    ) -> Result<(), ConfigError> {
-        if low <= value && value <= high {
-            return Ok(());
-        }
-        self.error(key, format!("is {value}, must be {low} to {high}"))
-    }
-
-    pub(super) fn one_of<T: PartialEq + std::fmt::Display>(
-        &self,
-        key: &str,
-        value: &T,
-        allowed: &[T],
-    ) -> Result<(), ConfigError> {
-        if allowed.contains(value) {
-            return Ok(());
-        }
-        let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
-        self.error(
-            key,
-            format!("is {value}, must be one of {}", allowed.join(", ")),
-        )
-    }
-
     fn phy(&self) -> Result<(), ConfigError> {
         match self.config.phy {
             PhyConfig::N {
@@ -162,6 +114,13 @@ impl Checker<'_> {
             } => {
                 self.one_of("phy.width_mhz", &width_mhz, &[20, 40, 80])?;
                 self.one_of("phy.guard_interval_ns", &guard_interval_ns, &[800, 400])?;
+            }
+            PhyConfig::Ax {
+                width_mhz,
+                guard_interval_ns,
+            } => {
+                self.one_of("phy.width_mhz", &width_mhz, &[20, 40, 80])?;
+                self.one_of("phy.guard_interval_ns", &guard_interval_ns, &HE_GUARDS_NS)?;
             }
             PhyConfig::B { .. } | PhyConfig::A {} | PhyConfig::G { .. } => {}
         }
@@ -212,7 +171,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn errors(&self) -> Result<ErrorModel, ConfigError> {
+    pub(super) fn errors(&self) -> Result<ErrorModel, ConfigError> {
         Ok(match self.config.errors {
             ErrorConfig::None {} => ErrorModel::None,
             ErrorConfig::Fixed { probability } => {
@@ -265,12 +224,14 @@ impl Checker<'_> {
     }
 
     fn security(&self) -> Result<Security, ConfigError> {
-        let ht = matches!(self.config.phy, PhyConfig::N { .. } | PhyConfig::Ac { .. });
         Ok(match self.config.security {
             SecurityConfig::None => Security::None,
             // 12.6.3: HT stations give up TKIP between each other, and WEP is no choice of an RSNA
-            SecurityConfig::Wep | SecurityConfig::Tkip if ht => {
-                return self.error("security", "is wep or tkip, which 802.11n and ac exclude");
+            SecurityConfig::Wep | SecurityConfig::Tkip if self.is_ht() => {
+                return self.error(
+                    "security",
+                    "is wep or tkip, which 802.11n, ac and ax exclude",
+                );
             }
             SecurityConfig::Wep => Security::Wep,
             SecurityConfig::Tkip => Security::Tkip,
@@ -279,24 +240,41 @@ impl Checker<'_> {
         })
     }
 
-    fn contenders(&self, timing: &Timing) -> Result<Vec<Edca>, ConfigError> {
+    /// Channel access functions of the access point, then of each station.
+    fn contenders(&self, timing: &Timing) -> Result<[Vec<Edca>; 2], ConfigError> {
         let Some(qos) = self.config.qos else {
-            return Ok(vec![Edca::dcf(timing)]);
+            let dcf = vec![Edca::dcf(timing)];
+            return Ok([dcf.clone(), dcf]);
         };
         let dsss = !self.has_ofdm();
+        let access_point = self.categories("access_point", &qos.access_point, |category| {
+            Edca::of_access_point(category)
+        })?;
+        let station = self.categories("stations", &qos.stations, |category| {
+            Edca::of_station(category, timing, dsss)
+        })?;
+        Ok([access_point, station])
+    }
+
+    fn categories(
+        &self,
+        whose: &str,
+        given: &CategoriesConfig,
+        default_of: impl Fn(Category) -> Edca,
+    ) -> Result<Vec<Edca>, ConfigError> {
         let given = [
-            ("background", qos.background),
-            ("best_effort", qos.best_effort),
-            ("video", qos.video),
-            ("voice", qos.voice),
+            ("background", given.background),
+            ("best_effort", given.best_effort),
+            ("video", given.video),
+            ("voice", given.voice),
         ];
         let mut contenders = Vec::with_capacity(given.len());
         for (category, (name, edca)) in Category::ALL.into_iter().zip(given) {
             let Some(edca) = edca else {
-                contenders.push(Edca::default_of(category, timing, dsss));
+                contenders.push(default_of(category));
                 continue;
             };
-            let key = |field: &str| format!("qos.{name}.{field}");
+            let key = |field: &str| format!("qos.{whose}.{name}.{field}");
             // 9.4.2.28: access points may use 1, others 2
             self.range(&key("aifsn"), edca.aifsn, 1, 15)?;
             for (field, cw) in [("cw_min", edca.cw_min), ("cw_max", edca.cw_max)] {
@@ -345,12 +323,20 @@ impl Checker<'_> {
         let Some(aggregation) = self.config.aggregation else {
             return Ok(None);
         };
-        let (ampdu_max, amsdu_sizes, mpdu_in_ampdu): (u32, &[u32], u32) = match self.config.phy {
+        let long: &[u32] = &[0, 3_839, 7_935, 11_398];
+        let (ampdu_max, amsdu_sizes, mpdu_in_ampdu, most) = match self.config.phy {
             // 9.4.2.55.3; Table 9-25: an MPDU in an HT A-MPDU has at most 4095 bytes
-            PhyConfig::N { .. } => (65_535, &[0, 3_839, 7_935], 4_095),
+            PhyConfig::N { .. } => (65_535, &long[..3], 4_095, BLOCK_ACK_WINDOW),
             // 9.4.2.157.2: maximum MPDU lengths 3895, 7991, 11454
-            PhyConfig::Ac { .. } => (1_048_575, &[0, 3_839, 7_935, 11_398], 11_454),
-            _ => return self.error("aggregation", "is set, but only 802.11n and ac aggregate"),
+            PhyConfig::Ac { .. } => (1_048_575, long, 11_454, BLOCK_ACK_WINDOW),
+            // 9.4.2.248.2 of 802.11ax: two doublings more; 10.25.2: buffers of up to 256 MPDUs
+            PhyConfig::Ax { .. } => (4_194_303, long, 11_454, HE_BLOCK_ACK_WINDOW),
+            _ => {
+                return self.error(
+                    "aggregation",
+                    "is set, but only 802.11n, ac and ax aggregate",
+                )
+            }
         };
         if self.config.qos.is_none() {
             // 10.12, 10.25: QoS data frames only
@@ -367,7 +353,7 @@ impl Checker<'_> {
             }
         }
         let frames = aggregation.ampdu_max_frames;
-        self.range("aggregation.ampdu_max_frames", frames, 1, BLOCK_ACK_WINDOW)?;
+        self.range("aggregation.ampdu_max_frames", frames, 1, most)?;
         self.one_of(
             "aggregation.amsdu_max_bytes",
             &aggregation.amsdu_max_bytes,

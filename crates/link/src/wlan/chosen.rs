@@ -1,10 +1,13 @@
 //! Frames whose sender chooses the rates: real radios, of which the medium knows nothing beforehand.
 
-use super::config::{BandConfig, Config, ConfigError, PhyConfig, ProtectionConfig};
+use super::checker::Checker;
+use super::config::{BandConfig, Config, PhyConfig, ProtectionConfig};
+use super::frame::StationId;
 use super::phy::{Band, Class, Mode, DSSS_RATES, OFDM_RATES};
 use super::rate::RateControl;
 use super::setup::{DataMode, Protection, Setup};
-use super::StationId;
+
+use crate::error::ConfigError;
 
 /// Rates that a sender may give a frame, one after the other.
 pub const CHAIN_LENGTH: usize = 4;
@@ -142,19 +145,28 @@ impl Config {
     /// with FCS.
     pub fn setup_chosen(&self, path: &str) -> Result<Setup, ConfigError> {
         let mut setup = self.setup(path)?;
-        let dot = if path.is_empty() { "" } else { "." };
-        let wrong = |reason: &str| Err(ConfigError(format!("{path}{dot}{reason}")));
-        if matches!(self.phy, PhyConfig::Ac { .. }) {
-            return wrong("phy.standard is 802.11ac, radios may be 802.11a, b, g or n");
+        let checker = Checker { config: self, path };
+        let wrong = |key: &str, reason: &str| checker.error(key, reason);
+        if matches!(self.phy, PhyConfig::Ac { .. } | PhyConfig::Ax { .. }) {
+            return wrong(
+                "phy.standard",
+                "is 802.11ac or ax, radios may be 802.11a, b, g or n",
+            );
         }
         if self.protection == ProtectionConfig::RtsCts {
-            return wrong("protection is rts_cts, but radios choose that for each frame");
+            return wrong(
+                "protection",
+                "is rts_cts, but radios choose that for each frame",
+            );
         }
         if self.aggregation.is_some_and(|a| a.amsdu_max_bytes > 0) {
-            return wrong("aggregation.amsdu_max_bytes is set, but radios join MSDUs themselves");
+            return wrong(
+                "aggregation.amsdu_max_bytes",
+                "is set, but radios join MSDUs themselves",
+            );
         }
-        let errors = self.errors_checked(path)?;
-        let basic = self.basic_checked(path)?;
+        let errors = checker.errors()?;
+        let basic = checker.basic_rates()?;
         let protection = basic
             .iter()
             .filter(|mode| mode.class == Class::Dsss)

@@ -3,15 +3,14 @@
 use std::ops::Range;
 
 use super::air::Ppdu;
-use super::exchange::Failure;
+use super::bss::Bss;
+use super::frame::{Receiver, StationId};
 use super::mac::{
-    ACK_BYTES, AMSDU_HEADER_BYTES, BLOCK_ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, BLOCK_ACK_WINDOW,
-    CTS_BYTES, DELIMITER_BYTES, RTS_BYTES,
+    ACK_BYTES, AMSDU_HEADER_BYTES, BLOCK_ACK_REQUEST_BYTES, CTS_BYTES, DELIMITER_BYTES, RTS_BYTES,
 };
-use super::medium::{Medium, StationId};
 use super::phy::{Class, Mode, PPDU_MAX_NS};
-use super::queue::{Receiver, State, NONE};
-use super::setup::{Aggregation, Protection};
+use super::queue::{State, NONE};
+use super::setup::{Aggregation, Protection, Setup};
 
 /// One station's share in an exchange.
 #[derive(Clone, Debug)]
@@ -37,6 +36,15 @@ pub(super) struct Part {
     pub resume_ns: u64,
 }
 
+/// Where an exchange broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// RTS without CTS
+    Reservation,
+    /// Data without acknowledgement
+    Data,
+}
+
 /// What a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -56,9 +64,9 @@ pub(super) enum Kind {
 
 impl Part {
     /// The frame that answers it.
-    pub(super) fn answer(&self) -> (Ppdu, u32) {
+    pub(super) fn answer(&self, setup: &Setup) -> (Ppdu, u32) {
         if self.aggregated || matches!(self.kind, Kind::Request { .. }) {
-            (Ppdu::BlockAck, BLOCK_ACK_BYTES)
+            (Ppdu::BlockAck, setup.block_ack_bytes())
         } else {
             (Ppdu::Ack, ACK_BYTES)
         }
@@ -70,18 +78,24 @@ impl Part {
     }
 }
 
-impl Medium {
-    /// Put together what the contender sends next; `budget_ns` is what is left of its TXOP.
-    pub(super) fn compose(&mut self, contender_index: u32, budget_ns: Option<u64>) -> Part {
-        let contender = &self.contenders[contender_index as usize];
-        let leaders = self.exchange.leaders.len();
+impl Bss {
+    /// Put together what the contender sends next; `budget_ns` is what is left of its TXOP. The first
+    /// frames of its MPDUs are appended to `leaders`.
+    pub(super) fn compose(
+        &mut self,
+        contender_index: u32,
+        budget_ns: Option<u64>,
+        leaders: &mut Vec<u32>,
+        now_ns: u64,
+    ) -> Part {
+        let contender = self.access.get(contender_index);
         let mut part = Part {
             contender: contender_index,
             flow: contender.ring.front().copied().unwrap_or(NONE),
             kind: Kind::Group,
             mode_index: 0,
             mode: self.setup.group.mode,
-            leaders: leaders..leaders,
+            leaders: leaders.len()..leaders.len(),
             psdu_bytes: 0,
             aggregated: false,
             reserve: false,
@@ -90,51 +104,70 @@ impl Medium {
             failure: None,
             resume_ns: 0,
         };
-        if let (true, Some(beacon)) = (contender.beacon, self.setup.beacon) {
+        if let (true, Some(beacon)) = (contender.beacon_waits, self.setup.beacon) {
             part.kind = Kind::Beacon {
                 bytes: beacon.bytes,
             };
             return part;
         }
-        let flow = &self.flows[part.flow as usize];
-        let Receiver::Station(to) = flow.receiver else {
-            let head = flow.head;
-            part.psdu_bytes = self.setup.mpdu_extra_bytes + self.slab[head].body_bytes;
-            if let Some(chain) = self.slab[head].chain {
-                let first = chain.at(0);
-                part.mode_index = usize::from(first.rate);
-                part.mode = self.setup.modes[part.mode_index].data.mode;
-                part.protect = first.protect && part.needs_protection();
-            } else {
-                part.protect =
-                    self.setup.protection == Protection::CtsToSelf && part.needs_protection();
+        match self.queues.flow(part.flow).receiver {
+            Receiver::Group => self.compose_group(&mut part, leaders),
+            Receiver::Station(to) => {
+                self.compose_unicast(&mut part, to, budget_ns, leaders, now_ns);
             }
-            self.exchange.leaders.push(head);
-            part.leaders.end += 1;
-            return part;
-        };
-        let head = (!flow.is_empty()).then(|| self.slab[flow.head]);
+        }
+        part
+    }
+
+    fn compose_group(&self, part: &mut Part, leaders: &mut Vec<u32>) {
+        let head = self.queues.head(part.flow);
+        let entry = &self.queues.slab[head];
+        part.psdu_bytes = self.setup.mpdu_extra_bytes + entry.body_bytes;
+        if let Some(chain) = entry.chain {
+            let first = chain.at(0);
+            part.mode_index = usize::from(first.rate);
+            part.mode = self.setup.modes[part.mode_index].data.mode;
+            part.protect = first.protect && part.needs_protection();
+        } else {
+            part.protect =
+                self.setup.protection == Protection::CtsToSelf && part.needs_protection();
+        }
+        leaders.push(head);
+        part.leaders.end += 1;
+    }
+
+    fn compose_unicast(
+        &mut self,
+        part: &mut Part,
+        to: StationId,
+        budget_ns: Option<u64>,
+        leaders: &mut Vec<u32>,
+        now_ns: u64,
+    ) {
+        let flow = self.queues.flow(part.flow);
+        let head = (!flow.is_empty()).then(|| self.queues.slab[flow.head]);
         let chosen = head.and_then(|entry| Some(entry.chain?.at(entry.attempts)));
         part.mode_index = if let Some(chosen) = chosen {
             usize::from(chosen.rate)
         } else if self.setup.chosen {
             flow.mode_index
         } else {
-            let retries = head.map_or(0, |entry| entry.short_retries);
-            self.rates.choose(part.flow, retries, self.now_ns)
+            // an attempt is one with or without RTS; each fragment has its own
+            let failed = head.map_or(0, |entry| entry.short_retries + entry.long_retries);
+            self.rates.choose(part.flow, failed, now_ns)
         };
-        let request = flow.request;
-        self.flows[part.flow as usize].mode_index = part.mode_index;
-        if request {
+        let flow = self.queues.flow_mut(part.flow);
+        flow.mode_index = part.mode_index;
+        if flow.request {
             part.kind = Kind::Request { to };
             part.mode = self.setup.modes[part.mode_index].response.mode;
             part.psdu_bytes = BLOCK_ACK_REQUEST_BYTES;
-            return part;
+            return;
         }
         part.kind = Kind::Data { to };
         part.mode = self.setup.modes[part.mode_index].data.mode;
-        self.gather(&mut part, budget_ns);
-        let first = self.exchange.leaders[part.leaders.start];
+        self.gather(part, budget_ns, leaders);
+        let first = leaders[part.leaders.start];
         if part.leaders.len() == 1 {
             let (fragments, fragment_bytes) = self.fragments(first);
             if fragments > 1 {
@@ -142,7 +175,7 @@ impl Medium {
             }
         }
         let counted = if self.setup.rts_by_mpdu {
-            self.setup.mpdu_extra_bytes + self.slab[first].body_bytes
+            self.mpdu_bytes(first)
         } else {
             part.psdu_bytes
         };
@@ -158,14 +191,14 @@ impl Medium {
                 self.setup.protection == Protection::CtsToSelf && part.needs_protection(),
             ),
         };
-        part
     }
 
     /// Number of fragments of an MSDU, and the frame body of all but the last (10.4).
     pub(super) fn fragments(&self, leader: u32) -> (u8, u32) {
-        let body_bytes = self.slab[leader].body_bytes;
+        let slab = &self.queues.slab;
+        let body_bytes = slab[leader].body_bytes;
         let threshold = self.setup.fragmentation_threshold_bytes;
-        let amsdu = self.slab[leader].next != NONE && self.slab[self.slab[leader].next].joined;
+        let amsdu = slab[leader].next != NONE && slab[slab[leader].next].joined;
         if self.setup.mpdu_extra_bytes + body_bytes <= threshold || amsdu || self.setup.block_ack()
         {
             return (1, body_bytes);
@@ -180,7 +213,7 @@ impl Medium {
     }
 
     /// How long the part and its answer take.
-    pub(super) fn duration_ns(&self, part: &Part) -> u64 {
+    pub(super) fn duration_ns(&self, part: &Part, leaders: &[u32]) -> u64 {
         let sifs_ns = self.setup.timing.sifs_ns;
         let mode = &self.setup.modes[part.mode_index];
         let reservation = mode.reservation.mode;
@@ -191,12 +224,12 @@ impl Medium {
         };
         let answer_ns = match part.kind {
             Kind::Group | Kind::Beacon { .. } => 0,
-            _ => sifs_ns + mode.response.mode.airtime_ns(part.answer().1),
+            _ => sifs_ns + mode.response.mode.airtime_ns(part.answer(&self.setup).1),
         };
         let pieces = match part.kind {
             Kind::Data { .. } if part.leaders.len() == 1 => {
-                let leader = self.exchange.leaders[part.leaders.start];
-                u64::from(self.fragments(leader).0 - self.slab[leader].fragments)
+                let leader = leaders[part.leaders.start];
+                u64::from(self.fragments(leader).0 - self.queues.slab[leader].fragments)
             }
             _ => 1,
         };
@@ -205,90 +238,72 @@ impl Medium {
     }
 
     /// Gather the MPDUs of a part: the first one always, more while they fit.
-    fn gather(&mut self, part: &mut Part, budget_ns: Option<u64>) {
+    fn gather(&mut self, part: &mut Part, budget_ns: Option<u64>, leaders: &mut Vec<u32>) {
         let aggregation = self
             .setup
             .aggregation
             .filter(|_| part.mode.class >= Class::Ht);
-        let mut index = self.flows[part.flow as usize].head;
-        let mut covered = 0;
-        let mut total = 0;
+        let joining = aggregation.filter(|a| a.amsdu_bytes > 0);
+        let mut index = self.queues.head(part.flow);
+        let mut psdu = Psdu::new(aggregation.map_or(0, |a| spacing_bytes(&a, &part.mode)));
         let limit = aggregation.map_or(0, |a| self.ampdu_limit(&a, part, index, budget_ns));
-        while index != NONE && covered < BLOCK_ACK_WINDOW {
-            let leader = index;
-            let joins = aggregation.filter(|a| a.amsdu_bytes > 0 && !self.slab[leader].tried);
-            if let Some(aggregation) = joins {
-                self.form_amsdu(leader, &aggregation, &part.mode);
-            }
-            index = self.after_mpdu(leader);
-            covered += 1;
-            if matches!(
-                self.slab[leader].state,
-                State::Acknowledged | State::Dropped
-            ) {
-                continue;
-            }
-            let mpdu_bytes = self.setup.mpdu_extra_bytes + self.slab[leader].body_bytes;
-            let subframe_bytes = DELIMITER_BYTES + mpdu_bytes;
-            let gathered = part.leaders.len();
-            if gathered > 0 && !self.may_join(part, leader) {
+        for _ in 0..self.setup.block_ack_window() {
+            if index == NONE {
                 break;
             }
-            if gathered == 0 {
-                part.psdu_bytes = if part.mode.class == Class::Vht {
-                    // 9.7.1: VHT sends a single MPDU in an A-MPDU too
-                    subframe_bytes.next_multiple_of(4)
-                } else {
-                    mpdu_bytes
-                };
-                total = subframe_bytes;
-            } else {
-                let spacing_bytes = aggregation.map_or(0, |a| spacing_bytes(&a, &part.mode));
-                let more = total.next_multiple_of(4).max(spacing_bytes_total(
-                    total,
-                    spacing_bytes,
-                    self.last_subframe_bytes(part),
-                )) + subframe_bytes;
-                if more > limit {
+            let leader = index;
+            if let Some(aggregation) = joining.filter(|_| !self.queues.slab[leader].tried) {
+                self.form_amsdu(leader, &aggregation, &part.mode);
+            }
+            index = self.queues.after_mpdu(leader);
+            let state = self.queues.slab[leader].state;
+            if matches!(state, State::Acknowledged | State::Dropped) {
+                continue;
+            }
+            if let Some(&first) = leaders.get(part.leaders.start) {
+                if !self.may_join(first, leader) {
                     break;
                 }
-                total = more;
-                part.aggregated = true;
-                part.psdu_bytes = if part.mode.class == Class::Vht {
-                    total.next_multiple_of(4)
-                } else {
-                    total
-                };
             }
-            self.slab[leader].tried = true;
-            self.exchange.leaders.push(leader);
+            if !psdu.add(self.mpdu_bytes(leader), limit) {
+                break;
+            }
+            self.queues.slab[leader].tried = true;
+            leaders.push(leader);
             part.leaders.end += 1;
-            let frames = aggregation
-                .filter(|a| a.ampdu_bytes > 0 && self.slab[leader].aggregates)
+            let most = aggregation
+                .filter(|a| a.ampdu_bytes > 0 && self.queues.slab[leader].aggregates)
                 .map_or(1, |a| usize::from(a.ampdu_frames));
-            if part.leaders.len() >= frames {
+            if part.leaders.len() >= most {
                 break;
             }
         }
+        part.aggregated = part.leaders.len() > 1;
+        part.psdu_bytes = psdu.bytes(part.mode.class);
     }
 
-    /// Whether a frame may stand in one A-MPDU with those gathered: a PPDU has but one rate.
-    fn may_join(&self, part: &Part, leader: u32) -> bool {
-        let first = &self.slab[self.exchange.leaders[part.leaders.start]];
-        let entry = &self.slab[leader];
+    /// Length of an MPDU.
+    pub(super) fn mpdu_bytes(&self, leader: u32) -> u32 {
+        self.setup.mpdu_extra_bytes + self.queues.slab[leader].body_bytes
+    }
+
+    /// Whether a frame may stand in one A-MPDU with the first: a PPDU has but one rate.
+    fn may_join(&self, first: u32, leader: u32) -> bool {
+        let [first, entry] = [first, leader].map(|index| &self.queues.slab[index]);
         entry.aggregates && entry.chain == first.chain
     }
 
     /// Largest A-MPDU of a part.
     fn ampdu_limit(&self, a: &Aggregation, part: &Part, first: u32, budget_ns: Option<u64>) -> u32 {
-        let contender = &self.contenders[part.contender as usize];
+        let contender = self.access.get(part.contender);
         let txop_ns = match (budget_ns, contender.parameters.txop_limit_ns) {
             (Some(budget_ns), _) => budget_ns,
             (None, 0) => u64::MAX,
             (None, limit_ns) => limit_ns,
         };
         let mode = &self.setup.modes[part.mode_index];
-        let answer_ns = self.setup.timing.sifs_ns + mode.response.mode.airtime_ns(BLOCK_ACK_BYTES);
+        let answer_ns =
+            self.setup.timing.sifs_ns + mode.response.mode.airtime_ns(self.setup.block_ack_bytes());
         let sifs_ns = self.setup.timing.sifs_ns;
         let reserve_ns = if !part.continues && self.may_reserve(first) {
             mode.reservation.mode.airtime_ns(RTS_BYTES)
@@ -305,7 +320,7 @@ impl Medium {
 
     /// Whether an A-MPDU that begins with this frame may need RTS and CTS.
     fn may_reserve(&self, first: u32) -> bool {
-        let mpdu_bytes = self.setup.mpdu_extra_bytes + self.slab[first].body_bytes;
+        let mpdu_bytes = self.mpdu_bytes(first);
         self.setup.protection != Protection::None
             || if self.setup.rts_by_mpdu {
                 mpdu_bytes > self.setup.rts_threshold_bytes
@@ -316,14 +331,9 @@ impl Medium {
             }
     }
 
-    /// Length of the last gathered subframe without padding.
-    fn last_subframe_bytes(&self, part: &Part) -> u32 {
-        let last = self.exchange.leaders[part.leaders.end - 1];
-        DELIMITER_BYTES + self.setup.mpdu_extra_bytes + self.slab[last].body_bytes
-    }
-
     /// Join MSDUs that have not been on air into one A-MSDU behind its first (9.3.2.2.2).
     fn form_amsdu(&mut self, leader: u32, aggregation: &Aggregation, mode: &Mode) {
+        let slab = &mut self.queues.slab;
         let extra = self.setup.mpdu_extra_bytes + self.setup.msdu_extra_bytes;
         let mpdu_limit = if aggregation.ampdu_bytes > 0 {
             aggregation
@@ -339,37 +349,27 @@ impl Medium {
                 mode.psdu_within_ns(PPDU_MAX_NS)
                     .saturating_sub(extra + DELIMITER_BYTES),
             );
-        let mut length = AMSDU_HEADER_BYTES + self.slab[leader].msdu_bytes;
+        let mut length = AMSDU_HEADER_BYTES + slab[leader].msdu_bytes;
         let mut subframes = 1;
-        let mut index = self.slab[leader].next;
-        while index != NONE && !self.slab[index].tried {
-            let longer =
-                length.next_multiple_of(4) + AMSDU_HEADER_BYTES + self.slab[index].msdu_bytes;
+        let mut index = slab[leader].next;
+        while index != NONE && !slab[index].tried {
+            let longer = length.next_multiple_of(4) + AMSDU_HEADER_BYTES + slab[index].msdu_bytes;
             let fits = longer <= limit;
-            self.slab[index].joined = fits;
+            slab[index].joined = fits;
             if !fits {
                 break;
             }
             length = longer;
             subframes += 1;
-            index = self.slab[index].next;
+            index = slab[index].next;
         }
-        let entry = &mut self.slab[leader];
+        let entry = &mut slab[leader];
         let bare = if subframes == 1 {
             entry.msdu_bytes
         } else {
             length
         };
         entry.body_bytes = bare + self.setup.msdu_extra_bytes;
-    }
-
-    /// The frame behind an MPDU.
-    pub(super) fn after_mpdu(&self, leader: u32) -> u32 {
-        let mut index = self.slab[leader].next;
-        while index != NONE && self.slab[index].joined {
-            index = self.slab[index].next;
-        }
-        index
     }
 }
 
@@ -379,10 +379,55 @@ fn spacing_bytes(aggregation: &Aggregation, mode: &Mode) -> u32 {
     u32::try_from(bits_ns.div_ceil(8_000_000_000)).unwrap_or(u32::MAX)
 }
 
-/// Length with the last subframe stretched to the spacing by delimiters of four bytes.
-fn spacing_bytes_total(total: u32, spacing_bytes: u32, last_bytes: u32) -> u32 {
-    total - last_bytes
-        + spacing_bytes
-            .next_multiple_of(4)
-            .max(last_bytes.next_multiple_of(4))
+/// The PSDU of a part while its MPDUs are gathered.
+struct Psdu {
+    /// Bytes between the starts of two MPDUs at least
+    spacing_bytes: u32,
+    mpdus: u32,
+    /// Of the one MPDU, as long as it is one
+    mpdu_bytes: u32,
+    /// All subframes, without the padding of the last
+    total: u32,
+    /// The last subframe without padding
+    last: u32,
+}
+
+impl Psdu {
+    fn new(spacing_bytes: u32) -> Self {
+        Self {
+            spacing_bytes,
+            mpdus: 0,
+            mpdu_bytes: 0,
+            total: 0,
+            last: 0,
+        }
+    }
+
+    /// Add an MPDU, the first in any case; false if it is too long for the A-MPDU.
+    fn add(&mut self, mpdu_bytes: u32, limit: u32) -> bool {
+        let subframe = DELIMITER_BYTES + mpdu_bytes;
+        let mut total = subframe;
+        if self.mpdus > 0 {
+            // the last subframe is padded, and stretched to the spacing by delimiters of four bytes
+            let longest = self.last.max(self.spacing_bytes).next_multiple_of(4);
+            total += self.total - self.last + longest;
+            if total > limit {
+                return false;
+            }
+        }
+        self.mpdus += 1;
+        self.mpdu_bytes = mpdu_bytes;
+        self.total = total;
+        self.last = subframe;
+        true
+    }
+
+    fn bytes(&self, class: Class) -> u32 {
+        match class {
+            // 9.7.1: VHT and HE send a single MPDU in an A-MPDU too
+            Class::Vht | Class::He => self.total.next_multiple_of(4),
+            _ if self.mpdus == 1 => self.mpdu_bytes,
+            _ => self.total,
+        }
+    }
 }

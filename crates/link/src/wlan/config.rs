@@ -2,18 +2,6 @@
 
 use serde::Deserialize;
 
-/// Why a configuration is refused: the place, the value and the limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub String);
-
-impl std::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 /// A basic service set.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -103,6 +91,14 @@ pub enum PhyConfig {
         /// 800 or 400
         guard_interval_ns: u16,
     },
+    /// HE of a single user, clause 27, 5 GHz band
+    #[serde(rename = "802.11ax")]
+    Ax {
+        /// 20, 40 or 80
+        width_mhz: u16,
+        /// 800, 1600 or 3200
+        guard_interval_ns: u16,
+    },
 }
 
 /// Frequency band.
@@ -125,9 +121,9 @@ pub enum RateConfig {
         /// Data rate
         rate_bit_s: u64,
     },
-    /// 802.11n, ac
+    /// 802.11n, ac, ax
     Mcs {
-        /// 0–31 (802.11n, streams included), 0–9 (802.11ac)
+        /// 0–31 (802.11n, streams included), 0–9 (802.11ac), 0–11 (802.11ax)
         mcs: u8,
         /// Spatial streams, 1–4
         streams: u8,
@@ -189,10 +185,21 @@ pub enum QueueConfig {
     },
 }
 
-/// Access categories; null takes the defaults of [`super::Edca::default_of`].
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+/// Access categories. What stations use an access point announces; what it uses itself is its own
+/// affair (9.4.2.28), so both are set apart.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct QosConfig {
+    /// Of the stations; null takes [`super::Edca::of_station`]
+    pub stations: CategoriesConfig,
+    /// Of the access point; null takes [`super::Edca::of_access_point`]
+    pub access_point: CategoriesConfig,
+}
+
+/// Each access category; null takes its default.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct CategoriesConfig {
     /// `AC_BK`
     pub background: Option<EdcaConfig>,
     /// `AC_BE`
@@ -222,11 +229,11 @@ pub struct EdcaConfig {
 #[serde(deny_unknown_fields)]
 pub struct AggregationConfig {
     /// Maximum A-MPDU length, 0: none. A power of two less one from 8191, to 65535 (802.11n) or
-    /// 1048575 (802.11ac)
+    /// 1048575 (802.11ac) or 4194303 (802.11ax)
     pub ampdu_max_bytes: u32,
-    /// Maximum MPDUs in an A-MPDU, 1–64
+    /// Maximum MPDUs in an A-MPDU, 1–64, in 802.11ax to 256
     pub ampdu_max_frames: u16,
-    /// Maximum A-MSDU length, 0: none; 3839 or 7935, in 802.11ac also 11398
+    /// Maximum A-MSDU length, 0: none; 3839 or 7935, in 802.11ac and ax also 11398
     pub amsdu_max_bytes: u32,
     /// Minimum MPDU start spacing: 0, 250, 500, 1000, 2000, 4000, 8000 or 16000
     pub mpdu_spacing_ns: u64,

@@ -1,18 +1,23 @@
 //! A WLAN in the place of a wire: the client is a station, the server stands behind the access
 //! point, and both directions share the medium.
 
-use super::config::{Config, ConfigError};
+use tm_wire::{Duration, Instant};
+
+use super::config::Config;
+use super::frame::{Fate, Frame, Receiver, StationId, Verdict, ACCESS_POINT};
 use super::mac::{Category, SNAP_BYTES};
-use super::medium::{Fate, Frame, Medium, StationId, Verdict, ACCESS_POINT};
-use super::queue::Receiver;
+use super::medium::Medium;
+use crate::error::ConfigError;
 use crate::{Arrival, Counters};
 
 /// The station that is the client.
 const CLIENT: StationId = 1;
 /// Ethernet header: addresses and type.
 const ETHERNET_BYTES: u32 = 14;
-/// Frames each background station has waiting: more than one aggregate takes, so that it stays
+/// Frames each background station has waiting, in aggregates: more than one takes, so that it stays
 /// saturated although it is refilled only when the medium is polled.
+const BACKLOG_AGGREGATES: u32 = 3;
+/// The same where nothing is aggregated.
 const BACKLOG: u32 = 192;
 /// Tokens of background frames; others are places in the store.
 const BACKGROUND: u64 = u64::MAX;
@@ -32,7 +37,8 @@ pub enum Way {
 pub struct Duplex<F> {
     medium: Medium,
     qos: bool,
-    start_ns: i64,
+    /// Zero of the medium's own time.
+    start: Instant,
     store: Vec<Option<F>>,
     free: Vec<u64>,
     counters: [Counters; 2],
@@ -40,30 +46,37 @@ pub struct Duplex<F> {
 }
 
 impl<F: AsRef<[u8]>> Duplex<F> {
-    /// A silent medium; its first beacon comes one interval after `start_ns`. `path` is where the
+    /// A silent medium; its first beacon comes one interval after `start`. `path` is where the
     /// configuration stands, for errors.
-    pub fn new(config: &Config, path: &str, seed: u64, start_ns: i64) -> Result<Self, ConfigError> {
+    pub fn new(
+        config: &Config,
+        path: &str,
+        seed: u64,
+        start: Instant,
+    ) -> Result<Self, ConfigError> {
         let setup = config.setup(path)?;
         let mut duplex = Self {
             medium: Medium::new(setup, seed),
             qos: config.qos.is_some(),
-            start_ns,
+            start,
             store: Vec::new(),
             free: Vec::new(),
             counters: [Counters::default(); 2],
             background_msdu_bytes: config.background.map(|background| background.msdu_bytes),
         };
+        let aggregate = config.aggregation.map_or(0, |one| one.ampdu_max_frames);
+        let backlog = BACKLOG.max(BACKLOG_AGGREGATES * u32::from(aggregate));
         for station in CLIENT + 1..=config.stations {
-            for _ in 0..BACKLOG {
+            for _ in 0..backlog {
                 duplex.offer_background(0, station);
             }
         }
         Ok(duplex)
     }
 
-    /// Take an Ethernet frame that came at `now_ns`; false if it is dropped at once.
-    pub fn offer(&mut self, now_ns: i64, way: Way, frame: F) -> bool {
-        let now = self.medium_ns(now_ns);
+    /// Take an Ethernet frame that came at `now`; false if it is dropped at once.
+    pub fn offer(&mut self, now: Instant, way: Way, frame: F) -> bool {
+        let medium_ns = self.medium_ns(now);
         let bytes = frame.as_ref();
         let counters = &mut self.counters[way as usize];
         counters.offered += 1;
@@ -78,7 +91,7 @@ impl<F: AsRef<[u8]>> Duplex<F> {
             Way::BToA => ACCESS_POINT,
         };
         match self.medium.offer(
-            now,
+            medium_ns,
             sender,
             Frame {
                 token,
@@ -98,21 +111,19 @@ impl<F: AsRef<[u8]>> Duplex<F> {
         }
     }
 
-    /// When something happens next, ns; `None` while nothing is under way.
+    /// When something happens next; `None` while nothing is under way.
     #[must_use]
-    pub fn next_due_ns(&self) -> Option<i64> {
-        self.medium.next_due().map(|due_ns| {
-            self.start_ns
-                .saturating_add(i64::try_from(due_ns).unwrap_or(i64::MAX))
-        })
+    pub fn next_due(&self) -> Option<Instant> {
+        let due_ns = self.medium.next_due();
+        due_ns.map(|medium_ns| self.instant(medium_ns))
     }
 
-    /// The next frame that has arrived at its far end by `now_ns`.
-    pub fn poll(&mut self, now_ns: i64) -> Option<(Way, Arrival<F>)> {
-        let now = self.medium_ns(now_ns);
-        while let Some(outcome) = self.medium.poll(now) {
+    /// The next frame that has arrived at its far end by `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<(Way, Arrival<F>)> {
+        let medium_ns = self.medium_ns(now);
+        while let Some(outcome) = self.medium.poll(medium_ns) {
             if outcome.token == BACKGROUND {
-                self.offer_background(now, outcome.sender);
+                self.offer_background(medium_ns, outcome.sender);
                 continue;
             }
             let frame = self.store[place(outcome.token)].take();
@@ -131,8 +142,8 @@ impl<F: AsRef<[u8]>> Duplex<F> {
             }
             counters.delivered += 1;
             counters.delivered_bytes += frame.as_ref().len() as u64;
-            let due_ns = self.start_ns + i64::try_from(outcome.time_ns).unwrap_or(i64::MAX);
-            return Some((way, Arrival { due_ns, frame }));
+            let due = self.instant(outcome.time_ns);
+            return Some((way, Arrival { due, frame }));
         }
         None
     }
@@ -150,11 +161,16 @@ impl<F: AsRef<[u8]>> Duplex<F> {
         &self.medium
     }
 
-    fn medium_ns(&self, now_ns: i64) -> u64 {
-        u64::try_from(now_ns.saturating_sub(self.start_ns)).unwrap_or(0)
+    fn medium_ns(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_since(self.start).0).unwrap_or(0)
     }
 
-    fn offer_background(&mut self, now: u64, station: StationId) {
+    fn instant(&self, medium_ns: u64) -> Instant {
+        let since = Duration(i64::try_from(medium_ns).unwrap_or(i64::MAX));
+        self.start.saturating_add(since)
+    }
+
+    fn offer_background(&mut self, medium_ns: u64, station: StationId) {
         let Some(msdu_bytes) = self.background_msdu_bytes else {
             return;
         };
@@ -164,7 +180,7 @@ impl<F: AsRef<[u8]>> Duplex<F> {
             receiver: Receiver::Station(ACCESS_POINT),
             category: Category::BestEffort,
         };
-        self.medium.offer(now, station, frame);
+        self.medium.offer(medium_ns, station, frame);
     }
 }
 

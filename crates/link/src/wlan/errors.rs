@@ -1,8 +1,8 @@
 //! Frame errors: none, a fixed probability, or from the signal-to-noise ratio.
 
 use super::phy::Mode;
-use super::random::Random;
 use super::snr::log_bit_survival;
+use crate::random::Random;
 
 /// How frames get lost beside collisions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl Rated {
         match self.loss {
             Loss::Never => false,
             Loss::Frame(probability) => random.chance(probability),
-            Loss::Bit(ln) => random.chance(-(f64::from(bytes) * 8.0 * ln).exp_m1()),
+            Loss::Bit(ln) => random.chance(-libm::expm1(f64::from(bytes) * 8.0 * ln)),
         }
     }
 }

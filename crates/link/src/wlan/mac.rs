@@ -14,6 +14,8 @@ pub const ACK_BYTES: u32 = 14;
 pub const BLOCK_ACK_REQUEST_BYTES: u32 = 24;
 /// `BlockAck` frame with the compressed 8-byte bitmap (9.3.1.8).
 pub const BLOCK_ACK_BYTES: u32 = 32;
+/// `BlockAck` frame with the compressed 32-byte bitmap (9.3.1.8 of 802.11ax).
+pub const HE_BLOCK_ACK_BYTES: u32 = 56;
 /// LLC and SNAP header that an Ethernet payload gets in an MSDU (RFC 1042).
 pub const SNAP_BYTES: u32 = 8;
 /// Largest MSDU (Table 9-25).
@@ -24,6 +26,8 @@ pub const DELIMITER_BYTES: u32 = 4;
 pub const AMSDU_HEADER_BYTES: u32 = 14;
 /// MPDUs a block ack with a compressed bitmap covers (9.3.1.8.2).
 pub const BLOCK_ACK_WINDOW: u16 = 64;
+/// MPDUs a block ack with the bitmap of 32 bytes covers (9.3.1.8.2 of 802.11ax).
+pub const HE_BLOCK_ACK_WINDOW: u16 = 256;
 /// One time unit (3.1): 1024 µs.
 pub const TU_NS: u64 = 1_024 * US;
 
@@ -96,7 +100,8 @@ impl Timing {
         Self::new(if short_slot { 9 } else { 20 }, 10, 15, lowest)
     }
 
-    /// OFDM with 20 MHz, HT and VHT in the 5 GHz band (Table 17-21, Table 19-25, Table 21-28).
+    /// OFDM with 20 MHz, HT, VHT and HE in the 5 GHz band (Table 17-21, Table 19-25, Table 21-28, Table
+    /// 27-61).
     #[must_use]
     pub fn ofdm(lowest: &Mode) -> Self {
         Self::new(9, 16, 15, lowest)
@@ -188,10 +193,10 @@ impl Edca {
         }
     }
 
-    /// Defaults of IEEE Std 802.11-2016 Table 9-137, which are also those of Linux access points
-    /// and of WMM. (802.11-2020 Table 9-155 has longer TXOP limits; set them where wanted.)
+    /// Of a station: defaults of IEEE Std 802.11-2016 Table 9-137, which Linux access points
+    /// announce and WMM has. (802.11-2020 Table 9-155 has longer TXOP limits; set them where wanted.)
     #[must_use]
-    pub fn default_of(category: Category, timing: &Timing, dsss: bool) -> Self {
+    pub fn of_station(category: Category, timing: &Timing, dsss: bool) -> Self {
         let (cw_min, cw_max) = (timing.cw_min, timing.cw_max);
         let (aifsn, cw_min, cw_max, txop_us) = match category {
             Category::Background => (7, cw_min, cw_max, 0),
@@ -214,6 +219,25 @@ impl Edca {
             cw_min,
             cw_max,
             txop_limit_ns: txop_us * US,
+        }
+    }
+
+    /// Of the access point itself: the transmit queues of hostapd (`txq_bk` to `txq_vo` in
+    /// `hostapd_config_defaults`, `src/ap/ap_config.c`), the same in every mode. Its bursts of 3.0 and
+    /// 1.5 ms become 94 and 47 units of 32 µs in the kernel.
+    #[must_use]
+    pub fn of_access_point(category: Category) -> Self {
+        let (aifsn, cw_min, cw_max, txop_units) = match category {
+            Category::Background => (7, 15, 1_023, 0),
+            Category::BestEffort => (3, 15, 63, 0),
+            Category::Video => (1, 7, 15, 94),
+            Category::Voice => (1, 3, 7, 47),
+        };
+        Self {
+            aifsn,
+            cw_min,
+            cw_max,
+            txop_limit_ns: txop_units * 32 * US,
         }
     }
 }
@@ -244,7 +268,7 @@ mod tests {
     fn default_edca_parameters_are_those_of_table_9_137() {
         let a = Timing::ofdm(&Mode::ofdm(6_000_000, Band::Ghz5).unwrap());
         let row = |category| {
-            let e = Edca::default_of(category, &a, false);
+            let e = Edca::of_station(category, &a, false);
             (e.aifsn, e.cw_min, e.cw_max, e.txop_limit_ns / US)
         };
         assert_eq!(row(Category::Background), (7, 15, 1023, 0));
@@ -252,11 +276,23 @@ mod tests {
         assert_eq!(row(Category::Video), (2, 7, 15, 3_008));
         assert_eq!(row(Category::Voice), (2, 3, 7, 1_504));
         let b = Timing::dsss(&Mode::dsss(1_000_000, false).unwrap());
-        let voice = Edca::default_of(Category::Voice, &b, true);
+        let voice = Edca::of_station(Category::Voice, &b, true);
         assert_eq!(
             (voice.cw_min, voice.cw_max, voice.txop_limit_ns),
             (7, 15, 3_264 * US)
         );
+    }
+
+    #[test]
+    fn the_access_point_has_the_queues_of_hostapd() {
+        let row = |category| {
+            let e = Edca::of_access_point(category);
+            (e.aifsn, e.cw_min, e.cw_max, e.txop_limit_ns / US)
+        };
+        assert_eq!(row(Category::Background), (7, 15, 1023, 0));
+        assert_eq!(row(Category::BestEffort), (3, 15, 63, 0));
+        assert_eq!(row(Category::Video), (1, 7, 15, 3_008));
+        assert_eq!(row(Category::Voice), (1, 3, 7, 1_504));
     }
 
     #[test]

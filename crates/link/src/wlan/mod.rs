@@ -5,22 +5,24 @@
 //!
 //! Clauses are those of IEEE Std 802.11-2020 unless another edition is named.
 
+mod access;
 mod air;
+mod bss;
 mod check;
+mod checker;
 mod chosen;
 mod compose;
 mod conclude;
 mod config;
-mod contender;
 mod counters;
 mod duplex;
 mod errors;
 mod exchange;
+mod frame;
 mod mac;
 mod medium;
 mod phy;
 mod queue;
-pub(crate) mod random;
 mod rate;
 mod rates;
 mod setup;
@@ -29,17 +31,17 @@ mod snr;
 pub use air::{Airtime, Ppdu};
 pub use chosen::{Chain, Choice, Rate, Report, Try, CHAIN_LENGTH, MPDU_MAX_BYTES};
 pub use config::{
-    AggregationConfig, BackgroundConfig, BandConfig, BeaconConfig, Config, ConfigError, EdcaConfig,
-    EifsConfig, ErrorConfig, PhyConfig, ProtectionConfig, QosConfig, QueueConfig, RateConfig,
-    RtsCounts, SecurityConfig,
+    AggregationConfig, BackgroundConfig, BandConfig, BeaconConfig, CategoriesConfig, Config,
+    EdcaConfig, EifsConfig, ErrorConfig, PhyConfig, ProtectionConfig, QosConfig, QueueConfig,
+    RateConfig, RtsCounts, SecurityConfig,
 };
 pub use counters::StationCounters;
 pub use duplex::{Duplex, Way};
 pub use errors::ErrorModel;
+pub use frame::{Fate, Frame, Outcome, Receiver, StationId, Verdict, ACCESS_POINT};
 pub use mac::{Category, Edca, Security, Timing, MSDU_MAX_BYTES, SNAP_BYTES, TU_NS};
-pub use medium::{Fate, Frame, Medium, Outcome, StationId, Verdict, ACCESS_POINT};
+pub use medium::Medium;
 pub use phy::{Band, Class, Mode, Modulation, DSSS_RATES, OFDM_RATES, PPDU_MAX_NS};
-pub use queue::Receiver;
 pub use rate::RateControl;
 pub use setup::{Eifs, Protection, QueueLimit, Setup};
 pub use snr::log_bit_survival;

@@ -1,11 +1,12 @@
 //! Rates of the 802.11 physical layers and the time a PPDU takes on air.
 //!
-//! Clauses are those of IEEE Std 802.11-2020.
+//! Clauses are those of IEEE Std 802.11-2020, clause 27 that of IEEE Std 802.11ax-2021.
 
 /// Microseconds to nanoseconds.
 pub(crate) const US: u64 = 1_000;
 
-/// aPPDUMaxTime of the HT and VHT PHYs (Table 19-25, Table 21-28): no PPDU is longer.
+/// aPPDUMaxTime of the HT, VHT and HE PHYs (Table 19-25, Table 21-28, Table 27-61): no PPDU is
+/// longer.
 pub const PPDU_MAX_NS: u64 = 5_484 * US;
 
 /// Frequency band; in the 2.4 GHz band OFDM frames end with a signal extension.
@@ -28,6 +29,8 @@ pub enum Class {
     Ht,
     /// Very high throughput, clause 21
     Vht,
+    /// High efficiency, clause 27
+    He,
 }
 
 /// How bits become a signal; what the frame error model needs to know of a mode.
@@ -43,7 +46,7 @@ pub enum Modulation {
     Cck8,
     /// Coded OFDM (17.3.5): bits per subcarrier and code rate
     Ofdm {
-        /// 1 BPSK, 2 QPSK, 4 16-QAM, 6 64-QAM, 8 256-QAM
+        /// 1 BPSK, 2 QPSK, 4 16-QAM, 6 64-QAM, 8 256-QAM, 10 1024-QAM
         bits: u8,
         /// Rate of the convolutional code as numerator and denominator
         code: (u8, u8),
@@ -59,7 +62,7 @@ pub struct Mode {
     pub modulation: Modulation,
     /// Nominal data rate
     pub rate_bit_s: u64,
-    /// Modulation and coding scheme: 0–31 (HT), 0–9 (VHT), 0 otherwise
+    /// Modulation and coding scheme: 0–31 (HT), 0–9 (VHT), 0–11 (HE), 0 otherwise
     pub mcs: u8,
     /// Spatial streams
     pub streams: u8,
@@ -74,16 +77,19 @@ pub struct Mode {
 enum Coding {
     /// Rate in units of 100 kbit/s, as in the SIGNAL field (15.2.3.4)
     Serial { hundred_kbit_s: u64 },
-    /// Symbols of 4 µs, or 3.6 µs with the short guard interval
+    /// OFDM symbols
     Symbols {
         bits: u64,
         extra_bits: u64,
-        short_guard: bool,
+        symbol_ns: u64,
+        /// Their total is rounded up to this
+        grid_ns: u64,
     },
 }
 
-/// Bits per subcarrier and code rate by MCS modulo 8, and VHT-MCS 8 and 9 (19.5, 21.5).
-const SCHEMES: [(u8, (u8, u8)); 10] = [
+/// Bits per subcarrier and code rate by MCS modulo 8, VHT-MCS 8 and 9, HE-MCS 10 and 11 (19.5, 21.5,
+/// 27.5).
+const SCHEMES: [(u8, (u8, u8)); 12] = [
     (1, (1, 2)),
     (2, (1, 2)),
     (2, (3, 4)),
@@ -94,7 +100,16 @@ const SCHEMES: [(u8, (u8, u8)); 10] = [
     (6, (5, 6)),
     (8, (3, 4)),
     (8, (5, 6)),
+    (10, (3, 4)),
+    (10, (5, 6)),
 ];
+/// Of which VHT has these.
+const VHT_SCHEMES: usize = 10;
+/// Symbols of OFDM, HT and VHT with the long guard interval and with the short one.
+const LONG_SYMBOL_NS: u64 = 4_000;
+const SHORT_SYMBOL_NS: u64 = 3_600;
+/// Guard intervals of HE (27.3.11).
+pub const HE_GUARDS_NS: [u16; 3] = [800, 1_600, 3_200];
 
 /// Rates of clause 17 in Mbit/s with bits per subcarrier and code rate (Table 17-4).
 const OFDM: [(u64, u8, (u8, u8)); 8] = [
@@ -167,7 +182,8 @@ impl Mode {
             coding: Coding::Symbols {
                 bits: mbit_s * 4,
                 extra_bits: 22,
-                short_guard: false,
+                symbol_ns: LONG_SYMBOL_NS,
+                grid_ns: LONG_SYMBOL_NS,
             },
         })
     }
@@ -205,7 +221,7 @@ impl Mode {
         Some(Self {
             class: Class::Ht,
             modulation: Modulation::Ofdm { bits, code },
-            rate_bit_s: rate_bit_s(symbol_bits, short_guard),
+            rate_bit_s: rate_bit_s(symbol_bits, symbol_ns(short_guard)),
             mcs,
             streams,
             rx_start_delay_ns: if greenfield { 24 } else { 28 } * US, // Table 19-25
@@ -214,7 +230,9 @@ impl Mode {
             coding: Coding::Symbols {
                 bits: symbol_bits,
                 extra_bits: 16 + 6 * encoders,
-                short_guard,
+                symbol_ns: symbol_ns(short_guard),
+                // ⌈3.6 µs × symbols / 4 µs⌉ (equations (19-92), (21-106))
+                grid_ns: LONG_SYMBOL_NS,
             },
         })
     }
@@ -228,7 +246,7 @@ impl Mode {
             80 => 234,
             _ => return None,
         };
-        let (bits, code) = *SCHEMES.get(usize::from(mcs))?;
+        let (bits, code) = *SCHEMES[..VHT_SCHEMES].get(usize::from(mcs))?;
         if !(1..=4).contains(&streams) {
             return None;
         }
@@ -248,7 +266,7 @@ impl Mode {
         Some(Self {
             class: Class::Vht,
             modulation: Modulation::Ofdm { bits, code },
-            rate_bit_s: rate_bit_s(symbol_bits, short_guard),
+            rate_bit_s: rate_bit_s(symbol_bits, symbol_ns(short_guard)),
             mcs,
             streams,
             // Table 21-28: 36 µs + 4 µs for each VHT-LTF of the largest number supported + 4 µs
@@ -258,54 +276,96 @@ impl Mode {
             coding: Coding::Symbols {
                 bits: symbol_bits,
                 extra_bits: 16 + 6 * encoders,
-                short_guard,
+                symbol_ns: symbol_ns(short_guard),
+                // ⌈3.6 µs × symbols / 4 µs⌉ (equations (19-92), (21-106))
+                grid_ns: LONG_SYMBOL_NS,
+            },
+        })
+    }
+
+    /// HE-MCS 0–11 of a single user with 1–4 streams at 20, 40 or 80 MHz over the whole channel, a guard
+    /// interval of 800, 1600 or 3200 ns; `None` if clause 27 has no such combination.
+    ///
+    /// No packet extension and no extra symbol of LDPC: what the receiver needs of both differs.
+    #[must_use]
+    pub fn he(mcs: u8, streams: u8, width_mhz: u16, guard_ns: u16) -> Option<Self> {
+        let subcarriers = match width_mhz {
+            20 => 234, // Table 27-16: RUs of 242, 484 and 996 tones
+            40 => 468,
+            80 => 980,
+            _ => return None,
+        };
+        let (bits, code) = *SCHEMES.get(usize::from(mcs))?;
+        if !(1..=4).contains(&streams) {
+            return None;
+        }
+        // 27.3.10: HE-LTFs of 6.4 µs with the two shorter guard intervals (2x HE-LTF), of 12.8 µs
+        // with the longest (4x HE-LTF)
+        let training_ns = match guard_ns {
+            800 | 1_600 => 6_400,
+            3_200 => 12_800,
+            _ => return None,
+        } + u64::from(guard_ns);
+        let symbol_bits = symbol_bits(subcarriers, streams, bits, code);
+        let symbol_ns = 12_800 + u64::from(guard_ns);
+        // 27.3.12.5: BCC, with its tail, up to HE-MCS 9 in an RU of 242 tones; beyond, LDPC
+        let tail_bits = if width_mhz == 20 && mcs <= 9 { 6 } else { 0 };
+        Some(Self {
+            class: Class::He,
+            modulation: Modulation::Ofdm { bits, code },
+            rate_bit_s: rate_bit_s(symbol_bits, symbol_ns),
+            mcs,
+            streams,
+            rx_start_delay_ns: 32 * US, // Table 27-61: of an HE SU PPDU
+            // 27.4.3: legacy training and L-SIG 20 µs, RL-SIG 4, HE-SIG-A 8, HE-STF 4, HE-LTFs
+            preamble_ns: 36 * US + training_fields(streams) * training_ns,
+            extension_ns: 0,
+            coding: Coding::Symbols {
+                bits: symbol_bits,
+                extra_bits: 16 + tail_bits,
+                symbol_ns,
+                grid_ns: 1,
             },
         })
     }
 
     /// Time on air of a PPDU that carries `psdu_bytes`, in nanoseconds.
     ///
-    /// 16.3.4 (HR/DSSS), 17.4.3 (OFDM), 18.5.3 (ERP-OFDM), 19.4.3 (HT), 21.4.3 (VHT): TXTIME.
+    /// 16.3.4 (HR/DSSS), 17.4.3 (OFDM), 18.5.3 (ERP-OFDM), 19.4.3 (HT), 21.4.3 (VHT), 27.4.3 (HE):
+    /// TXTIME.
     #[must_use]
     pub fn airtime_ns(&self, psdu_bytes: u32) -> u64 {
         let bits = u64::from(psdu_bytes) * 8;
-        let data_us = match self.coding {
-            Coding::Serial { hundred_kbit_s } => (bits * 10).div_ceil(hundred_kbit_s),
+        let data_ns = match self.coding {
+            Coding::Serial { hundred_kbit_s } => (bits * 10).div_ceil(hundred_kbit_s) * US,
             Coding::Symbols {
                 bits: per_symbol,
                 extra_bits,
-                short_guard,
+                symbol_ns,
+                grid_ns,
             } => {
                 let symbols = (bits + extra_bits).div_ceil(per_symbol);
-                if short_guard {
-                    // 4 µs × ⌈3.6 µs × symbols / 4 µs⌉ (equations (19-92), (21-106))
-                    4 * (symbols * 9).div_ceil(10)
-                } else {
-                    4 * symbols
-                }
+                (symbols * symbol_ns).next_multiple_of(grid_ns)
             }
         };
-        self.preamble_ns + data_us * US + self.extension_ns
+        self.preamble_ns + data_ns + self.extension_ns
     }
 
     /// Largest PSDU whose time on air is at most `limit_ns`; 0 if none fits.
     #[must_use]
     pub fn psdu_within_ns(&self, limit_ns: u64) -> u32 {
-        let Some(data_us) = limit_ns
-            .checked_sub(self.preamble_ns + self.extension_ns)
-            .map(|ns| ns / US)
-        else {
+        let Some(data_ns) = limit_ns.checked_sub(self.preamble_ns + self.extension_ns) else {
             return 0;
         };
         let bytes = match self.coding {
-            Coding::Serial { hundred_kbit_s } => data_us * hundred_kbit_s / 80,
+            Coding::Serial { hundred_kbit_s } => data_ns / US * hundred_kbit_s / 80,
             Coding::Symbols {
                 bits,
                 extra_bits,
-                short_guard,
+                symbol_ns,
+                grid_ns,
             } => {
-                let fours = data_us / 4;
-                let symbols = if short_guard { fours * 10 / 9 } else { fours };
+                let symbols = data_ns / grid_ns * grid_ns / symbol_ns;
                 (symbols * bits).saturating_sub(extra_bits) / 8
             }
         };
@@ -336,10 +396,10 @@ impl Mode {
                     248
                 }
             }
-            (Class::Ht | Class::Vht, Modulation::Ofdm { bits: 1, .. }) => 68,
-            (Class::Ht | Class::Vht, Modulation::Ofdm { bits: 2, .. })
+            (Class::Ht | Class::Vht | Class::He, Modulation::Ofdm { bits: 1, .. }) => 68,
+            (Class::Ht | Class::Vht | Class::He, Modulation::Ofdm { bits: 2, .. })
             | (_, Modulation::Ofdm { bits: 1, .. }) => 44,
-            (Class::Ht | Class::Vht, _) | (_, Modulation::Ofdm { bits: 2, .. }) => 32,
+            (Class::Ht | Class::Vht | Class::He, _) | (_, Modulation::Ofdm { bits: 2, .. }) => 32,
             _ => 28,
         };
         us * US
@@ -380,7 +440,7 @@ fn symbol_bits(subcarriers: u64, streams: u8, bits: u8, code: (u8, u8)) -> u64 {
     subcarriers * u64::from(streams) * u64::from(bits) * u64::from(code.0) / u64::from(code.1)
 }
 
-/// Long training fields by streams (Table 19-13, Table 21-13).
+/// Long training fields by streams (Table 19-13, Table 21-13, 27.3.11.10).
 fn training_fields(streams: u8) -> u64 {
     match streams {
         1 => 1,
@@ -389,113 +449,19 @@ fn training_fields(streams: u8) -> u64 {
     }
 }
 
-/// Nominal rate, rounded down to a bit/s: symbols of 4 µs or 3.6 µs.
-fn rate_bit_s(symbol_bits: u64, short_guard: bool) -> u64 {
-    symbol_bits * 10_000_000 / if short_guard { 36 } else { 40 }
+/// Nominal rate, rounded down to a bit/s.
+fn rate_bit_s(symbol_bits: u64, symbol_ns: u64) -> u64 {
+    symbol_bits * 1_000_000_000 / symbol_ns
+}
+
+fn symbol_ns(short_guard: bool) -> u64 {
+    if short_guard {
+        SHORT_SYMBOL_NS
+    } else {
+        LONG_SYMBOL_NS
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn data_rates_are_those_of_the_tables() {
-        let ht = |mcs, width, short| {
-            Mode::ht(mcs, width, short, false, Band::Ghz5)
-                .unwrap()
-                .rate_bit_s
-        };
-        // Tables 19-27 to 19-34
-        assert_eq!(ht(0, 20, false), 6_500_000);
-        assert_eq!(ht(7, 20, false), 65_000_000);
-        assert_eq!(ht(7, 20, true), 72_222_222);
-        assert_eq!(ht(15, 40, false), 270_000_000);
-        assert_eq!(ht(15, 40, true), 300_000_000);
-        assert_eq!(ht(31, 20, false), 260_000_000);
-        assert_eq!(ht(31, 40, true), 600_000_000);
-        // Tables 21-30 to 21-57
-        let vht =
-            |mcs, streams, width, short| Mode::vht(mcs, streams, width, short).unwrap().rate_bit_s;
-        assert_eq!(vht(9, 1, 80, false), 390_000_000);
-        assert_eq!(vht(9, 1, 80, true), 433_333_333);
-        assert_eq!(vht(9, 2, 80, true), 866_666_666);
-        assert_eq!(vht(9, 4, 80, true), 1_733_333_333);
-        assert_eq!(vht(9, 3, 20, false), 260_000_000);
-        assert_eq!(vht(8, 1, 20, false), 78_000_000);
-    }
-
-    #[test]
-    fn combinations_the_standard_marks_invalid_are_refused() {
-        // Tables 21-30, 21-31, 21-33: VHT-MCS 9 at 20 MHz only with three streams (of 1-4)
-        for streams in [1, 2, 4] {
-            assert_eq!(Mode::vht(9, streams, 20, false), None, "{streams} streams");
-        }
-        // Table 21-48: VHT-MCS 6 at 80 MHz not with three streams
-        assert_eq!(Mode::vht(6, 3, 80, false), None);
-        let valid = |width: u16| {
-            (0..10)
-                .flat_map(|mcs| (1..=4).map(move |streams| Mode::vht(mcs, streams, width, false)))
-                .flatten()
-                .count()
-        };
-        assert_eq!([valid(20), valid(40), valid(80)], [37, 40, 39]);
-        assert_eq!(Mode::vht(10, 1, 80, false), None);
-        assert_eq!(Mode::vht(0, 5, 80, false), None);
-        assert_eq!(Mode::ht(32, 40, false, false, Band::Ghz5), None);
-        assert_eq!(Mode::ht(0, 80, false, false, Band::Ghz5), None);
-        assert_eq!(Mode::dsss(22_000_000, false), None);
-        assert_eq!(Mode::ofdm(11_000_000, Band::Ghz2), None);
-    }
-
-    #[test]
-    fn airtime_of_known_frames() {
-        let long = |rate| Mode::dsss(rate, false).unwrap();
-        assert_eq!(long(1_000_000).airtime_ns(14), 304 * US);
-        assert_eq!(long(2_000_000).airtime_ns(14), 248 * US);
-        assert_eq!(long(11_000_000).airtime_ns(1536), 1_310 * US);
-        assert_eq!(long(5_500_000).airtime_ns(1536), 2_427 * US);
-        let short = Mode::dsss(11_000_000, true).unwrap();
-        assert_eq!(short.airtime_ns(1536), (96 + 1_118) * US);
-        assert_eq!(
-            Mode::dsss(1_000_000, true).unwrap().airtime_ns(14),
-            304 * US
-        );
-        let ofdm = |rate, band| Mode::ofdm(rate, band).unwrap();
-        assert_eq!(ofdm(6_000_000, Band::Ghz5).airtime_ns(14), 44 * US);
-        assert_eq!(ofdm(24_000_000, Band::Ghz5).airtime_ns(14), 28 * US);
-        assert_eq!(ofdm(24_000_000, Band::Ghz2).airtime_ns(14), 34 * US);
-        assert_eq!(ofdm(54_000_000, Band::Ghz5).airtime_ns(1534), 248 * US);
-        // HT-mixed, one stream: 36 µs, then symbols of 260 bit
-        let ht = Mode::ht(7, 20, false, false, Band::Ghz5).unwrap();
-        assert_eq!(ht.airtime_ns(1538), (36 + 4 * 48) * US);
-        // short guard interval: 48 × 3.6 = 172.8, rounded up to 4 µs
-        let ht = Mode::ht(7, 20, true, false, Band::Ghz5).unwrap();
-        assert_eq!(ht.airtime_ns(1538), (36 + 176) * US);
-        let greenfield = Mode::ht(15, 20, false, true, Band::Ghz2).unwrap();
-        assert_eq!(greenfield.airtime_ns(1538), (28 + 4 * 24 + 6) * US);
-        let vht = Mode::vht(9, 2, 80, false).unwrap();
-        assert_eq!(vht.airtime_ns(1538), (44 + 4 * 4) * US);
-    }
-
-    #[test]
-    fn the_largest_psdu_within_a_time_is_the_largest() {
-        let mut modes = vec![];
-        modes.extend(DSSS_RATES.map(|rate| Mode::dsss(rate, true).unwrap()));
-        modes.extend(OFDM_RATES.map(|rate| Mode::ofdm(rate, Band::Ghz2).unwrap()));
-        for mcs in 0..32 {
-            for short in [false, true] {
-                modes.push(Mode::ht(mcs, 40, short, false, Band::Ghz2).unwrap());
-            }
-        }
-        for mode in modes {
-            for limit in [300, 517, 1_504, 3_008, 5_484].map(|us| us * US) {
-                let bytes = mode.psdu_within_ns(limit);
-                assert!(mode.airtime_ns(bytes) <= limit, "{mode:?} {limit} {bytes}");
-                assert!(
-                    mode.airtime_ns(bytes + 1) > limit,
-                    "{mode:?} {limit} {bytes}"
-                );
-            }
-        }
-    }
-}
+#[path = "phy_tests.rs"]
+mod tests;

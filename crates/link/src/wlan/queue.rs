@@ -1,7 +1,10 @@
-//! Frames that wait in a station: a slab of frames and one list for each sender and receiver.
+//! Frames that wait in a station: a slab of frames and one list for each sender and receiver, and
+//! what callers are told when they end.
 
-use super::chosen::Chain;
-use super::medium::{Frame, StationId};
+use std::collections::VecDeque;
+
+use super::chosen::{Chain, Report};
+use super::frame::{Fate, Frame, Outcome, Receiver, StationId};
 
 /// "No frame" in a list.
 pub(super) const NONE: u32 = u32::MAX;
@@ -111,15 +114,6 @@ impl std::ops::IndexMut<u32> for Slab {
     }
 }
 
-/// Who is to receive a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Receiver {
-    /// One station, which acknowledges
-    Station(StationId),
-    /// All stations: broadcast or multicast, neither acknowledged nor repeated (10.3.6)
-    Group,
-}
-
 /// Frames from one sender to one receiver in one access category, in order.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -152,8 +146,24 @@ impl Flow {
         self.head == NONE
     }
 
+    /// Whether there are frames to send, or a receiver to tell of some that were given up.
+    pub(super) fn has_work(&self) -> bool {
+        !self.is_empty() || self.request
+    }
+
+    fn outcome(&self, entry: &Entry, fate: Fate, time_ns: u64) -> Outcome {
+        Outcome {
+            time_ns,
+            token: entry.token,
+            sender: self.sender,
+            receiver: self.receiver,
+            msdu_bytes: entry.msdu_bytes,
+            fate,
+        }
+    }
+
     /// Append a frame; returns its place in the slab.
-    pub(super) fn push(&mut self, slab: &mut Slab, frame: &Frame, body_bytes: u32) -> u32 {
+    fn push(&mut self, slab: &mut Slab, frame: &Frame, body_bytes: u32) -> u32 {
         let index = slab.insert(frame.token, frame.msdu_bytes, body_bytes);
         if self.head == NONE {
             self.head = index;
@@ -165,7 +175,7 @@ impl Flow {
     }
 
     /// Take the first frame out of the list; it must have been told.
-    pub(super) fn pop(&mut self, slab: &mut Slab) {
+    fn pop(&mut self, slab: &mut Slab) {
         let index = self.head;
         debug_assert!(slab[index].told);
         self.head = slab[index].next;
@@ -176,5 +186,165 @@ impl Flow {
             slab[self.head].joined = false;
         }
         slab.remove(index);
+    }
+}
+
+/// All frames of the medium, and the ends that have come about and were not yet told.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub flows: Vec<Flow>,
+    pub slab: Slab,
+    outcomes: VecDeque<Outcome>,
+    /// What senders learn of frames for which they chose the rates
+    reports: VecDeque<Report>,
+}
+
+/// What the frames of an MPDU took in the queue of their station.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settled {
+    pub frames: u32,
+    pub bytes: u64,
+}
+
+impl Queues {
+    pub(super) fn new() -> Self {
+        Self {
+            flows: Vec::new(),
+            slab: Slab::new(),
+            outcomes: VecDeque::new(),
+            reports: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn flow(&self, flow: u32) -> &Flow {
+        &self.flows[flow as usize]
+    }
+
+    pub(super) fn flow_mut(&mut self, flow: u32) -> &mut Flow {
+        &mut self.flows[flow as usize]
+    }
+
+    /// Append a frame to a flow; returns its place in the slab.
+    pub(super) fn push(&mut self, flow: u32, frame: &Frame, body_bytes: u32) -> u32 {
+        self.flows[flow as usize].push(&mut self.slab, frame, body_bytes)
+    }
+
+    /// The first frame of a flow, `NONE` if there is none.
+    pub(super) fn head(&self, flow: u32) -> u32 {
+        self.flow(flow).head
+    }
+
+    /// The frame behind an MPDU.
+    pub(super) fn after_mpdu(&self, leader: u32) -> u32 {
+        let mut index = self.slab[leader].next;
+        while index != NONE && self.slab[index].joined {
+            index = self.slab[index].next;
+        }
+        index
+    }
+
+    /// The MPDU of this frame arrives, with all MSDUs in it.
+    pub(super) fn receive(&mut self, leader: u32) {
+        let end = self.after_mpdu(leader);
+        let mut index = leader;
+        while index != end {
+            let entry = &mut self.slab[index];
+            if entry.state == State::Waiting {
+                entry.state = State::Received;
+            }
+            index = entry.next;
+        }
+    }
+
+    /// The sender is done with an MPDU: tell of the frames that were lost, free their places.
+    pub(super) fn settle(&mut self, flow: u32, leader: u32, state: State, time_ns: u64) -> Settled {
+        let flow = &self.flows[flow as usize];
+        let end = self.after_mpdu(leader);
+        let mut settled = Settled::default();
+        let mut index = leader;
+        while index != end {
+            let entry = &mut self.slab[index];
+            entry.state = state;
+            settled.frames += 1;
+            settled.bytes += u64::from(entry.msdu_bytes);
+            if state == State::Dropped {
+                entry.told = true;
+                self.outcomes
+                    .push_back(flow.outcome(entry, Fate::RetryLimit, time_ns));
+            }
+            index = entry.next;
+        }
+        settled
+    }
+
+    /// The receiver gives out what is there in order, up to the first gap (10.25.6.6). Of frames that
+    /// were given up it has heard: until then their sender sends it nothing but the request.
+    pub(super) fn deliver(&mut self, flow: u32, time_ns: u64) {
+        let flow = &self.flows[flow as usize];
+        let mut index = flow.head;
+        while index != NONE {
+            let entry = &mut self.slab[index];
+            match entry.state {
+                State::Waiting => break,
+                State::Received | State::Acknowledged if !entry.told => {
+                    entry.told = true;
+                    self.outcomes
+                        .push_back(flow.outcome(entry, Fate::Delivered, time_ns));
+                }
+                _ => {}
+            }
+            index = entry.next;
+        }
+    }
+
+    /// Take what is settled out of the flow; true if nothing is left to send.
+    pub(super) fn drop_settled(&mut self, flow: u32) -> bool {
+        let flow = &mut self.flows[flow as usize];
+        while flow.head != NONE {
+            let entry = &self.slab[flow.head];
+            let settled = match entry.state {
+                State::Acknowledged => entry.told,
+                State::Dropped => !flow.request,
+                State::Waiting | State::Received => false,
+            };
+            if !settled {
+                break;
+            }
+            flow.pop(&mut self.slab);
+        }
+        !flow.has_work()
+    }
+
+    /// Tell the sender of a frame for which it chose the rates.
+    pub(super) fn report(&mut self, flow: u32, leader: u32, acknowledged: bool, time_ns: u64) {
+        let entry = &self.slab[leader];
+        if entry.chain.is_some() {
+            self.reports.push_back(Report {
+                time_ns,
+                token: entry.token,
+                sender: self.flows[flow as usize].sender,
+                attempts: entry.attempts,
+                acknowledged,
+            });
+        }
+    }
+
+    /// The next outcome of `now_ns` or before.
+    pub(super) fn next_outcome(&mut self, now_ns: u64) -> Option<Outcome> {
+        self.outcomes.front().filter(|one| one.time_ns <= now_ns)?;
+        self.outcomes.pop_front()
+    }
+
+    /// The next report of `now_ns` or before.
+    pub(super) fn next_report(&mut self, now_ns: u64) -> Option<Report> {
+        self.reports.front().filter(|one| one.time_ns <= now_ns)?;
+        self.reports.pop_front()
+    }
+
+    /// When the first outcome or report is to be told. Both are in order of time.
+    pub(super) fn told_ns(&self) -> Option<u64> {
+        let outcome = self.outcomes.front().map(|outcome| outcome.time_ns);
+        let report = self.reports.front().map(|report| report.time_ns);
+        [outcome, report].into_iter().flatten().min()
     }
 }

@@ -1,8 +1,7 @@
 //! The rate of a frame: fixed, or chosen from what got through.
 
 use super::phy::Mode;
-use super::random::Random;
-use super::setup::Setup;
+use crate::random::Random;
 
 /// How a sender chooses its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +17,8 @@ pub enum RateControl {
 const INTERVAL_NS: u64 = 100_000_000;
 /// … with this weight for the past;
 const PAST: f64 = 0.75;
-/// of a hundred frames that many try another rate;
-const SAMPLES_PERCENT: f64 = 0.1;
+/// this share of the frames tries another rate;
+const SAMPLES_SHARE: f64 = 0.1;
 /// and a rate that succeeds less often counts as useless.
 const USELESS: f64 = 0.1;
 /// Length of the frame by which rates are compared, bytes.
@@ -57,14 +56,11 @@ struct Choice {
 }
 
 impl Rates {
-    pub(super) fn new(setup: &Setup, seed: u64) -> Self {
-        let frame_s = |mode: &Mode| mode.airtime_ns(FRAME_BYTES) as f64 * 1e-9;
-        let ideal = setup
-            .modes
-            .iter()
-            .map(|mode| 1.0 / frame_s(&mode.data.mode))
-            .collect();
-        Self::with(setup.rate_control, ideal, seed)
+    /// Statistics of no flow yet; `modes` are the rates, slowest first.
+    pub(super) fn new(control: RateControl, modes: impl Iterator<Item = Mode>, seed: u64) -> Self {
+        let frame_s = |mode: Mode| mode.airtime_ns(FRAME_BYTES) as f64 * 1e-9;
+        let ideal = modes.map(|mode| 1.0 / frame_s(mode)).collect();
+        Self::with(control, ideal, seed)
     }
 
     fn with(control: RateControl, ideal: Vec<f64>, seed: u64) -> Self {
@@ -89,7 +85,7 @@ impl Rates {
         }
         let choice = self.choices[flow];
         match retries {
-            0 if self.random.chance(SAMPLES_PERCENT) => self.sample(flow),
+            0 if self.random.chance(SAMPLES_SHARE) => self.sample(flow),
             0 | 1 => choice.best,
             2 | 3 => choice.second,
             4 | 5 => choice.surest,

@@ -1,31 +1,31 @@
 //! Examines the rates of a configuration and makes them modes of the physical layer.
 
-use super::check::Checker;
-use super::config::{BandConfig, ConfigError, PhyConfig, RateConfig};
+use super::checker::Checker;
+use super::config::{BandConfig, PhyConfig, RateConfig};
 use super::phy::{Band, Mode, DSSS_RATES, OFDM_RATES};
 use super::rate::RateControl;
+use crate::error::ConfigError;
 
 impl Checker<'_> {
     pub(super) fn modes(&self) -> Result<(Vec<Mode>, RateControl), ConfigError> {
-        let phy = self.config.phy;
-        match (self.config.rate, phy) {
-            (RateConfig::Fixed { .. }, PhyConfig::N { .. } | PhyConfig::Ac { .. }) => self.error(
+        match self.config.rate {
+            RateConfig::Fixed { .. } if self.is_ht() => self.error(
                 "rate.type",
-                "is fixed, must be mcs or minstrel in 802.11n and ac",
+                "is fixed, must be mcs or minstrel in 802.11n, ac and ax",
             ),
-            (RateConfig::Fixed { rate_bit_s }, _) => {
+            RateConfig::Fixed { rate_bit_s } => {
                 self.one_of("rate.rate_bit_s", &rate_bit_s, &self.legacy_rates())?;
                 let mode = self
                     .legacy_mode(rate_bit_s)
                     .expect("every rate of the list");
                 Ok((vec![mode], RateControl::Fixed))
             }
-            (RateConfig::Mcs { mcs, streams }, _) => {
+            RateConfig::Mcs { mcs, streams } => {
                 Ok((vec![self.mcs_mode(mcs, streams)?], RateControl::Fixed))
             }
-            (RateConfig::Minstrel { max_streams }, _) => {
-                let ht = matches!(phy, PhyConfig::N { .. } | PhyConfig::Ac { .. });
-                self.range("rate.max_streams", max_streams, 1, if ht { 4 } else { 1 })?;
+            RateConfig::Minstrel { max_streams } => {
+                let most = if self.is_ht() { 4 } else { 1 };
+                self.range("rate.max_streams", max_streams, 1, most)?;
                 Ok((self.all_modes(max_streams), RateControl::Minstrel))
             }
         }
@@ -33,11 +33,8 @@ impl Checker<'_> {
 
     fn mcs_mode(&self, mcs: u8, streams: u8) -> Result<Mode, ConfigError> {
         let refused = |limit: &str| {
-            ConfigError(format!(
-                "{}{}rate.mcs is {mcs} with {streams} streams{limit}",
-                self.path,
-                if self.path.is_empty() { "" } else { "." },
-            ))
+            let words = format!("is {mcs} with {streams} streams{limit}");
+            ConfigError::conflict(self.place("rate.mcs"), words)
         };
         match self.config.phy {
             PhyConfig::N { .. } => {
@@ -61,6 +58,14 @@ impl Checker<'_> {
                         " at {width_mhz} MHz, which 802.11ac excludes (21.5)"
                     ))
                 })
+            }
+            PhyConfig::Ax {
+                width_mhz,
+                guard_interval_ns,
+            } => {
+                self.range("rate.mcs", mcs, 0, 11)?;
+                self.range("rate.streams", streams, 1, 4)?;
+                Ok(Mode::he(mcs, streams, width_mhz, guard_interval_ns).expect("checked"))
             }
             _ => self.error(
                 "rate.type",
@@ -101,6 +106,13 @@ impl Checker<'_> {
                 .filter_map(|(mcs, streams)| {
                     Mode::vht(mcs, streams, width_mhz, guard_interval_ns == 400)
                 })
+                .collect(),
+            PhyConfig::Ax {
+                width_mhz,
+                guard_interval_ns,
+            } => (1..=max_streams)
+                .flat_map(|streams| (0..12).map(move |mcs| (mcs, streams)))
+                .filter_map(|(mcs, streams)| Mode::he(mcs, streams, width_mhz, guard_interval_ns))
                 .collect(),
             _ => self
                 .legacy_rates()
@@ -168,6 +180,14 @@ impl Checker<'_> {
             } => Some(short_preamble),
             _ => None,
         }
+    }
+
+    /// Whether it is 802.11n or later.
+    pub(super) fn is_ht(&self) -> bool {
+        matches!(
+            self.config.phy,
+            PhyConfig::N { .. } | PhyConfig::Ac { .. } | PhyConfig::Ax { .. }
+        )
     }
 
     pub(super) fn has_ofdm(&self) -> bool {

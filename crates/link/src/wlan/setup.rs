@@ -1,7 +1,9 @@
 //! A medium as the state machine wants it: every rate, size and space worked out beforehand.
 
 use super::errors::{ErrorModel, Rated};
-use super::mac::{Edca, Timing};
+use super::mac::{
+    Edca, Timing, BLOCK_ACK_BYTES, BLOCK_ACK_WINDOW, HE_BLOCK_ACK_BYTES, HE_BLOCK_ACK_WINDOW,
+};
 use super::phy::{Band, Class, Mode};
 use super::rate::RateControl;
 
@@ -10,8 +12,11 @@ use super::rate::RateControl;
 pub struct Setup {
     pub(super) stations: u16,
     pub(super) timing: Timing,
-    /// One entry without `QoS`, four with it, in the order of `Category::ALL`
-    pub(super) contenders: Vec<Edca>,
+    /// Channel access functions of the access point: one without `QoS`, four with it, in the order
+    /// of `Category::ALL`
+    pub(super) access_point: Vec<Edca>,
+    /// Those of each other station
+    pub(super) station: Vec<Edca>,
     pub(super) qos: bool,
     /// Rates for data, slowest first, each with the rate of its Ack, CTS and `BlockAck`
     pub(super) modes: Vec<DataMode>,
@@ -113,6 +118,24 @@ impl Setup {
             Eifs::LowestRate => self.timing.eifs_extra_ns,
             Eifs::Dynamic => self.timing.sifs_ns + mode.estimated_ack_ns(),
             Eifs::None => 0,
+        }
+    }
+
+    /// MPDUs from the first that waits on which one exchange can carry, which is what one `BlockAck`
+    /// tells of. Both ends agree on that beforehand (10.25.2).
+    pub(super) fn block_ack_window(&self) -> u16 {
+        match self.aggregation {
+            Some(a) if a.ampdu_frames > BLOCK_ACK_WINDOW => HE_BLOCK_ACK_WINDOW,
+            _ => BLOCK_ACK_WINDOW,
+        }
+    }
+
+    /// Length of a `BlockAck` frame with the bitmap for that.
+    pub(super) fn block_ack_bytes(&self) -> u32 {
+        if self.block_ack_window() > BLOCK_ACK_WINDOW {
+            HE_BLOCK_ACK_BYTES
+        } else {
+            BLOCK_ACK_BYTES
         }
     }
 

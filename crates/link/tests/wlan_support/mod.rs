@@ -2,9 +2,9 @@
 #![allow(dead_code)] // each test binary uses its part
 
 use tm_link::wlan::{
-    AggregationConfig, Airtime, Category, Config, EifsConfig, ErrorConfig, Fate, Frame, Medium,
-    Outcome, PhyConfig, Ppdu, ProtectionConfig, QosConfig, QueueConfig, RateConfig, Receiver,
-    RtsCounts, SecurityConfig, StationId, Verdict, ACCESS_POINT,
+    AggregationConfig, Airtime, CategoriesConfig, Category, Config, EifsConfig, ErrorConfig, Fate,
+    Frame, Medium, Outcome, PhyConfig, Ppdu, ProtectionConfig, QosConfig, QueueConfig, RateConfig,
+    Receiver, RtsCounts, SecurityConfig, StationId, Verdict, ACCESS_POINT,
 };
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -68,12 +68,7 @@ pub fn n(mcs: u8, width_mhz: u16) -> Config {
             streams: mcs / 8 + 1,
         },
         rts_threshold_bytes: 1 << 20,
-        qos: Some(QosConfig {
-            background: None,
-            best_effort: None,
-            video: None,
-            voice: None,
-        }),
+        qos: Some(EDCA),
         aggregation: Some(AggregationConfig {
             ampdu_max_bytes: 65_535,
             ampdu_max_frames: 64,
@@ -96,6 +91,23 @@ pub fn n(mcs: u8, width_mhz: u16) -> Config {
     }
 }
 
+/// 802.11ax in the 5 GHz band, one stream, A-MPDUs of at most so many MPDUs.
+pub fn ax(mcs: u8, width_mhz: u16, guard_interval_ns: u16, frames: u16) -> Config {
+    Config {
+        phy: PhyConfig::Ax {
+            width_mhz,
+            guard_interval_ns,
+        },
+        rate: RateConfig::Mcs { mcs, streams: 1 },
+        aggregation: n(0, 20).aggregation.map(|a| AggregationConfig {
+            ampdu_max_bytes: 4_194_303,
+            ampdu_max_frames: frames,
+            ..a
+        }),
+        ..n(0, 20)
+    }
+}
+
 pub fn medium(config: &Config, seed: u64) -> Medium {
     Medium::new(config.setup("medium").unwrap(), seed)
 }
@@ -111,10 +123,20 @@ pub fn frame(token: u64, msdu_bytes: u32) -> Frame {
 
 /// Let each of `senders` always have frames, for some virtual time; Mbit/s of MSDUs delivered.
 pub fn saturate(medium: &mut Medium, senders: &[(StationId, Frame)], until_ns: u64) -> f64 {
+    saturate_with(medium, senders, 130, until_ns)
+}
+
+/// The same with so many frames of each sender waiting: more than its longest aggregate takes.
+pub fn saturate_with(
+    medium: &mut Medium,
+    senders: &[(StationId, Frame)],
+    waiting: u32,
+    until_ns: u64,
+) -> f64 {
     let mut token = 0;
     let from_ns = medium.next_due().unwrap_or(0);
     for (station, frame) in senders {
-        for _ in 0..130 {
+        for _ in 0..waiting {
             let verdict = medium.offer(from_ns, *station, Frame { token, ..*frame });
             assert_eq!(verdict, Verdict::Queued);
             token += 1;
@@ -153,12 +175,22 @@ pub fn assert_close(what: &str, got: f64, expected: f64, tolerance: f64) {
 }
 
 pub const US: u64 = 1_000;
-pub const EDCA: QosConfig = QosConfig {
+const DEFAULTS: CategoriesConfig = CategoriesConfig {
     background: None,
     best_effort: None,
     video: None,
     voice: None,
 };
+/// Access categories with the defaults of stations and access points.
+pub const EDCA: QosConfig = QosConfig {
+    stations: DEFAULTS,
+    access_point: DEFAULTS,
+};
+
+/// Access categories of the stations, the access point with its defaults.
+pub fn of_stations(stations: CategoriesConfig) -> QosConfig {
+    QosConfig { stations, ..EDCA }
+}
 
 /// Poll whenever something is due, up to `until_ns`.
 pub fn drain(medium: &mut Medium, until_ns: u64) -> Vec<Outcome> {

@@ -9,14 +9,14 @@ METRICS: Final = (
         "background_bit_s",
         "Background",
         "bit/s",
-        "payload per second that all loads beside the workload delivered, both ways",
+        "payload per second that all background loads delivered, both ways",
         "docs/background.md",
     ),
     Metric(
         "background_packet_s",
         "Background, packets",
         "packet/s",
-        "datagrams per second that all loads beside the workload delivered, both ways; 0 for "
+        "datagrams per second that all background loads delivered, both ways; 0 for "
         "streams of bytes",
         "docs/background.md",
     ),
@@ -30,6 +30,7 @@ METRICS: Final = (
             "lower",
             "log",
             one_clock=name.startswith("owd"),
+            clock_error="clock_error_ns" if name.startswith("owd") else None,
         )
         for state, words, when in (
             ("idle", "idle", "before the load"),
@@ -57,6 +58,9 @@ METRICS: Final = (
         "median one-way delay to the server under load minus idle",
         "docs/background.md",
         "lower",
+        one_clock=True,
+        clock_error="clock_error_ns",
+        clock_errors=2,
     ),
     Metric(
         "load_added_reverse_ns",
@@ -65,5 +69,8 @@ METRICS: Final = (
         "median one-way delay to the client under load minus idle",
         "docs/background.md",
         "lower",
+        one_clock=True,
+        clock_error="clock_error_ns",
+        clock_errors=2,
     ),
 )

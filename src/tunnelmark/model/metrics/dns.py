@@ -37,7 +37,7 @@ METRICS: Final = (
         "dns_lost_ratio",
         "DNS queries lost",
         "ratio",
-        "queries without an answer within the timeout, as a share of those with a known fate",
+        "queries without an answer within the timeout, as a share of those whose outcome is known",
         "dnsperf(1)",
         "lower",
     ),

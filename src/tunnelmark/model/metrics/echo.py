@@ -1,4 +1,4 @@
-"""Figures of a packet stream and its answers."""
+"""Figures of a packet stream and its replies."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ METRICS: Final = (
         "Goodput",
         "bit/s",
         "application payload that reached the reflector per second of the time in which it was "
-        "offered, and of as much of the wait behind that as packets still came in, above the "
+        "offered, and of as much of the subsequent wait as packets still came in, above the "
         "smallest delay; 0 when all is lost",
         "RFC 2647 section 3.17",
         "higher",
@@ -22,7 +22,7 @@ METRICS: Final = (
         "Goodput, echoed",
         "bit/s",
         "application payload that came back per second of the time in which it was offered, and "
-        "of as much of the wait behind that as answers still came in, above the smallest delay; 0 "
+        "of as much of the subsequent wait as replies still came in, above the smallest delay; 0 "
         "when all is lost",
         "RFC 2647 section 3.17",
         "higher",
@@ -49,8 +49,8 @@ METRICS: Final = (
         "loss_reverse_ratio",
         "Loss, reverse",
         "ratio",
-        "share of the packets the reflector answered whose answers did not come back within the "
-        "waiting time after the packet was sent; missing where none was answered",
+        "share of the reflector's replies that did not come back within the waiting time after the "
+        "packet was sent; missing where it sent none",
         "RFC 7680",
         "lower",
         headline=True,
@@ -88,7 +88,7 @@ METRICS: Final = (
         "RTT, 99th percentile",
         "ns",
         "99th percentile of the round-trip delay, less the residence time at the reflector; "
-        "missing below 300 answers",
+        "missing below 300 replies",
         "RFC 2681",
         "lower",
         "log",
@@ -98,21 +98,23 @@ METRICS: Final = (
         "owd_forward_p50_ns",
         "OWD, forward, median",
         "ns",
-        "median one-way delay to the reflector; both ends read one clock",
+        "median one-way delay to the reflector; by two clocks within clock_error_ns",
         "RFC 7679",
         "lower",
         "log",
         one_clock=True,
+        clock_error="clock_error_ns",
     ),
     Metric(
         "owd_reverse_p50_ns",
         "OWD, reverse, median",
         "ns",
-        "median one-way delay back from the reflector; both ends read one clock",
+        "median one-way delay back from the reflector; by two clocks within clock_error_ns",
         "RFC 7679",
         "lower",
         "log",
         one_clock=True,
+        clock_error="clock_error_ns",
     ),
     Metric(
         "ipdv_p50_ns",
@@ -133,20 +135,20 @@ METRICS: Final = (
         "lower",
     ),
     Metric(
-        "duplicates_ratio", "Duplicates", "ratio", "answers received again, per answer", "RFC 5560"
+        "duplicates_ratio", "Duplicates", "ratio", "replies received again, per reply", "RFC 5560"
     ),
     Metric(
         "reordered_ratio",
         "Reordering",
         "ratio",
-        "answers whose sequence number is below one seen before, per answer",
+        "replies whose sequence number is below one seen before, per reply",
         "RFC 4737 section 4.1",
     ),
     Metric(
         "late_ratio",
         "Late arrivals",
         "ratio",
-        "answers that came after the study's limit for late ones, yet within the waiting time, per "
+        "replies that came after the study's limit for late ones, yet within the waiting time, per "
         "packet sent",
         "RFC 2681 section 2.6",
     ),

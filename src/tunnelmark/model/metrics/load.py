@@ -9,14 +9,14 @@ METRICS: Final = (
         "offered_packet_s",
         "Offered load",
         "packet/s",
-        "datagrams per second that the sender was told to send, each way",
+        "datagrams per second that the sender was asked to send, each way",
         "RFC 2285 section 3.5.1",
     ),
     Metric(
         "sent_packet_s",
         "Sent load, packets",
         "packet/s",
-        "datagrams per second that the sender did send; of two directions the slower one",
+        "datagrams per second that the sender sent; of two directions the slower one",
         "RFC 2285 section 3.5.2",
     ),
     Metric(
@@ -59,6 +59,7 @@ METRICS: Final = (
         "log",
         headline=True,
         one_clock=True,
+        clock_error="clock_error_ns",
     ),
     Metric(
         "owd_reverse_p99_ns",
@@ -70,6 +71,7 @@ METRICS: Final = (
         "lower",
         "log",
         one_clock=True,
+        clock_error="clock_error_ns",
     ),
     Metric(
         "throughput_lower_packet_s",
@@ -124,7 +126,7 @@ METRICS: Final = (
         "search_trials",
         "Trials spent",
         "1",
-        "trials of the search, those included that were repeated",
+        "trials of the search, including repeated ones",
         "docs/loads.md",
         "lower",
     ),

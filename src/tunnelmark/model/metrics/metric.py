@@ -35,17 +35,23 @@ class Metric:
     scale: Literal["linear", "log"] = "linear"
     """Scale on which differences are formed: rates and times are compared as ratios."""
     headline: bool = False
-    """Drawn and told first in reports; a family without one shows its first figures."""
+    """Shown first in reports; a family without one shows its first figures."""
     worth: float | None = None
-    """Smallest difference worth telling, where it is not the usual one of the unit."""
+    """Smallest relevant difference, where it is not the usual one of the unit."""
     one_clock: bool = False
-    """Made of one-way delays: unknown where client and server have clocks of their own."""
+    """Made of one-way delays: where client and server have clocks of their own it is known only
+    with the error of these clocks, ``clock_error``."""
+    clock_error: str | None = None
+    """Metric that has this one's error by two clocks, all of a trial's packets off the same way.
+    None: with two clocks it is not told."""
+    clock_errors: int = 1
+    """How many such errors it may have in it."""
     exact: bool = False
     """Counted packet by packet on the wire: the same packet always has the same figure."""
 
     @property
     def worth_telling(self) -> float:
-        """Smallest difference that a report tells: ratio minus 1 on a log scale, else in the unit.
+        """Smallest difference that a report states: ratio minus 1 on a log scale, else in the unit.
 
         Below it a difference may be certain and still matters to nobody.
         """

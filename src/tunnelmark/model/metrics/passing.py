@@ -38,7 +38,7 @@ METRICS: Final = (
         "wire_fragments_ratio",
         "Fragments on the link",
         "ratio",
-        "share of the IP packets on the link that are a part of a longer one",
+        "share of the IP packets on the link that are fragments",
         "docs/probes.md",
         "lower",
     ),

@@ -9,10 +9,10 @@ _RECEIVER: Final = "at the receiver's interfaces, stack and socket buffers, dama
 _PLACES: Final = {
     "sender_socket": ("sender's socket", "at the sender's socket and stack"),
     "sender_queue": ("sender's interfaces", _QUEUES),
-    "link_queue": ("queue of the link", "in the queue in front of the link"),
+    "link_queue": ("queue of the link", "in the queue before the link"),
     "link_line": ("line", "on the line itself"),
     "receiver": ("receiver", _RECEIVER),
-    "unknown": ("unknown place", "at a place that no counter proves"),
+    "unknown": ("unknown place", "at a place that no counter shows"),
 }
 
 METRICS: Final = tuple(

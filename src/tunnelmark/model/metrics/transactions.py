@@ -11,7 +11,7 @@ METRICS: Final = (
         "rr_transactions_per_s",
         "Transactions",
         "1/s",
-        "requests that were answered per second, all sockets and paths together",
+        "requests answered per second, all sockets and paths together",
         _SOURCE,
         "higher",
         "log",
@@ -19,10 +19,10 @@ METRICS: Final = (
     *(
         Metric(
             f"rr_latency_{column}_ns",
-            f"Transaction, {title}",
+            f"Transaction, {title.partition(';')[0]}",
             "ns",
             "from the request (with a connection for each, from its beginning to its end) until "
-            f"the answer is read by the program: {title}",
+            f"the program has read the response: {title}",
             _SOURCE,
             "lower",
             "log",
@@ -30,8 +30,8 @@ METRICS: Final = (
         for column, title in (
             ("min", "shortest"),
             ("p50", "median"),
-            ("p90", "90th percentile; missing below 30 answers"),
-            ("p99", "99th percentile; missing below 300 answers"),
+            ("p90", "90th percentile; missing below 30 responses"),
+            ("p99", "99th percentile; missing below 300 responses"),
             ("max", "longest"),
         )
     ),
@@ -39,7 +39,7 @@ METRICS: Final = (
         "rr_lost_ratio",
         "Transactions lost",
         "ratio",
-        "requests over UDP without an answer within the timeout, as a share of all",
+        "requests over UDP without a response within the timeout, as a share of all",
         _SOURCE,
         "lower",
     ),

@@ -46,6 +46,26 @@ METRICS: Final = (
         worth=0.01,
     ),
     Metric(
+        "cpu_gateway_ratio",
+        "CPU, gateway",
+        "ratio",
+        "busy time of the processes of a gateway, without those of its clients, per second, as a "
+        "share of one core",
+        "proc(5)",
+        "lower",
+        worth=0.01,
+    ),
+    Metric(
+        "cpu_gateway_thread_max_ratio",
+        "CPU, busiest thread of the gateway",
+        "ratio",
+        "busy time of the gateway's busiest thread per second, as a share of one core of this "
+        "computer: it can use no more than one, on a limited device what a core of it is worth",
+        "proc(5)",
+        "lower",
+        worth=0.01,
+    ),
+    Metric(
         "cpu_core_max_ratio",
         "CPU, busiest core",
         "ratio",
@@ -60,8 +80,9 @@ METRICS: Final = (
         "CPU, all of the lab",
         "ratio",
         "busy time of all cores per second of traffic, as a share of one core: softirq, "
-        "interrupts and threads of the kernel included, programs outside the lab and Tunnelmark's "
-        "own not",
+        "interrupts and threads of the kernel included, programs outside the lab, Tunnelmark's own "
+        "and what sender and emulator spend awake, waiting for the time of a packet (cpu_awake_s), "
+        "not",
         "docs/metrics.md",
         "lower",
         worth=0.01,
@@ -70,9 +91,18 @@ METRICS: Final = (
         "cpu_instrument_s",
         "CPU, instrument",
         "s",
-        "CPU seconds of what measures: sender and reflector or the programs of the load, the link "
+        "CPU seconds of the instrument: sender and reflector or the programs of the load, the link "
         "emulator, Tunnelmark itself with its reading of /proc",
         "proc(5)",
+        "lower",
+    ),
+    Metric(
+        "cpu_awake_s",
+        "CPU, instrument awake",
+        "s",
+        "CPU seconds of cpu_instrument_s that sender and emulator spent awake, waiting for the "
+        "time of a packet; what interrupted the waiting is not in it",
+        "docs/metrics.md",
         "lower",
     ),
     Metric(
@@ -87,8 +117,7 @@ METRICS: Final = (
         "cpu_machine_ratio",
         "CPU, machine",
         "ratio",
-        "busy share of all cores of the machine, softirq included: their time less what they were "
-        "idle",
+        "busy share of all cores of the machine, softirq included: their time less their idle time",
         "proc(5)",
         "lower",
         headline=True,
@@ -107,7 +136,7 @@ METRICS: Final = (
     ),
     Metric(
         "cpu_device_client_full_ratio",
-        "CPU used up, client's device",
+        "CPU limit reached, client's device",
         "ratio",
         "share of the periods of its CPU limit in which the client's device had used it up",
         "docs/devices.md",
@@ -127,7 +156,7 @@ METRICS: Final = (
     ),
     Metric(
         "cpu_device_server_full_ratio",
-        "CPU used up, server's device",
+        "CPU limit reached, server's device",
         "ratio",
         "share of the periods of its CPU limit in which the server's device had used it up",
         "docs/devices.md",
@@ -181,7 +210,7 @@ METRICS: Final = (
     ),
     Metric(
         "cpu_machine_cost_s_per_gib",
-        "CPU cost of all per GiB",
+        "CPU cost of the lab per GiB",
         "s/GiB",
         "CPU seconds as in cpu_lab_ratio per GiB of payload delivered; its paired difference to "
         "the baseline is the cost of a tunnel, wherever its work is done",
@@ -190,7 +219,7 @@ METRICS: Final = (
     ),
     Metric(
         "cpu_machine_cost_s_per_mpkt",
-        "CPU cost of all per million packets",
+        "CPU cost of the lab per million packets",
         "s/10^6",
         "the same per million packets delivered",
         "docs/metrics.md",
@@ -200,28 +229,28 @@ METRICS: Final = (
         "wire_forward_bit_s",
         "Wire rate, forward",
         "bit/s",
-        "bytes of the IP packets that the link handed on towards the server per second",
+        "bytes of the IP packets that the link forwarded towards the server per second",
         "docs/metrics.md",
     ),
     Metric(
         "wire_reverse_bit_s",
         "Wire rate, reverse",
         "bit/s",
-        "bytes of the IP packets that the link handed on towards the client per second",
+        "bytes of the IP packets that the link forwarded towards the client per second",
         "docs/metrics.md",
     ),
     Metric(
         "wire_packet_mean_bytes",
         "Packet on the link, mean",
         "byte",
-        "mean length of the IP packets that the link handed on, both ways, all of them",
+        "mean length of the IP packets that the link forwarded, both ways, all of them",
         "docs/metrics.md",
     ),
     Metric(
         "compression_ratio",
         "Payload per byte on the wire",
         "ratio",
-        "payload delivered in both directions per byte of the IP packets that the link handed on; "
+        "payload delivered in both directions per byte of the IP packets that the link forwarded; "
         "above 1 the tunnel compresses",
         "docs/metrics.md",
         "higher",
@@ -232,7 +261,7 @@ METRICS: Final = (
         "overhead_ratio",
         "Overhead, of the trial",
         "ratio",
-        "bytes of the IP packets that the link handed on, acknowledgements and all, above the "
+        "bytes of the IP packets that the link forwarded, acknowledgements and all, above the "
         "payload delivered, as a share of it; negative where the tunnel compresses",
         "docs/metrics.md",
         "lower",

@@ -16,6 +16,7 @@ METRICS: Final = (
         "higher",
         headline=True,
         one_clock=True,
+        clock_error="voip_mos_clock_error",
     ),
     Metric(
         "voip_mos_p50",
@@ -26,6 +27,7 @@ METRICS: Final = (
         "higher",
         headline=True,
         one_clock=True,
+        clock_error="voip_mos_clock_error",
     ),
     Metric(
         "voip_rating_min",
@@ -35,6 +37,7 @@ METRICS: Final = (
         "ITU-T G.107 clause 7.1",
         "higher",
         one_clock=True,
+        clock_error="voip_rating_clock_error",
     ),
     Metric(
         "voip_rating_p50",
@@ -44,6 +47,7 @@ METRICS: Final = (
         "ITU-T G.107 clause 7.1",
         "higher",
         one_clock=True,
+        clock_error="voip_rating_clock_error",
     ),
     Metric(
         "voip_discard_forward_ratio",
@@ -86,12 +90,13 @@ METRICS: Final = (
         "lower",
         headline=True,
         one_clock=True,
+        clock_error="clock_error_ns",
     ),
     Metric(
         "voip_calls",
-        "Calls that sound well",
+        "Calls carried",
         "1",
-        "most calls at once of which both directions of each reach the MOS that was asked for",
+        "most simultaneous calls that all reach the requested MOS in both directions",
         "ITU-T G.107",
         "higher",
         headline=True,
@@ -99,9 +104,10 @@ METRICS: Final = (
     ),
     Metric(
         "voip_calls_over",
-        "Calls that are too many",
+        "Calls carried, upper bound",
         "1",
-        "fewest calls that were seen not to reach it; missing if even the most allowed do",
+        "fewest simultaneous calls found not to reach it; missing if the highest number allowed "
+        "does",
         "ITU-T G.107",
         "higher",
         one_clock=True,

@@ -20,6 +20,8 @@ class Column(Params):
     param: str | None = None
     names: Mapping[str, str | int | float] = Field({})
     """Printed text to ours; a text that is not in it stands as it is."""
+    named: bool = False
+    """It chooses nothing: it distinguishes numbers that were printed in several places."""
 
     def ours(self, printed: str) -> str:
         """Return what a printed text is called here."""
@@ -31,6 +33,14 @@ class Drawn(Params):
 
     axis: str
     lines: Label
+
+
+class Mean(Params):
+    """Points over which a published number is the mean."""
+
+    param: str
+    of: Annotated[tuple[str | int | float, ...], Field(min_length=2)]
+    """Values of this parameter of the workload, each a point; all must have been measured."""
 
 
 class Table(Params):
@@ -55,6 +65,8 @@ class Table(Params):
     choose: Mapping[str, Column] = Field({})
     """What the columns of the file that are not numbers choose."""
     draw: Drawn | None = None
+    mean: Mean | None = None
+    """Numbers that are a mean over several points, each weighted alike."""
 
 
 class Headers(Params):
@@ -89,7 +101,7 @@ class Figure(Params):
 
 
 class Difference(Params):
-    """One thing that is not as it was there."""
+    """One thing that is different from the original."""
 
     what: str
     there: str

@@ -1,0 +1,293 @@
+"""Hours of traffic through OpenVPN and WireGuard, in which nothing may grow; into soak.md.
+
+10,000 packets a second go through each tunnel and come back, one after the other, for as long as is
+asked. Memory and open files of every process are read each 10 seconds; what they do with time is a
+straight line whose slope has an interval that knows of neighbouring samples alike (HAC).
+Needs root.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import statsmodels.api as sm
+
+from tunnelmark.engine import config
+from tunnelmark.engine.binary import find_engine
+from tunnelmark.engine.events import parse_event, wait_for
+from tunnelmark.engine.link import Direction, LinkSpec, Queue
+from tunnelmark.engine.summary import SendSummary, parse_send_summary
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.lab import Lab
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.host import Process
+from tunnelmark.model.topology import Topology
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.tunnels.registry import tunnel_kinds
+
+TUNNELS: Final = {
+    "OpenVPN, AES-256-GCM": ("openvpn", {"cipher": "AES-256-GCM"}),
+    "WireGuard, wireguard-go": ("wireguard", {"implementation": "wireguard-go"}),
+}
+OURS: Final = ("sender", "reflector", "emulator", "our Python process")
+"""What must be flat; what a tunnel's own programs do is shown beside it."""
+_PACKET_S: Final = 10_000
+_PAYLOAD_BYTES: Final = 200
+_SAMPLE_S: Final = 10.0
+_WARM_SHARE: Final = 0.1
+"""Of the samples, left out: what is made when it is first used is no growth."""
+FLAT_MIB_PER_H: Final = 1.0
+_LEVEL: Final = 0.05
+_PORT: Final = 7792
+_REALTIME_PRIORITY: Final = 10
+_DRAIN_NS: Final = 1_000_000_000
+
+Verdict = Literal["flat", "grows", "not known"]
+
+
+@dataclass
+class Series:
+    """One process over time."""
+
+    seconds: list[float] = field(default_factory=list)
+    rss_mib: list[float] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+
+    def add(self, at_s: float, pid: int) -> None:
+        """Read it once more; nothing is added if it has ended."""
+        try:
+            pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+            files = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - only how many
+        except OSError:
+            return
+        self.seconds.append(at_s)
+        self.rss_mib.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
+        self.files.append(files)
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What memory does with time."""
+
+    mib_per_h: float
+    low: float
+    high: float
+    """95 % interval."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it grows by more than is taken for flat."""
+        if self.high <= FLAT_MIB_PER_H:
+            return "flat"
+        return "grows" if self.low > FLAT_MIB_PER_H else "not known"
+
+
+def trend(seconds: Sequence[float], mib: Sequence[float]) -> Trend | None:
+    """Return the straight line through the samples behind the warm-up; None if they are too few."""
+    skipped = int(len(seconds) * _WARM_SHARE)
+    hours = np.asarray(seconds[skipped:]) / 3600
+    values = np.asarray(mib[skipped:])
+    if len(hours) < 4:  # noqa: PLR2004 - two for the line, two to know how far off it is
+        return None
+    if np.ptp(values) == 0:
+        return Trend(0.0, 0.0, 0.0)
+    # Newey and West's rule for how many neighbours are taken to be alike.
+    lags = int(4 * (len(hours) / 100) ** (2 / 9))
+    fit = sm.OLS(values, sm.add_constant(hours)).fit(
+        cov_type="HAC", cov_kwds={"maxlags": lags}, use_t=True
+    )
+    low, high = fit.conf_int(_LEVEL)[1]
+    return Trend(float(fit.params[1]), float(low), float(high))
+
+
+@dataclass
+class Soaked:
+    """One tunnel's hour."""
+
+    tunnel: str
+    seconds: float
+    sent: SendSummary
+    series: dict[str, Series]
+
+
+def soak(name: str, seconds: float) -> Soaked:
+    """Bring a tunnel up and send through it for so long."""
+    kind, params = TUNNELS[name]
+    engine = find_engine()
+    way = Direction(rate_bit_s=100_000_000, delay_ns=1_000_000, queue=Queue("bytes", 1 << 20))
+    with Ledger() as ledger, Lab(ledger, Topology(), LinkSpec(way, way, 1), engine=engine) as lab:
+        driver = tunnel_kinds()[kind]
+        tunnel = driver(driver.params_type.model_validate(params))
+        if reason := tunnel.unavailable(lab.client_host):
+            raise LabError(f"{name}: {reason}")
+        with ExitStack() as ending:
+            ending.callback(tunnel.down)
+            up = tunnel.up(lab.site)
+            reflect, send = _configurations(up.paths[0], seconds)
+            reflector = _start(lab, engine, "reflect", reflect)
+            wait_for(reflector, "ready", limit_s=10.0)
+            sender = _start(lab, engine, "send", send)
+            assert lab.emulator is not None  # noqa: S101 - there is a link
+            pids = {
+                "sender": sender.pid,
+                "reflector": reflector.pid,
+                "emulator": lab.emulator.pid,
+                "our Python process": os.getpid(),
+                **{f"{process.name} ({host})": process.pid for host, process in up.processes},
+            }
+            series = {role: Series() for role in pids}
+            began = time.monotonic()
+            summary = _watch(sender, pids, series, seconds)
+            took = time.monotonic() - began
+            if problem := tunnel.problem() or lab.problem():
+                raise LabError(f"{name}: {problem}")
+            reflector.stop()
+        return Soaked(name, took, summary, series)
+
+
+def _configurations(path: TrafficPath, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    (session,) = config.sessions(random.Random(1), 1)  # noqa: S311 - of a test, no secret
+    flow = config.Flow(
+        session=session,
+        target=config.address(path.server_address, _PORT),
+        source=config.address(path.client_address, 0),
+        interface=None,
+        gap_ns=10**9 // _PACKET_S,
+        start_offset_ns=0,
+        packets=int(seconds * _PACKET_S),
+        duration_ns=None,
+        payload_bytes=_PAYLOAD_BYTES,
+        content={"type": "random"},
+    )
+    common: dict[str, Any] = {
+        "records": None,
+        "realtime_priority": _REALTIME_PRIORITY,
+        "parent_pid": os.getpid(),
+    }
+    return (
+        config.reflect_config([flow.target], [session], **common),
+        config.send_config([flow], seed=1, drain_ns=_DRAIN_NS, late_ns=_DRAIN_NS, **common),
+    )
+
+
+def _start(lab: Lab, engine: str, command: str, document: Mapping[str, Any]) -> Process:
+    host = lab.server_host if command == "reflect" else lab.client_host
+    data = json.dumps(document).encode()
+    return host.spawn([engine, command, "-"], name=f"soak-{command}", stdin=data, lines=True)
+
+
+def _watch(
+    sender: Process, pids: Mapping[str, int], series: Mapping[str, Series], seconds: float
+) -> SendSummary:
+    """Read the sender's events to its end, and every process each 10 seconds."""
+    began = time.monotonic()
+    due = _SAMPLE_S
+    while (now := time.monotonic() - began) < 1.5 * seconds + 60:
+        if now >= due:
+            due += _SAMPLE_S
+            for role, pid in pids.items():
+                series[role].add(now, pid)
+        try:
+            line = sender.read_line(min(1.0, max(0.0, due - now)))
+        except TimeoutError:
+            continue
+        if line is None:
+            raise LabError(f"the sender ended without a summary: {sender.log_tail(1)}")
+        event = parse_event(line)
+        if event["event"] == "summary":
+            return parse_send_summary(event)
+        if event["event"] == "error":
+            raise LabError(f"the sender: {event.get('message')}")
+    raise LabError("the sender did not end")
+
+
+def page(soaked: Sequence[Soaked]) -> str:
+    """Return the table."""
+    minutes = max(one.seconds for one in soaked) / 60
+    lines = [
+        "# Soak",
+        "",
+        f"{_PACKET_S:,} packets/s of {_PAYLOAD_BYTES} bytes there and back through each tunnel for",
+        f"{minutes:.0f} minutes. Linux {platform.release()}, {os.cpu_count()} cores. Made by",
+        "`make soak`. Memory is resident, read each 10 s; the first tenth of the samples is left",
+        f"out. Flat: the 95 % interval of its slope stays below {FLAT_MIB_PER_H:g} MiB an hour.",
+        "",
+        "| tunnel | process | samples | memory at last | slope per hour | memory | open files |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in soaked:
+        for role, series in one.series.items():
+            found = trend(series.seconds, series.rss_mib)
+            slope = "too few samples"
+            if found is not None:
+                slope = f"{found.mib_per_h:+.2f} ({found.low:+.2f} to {found.high:+.2f}) MiB"
+            lines.append(
+                f"| {one.tunnel} | {role} | {len(series.seconds)} | {series.rss_mib[-1]:.1f} MiB "
+                f"| {slope} | {found.verdict if found else 'not known'} | {_files(series)} |"
+            )
+    lines.append("")
+    for one in soaked:
+        (flow,) = one.sent.flows
+        lines.append(
+            f"- {one.tunnel}: {flow.sent:,} packets sent in {one.seconds:,.0f} s, "
+            f"{flow.sent - flow.returned:,} did not come back."
+        )
+    return "\n".join([*lines, ""])
+
+
+def grown(soaked: Sequence[Soaked]) -> list[str]:
+    """Return what of ours is not known to be flat."""
+    found = []
+    for one in soaked:
+        for role in OURS:
+            series = one.series[role]
+            memory = trend(series.seconds, series.rss_mib)
+            if memory is None or memory.verdict != "flat":
+                found.append(f"{one.tunnel}: memory of the {role}")
+            if not _files_flat(series):
+                found.append(f"{one.tunnel}: open files of the {role}")
+    return found
+
+
+def _files(series: Series) -> str:
+    kept = _behind_warm_up(series.files)
+    span = f"{min(kept)}" if min(kept) == max(kept) else f"{min(kept)} to {max(kept)}"
+    return f"{span}, {'flat' if _files_flat(series) else 'grow'}"
+
+
+def _files_flat(series: Series) -> bool:
+    kept = _behind_warm_up(series.files)
+    return kept[-1] <= kept[0]
+
+
+def _behind_warm_up(values: Sequence[int]) -> Sequence[int]:
+    return values[int(len(values) * _WARM_SHARE) :]
+
+
+def main() -> int:
+    """Soak; exit status 1 if something of ours is not known to be flat."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3600.0, help="of each tunnel")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("soak.md"))
+    given = parser.parse_args()
+    soaked = []
+    for name in TUNNELS:
+        print(f"{name}: {given.seconds:g} s", flush=True)
+        soaked.append(soak(name, given.seconds))
+    given.out.write_text(page(soaked), encoding="utf-8")
+    for one in (found := grown(soaked)):
+        print(f"not known to be flat: {one}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,258 @@
+//! UDP sockets in batches, with the kernel's time of arrival and its count of overruns.
+
+mod batch;
+mod control;
+mod ready;
+
+use std::mem::size_of;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
+
+use rustix::net::sockopt::set_socket_reuseport;
+use rustix::net::{socket_with, AddressFamily, SocketFlags, SocketType};
+
+pub use batch::{Batch, Departure, Reply};
+pub use ready::Ready;
+
+use crate::{netns, IoError};
+
+/// How a socket is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Send and receive buffer asked for; beyond the system's limit where privileges allow.
+    pub buffer_bytes: usize,
+    /// Refuse to fragment; otherwise long packets are fragmented on the way out.
+    pub dont_fragment: bool,
+    /// Interface that all packets use.
+    pub interface: Option<String>,
+    /// Network namespace that the socket is in; none: that of the program.
+    pub netns: Option<PathBuf>,
+    /// Tell the time to live (or hop limit) with which packets arrive.
+    pub time_to_live: bool,
+    /// What an arrival is.
+    pub receive_time: ReceiveTime,
+    /// Others of this program may bind to the same address; each pair of addresses and ports comes to
+    /// one of them (`SO_REUSEPORT`).
+    pub shared: bool,
+}
+
+/// When a packet has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveTime {
+    /// When the kernel took it in (`SO_TIMESTAMPNS`). Behind a tunnel of the kernel that is when the
+    /// outer packet came, before it was decapsulated.
+    Kernel,
+    /// When the program had it: what the kernel did with it before is in the delay.
+    User,
+}
+
+/// A bound socket.
+pub struct Socket {
+    inner: UdpSocket,
+    overrun: u32,
+    /// The kernel did not refuse to cut runs so far.
+    cuts: bool,
+}
+
+impl Socket {
+    /// Binds to `local`; connects to `peer` if there is one.
+    pub fn open(
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+        options: &Options,
+    ) -> Result<Self, IoError> {
+        let inner = netns::within(options.netns.as_deref(), || {
+            let bound = if options.shared {
+                bind_shared(local)
+            } else {
+                UdpSocket::bind(local)
+            };
+            bound.map_err(|error| IoError::new(format!("cannot bind to {local}"), error))
+        })?;
+        let fd = inner.as_raw_fd();
+        let bytes = i32::try_from(options.buffer_bytes).unwrap_or(i32::MAX);
+        for (force, plain) in [
+            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+        ] {
+            if set(fd, libc::SOL_SOCKET, force, bytes).is_err() {
+                set(fd, libc::SOL_SOCKET, plain, bytes)
+                    .map_err(|error| IoError::new("cannot set the socket buffer", error))?;
+            }
+        }
+        let stamped = i32::from(options.receive_time == ReceiveTime::Kernel);
+        for (option, name, value) in [
+            (libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS", stamped),
+            (libc::SO_RXQ_OVFL, "SO_RXQ_OVFL", 1),
+        ] {
+            set(fd, libc::SOL_SOCKET, option, value).map_err(|error| IoError::new(name, error))?;
+        }
+        let (level, option, value) = fragmentation(local, options.dont_fragment);
+        set(fd, level, option, value).map_err(|error| IoError::new("dont_fragment", error))?;
+        if options.time_to_live {
+            let (level, option) = match local {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_RECVTTL),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+            };
+            set(fd, level, option, 1).map_err(|error| IoError::new("time to live", error))?;
+        }
+        if let Some(name) = &options.interface {
+            bind_to_interface(fd, name)?;
+        }
+        if let Some(peer) = peer {
+            inner
+                .connect(peer)
+                .map_err(|error| IoError::new(format!("cannot connect to {peer}"), error))?;
+        }
+        inner
+            .set_nonblocking(true)
+            .map_err(|error| IoError::new("non-blocking socket", error))?;
+        Ok(Self {
+            inner,
+            overrun: 0,
+            cuts: true,
+        })
+    }
+
+    /// Where it is bound.
+    pub fn local(&self) -> Result<SocketAddr, IoError> {
+        self.inner
+            .local_addr()
+            .map_err(|error| IoError::new("local address", error))
+    }
+
+    /// Another handle of the same socket, for a thread of its own.
+    pub fn share(&self) -> Result<Self, IoError> {
+        let inner = self
+            .inner
+            .try_clone()
+            .map_err(|error| IoError::new("socket", error))?;
+        Ok(Self {
+            inner,
+            overrun: 0,
+            cuts: true,
+        })
+    }
+
+    /// Packets that the kernel dropped at the full receive buffer so far.
+    ///
+    /// `SO_RXQ_OVFL` tells of them with the next packet only, so the socket is asked too: what was
+    /// dropped at the end has no next packet.
+    #[must_use]
+    pub fn overrun(&self) -> u32 {
+        self.overrun.max(drops(self.inner.as_raw_fd()).unwrap_or(0))
+    }
+
+    fn fd(&self) -> RawFd {
+        self.inner.as_raw_fd()
+    }
+
+    /// The kernel told how many packets it has dropped so far.
+    fn note_overrun(&mut self, so_far: u32) {
+        self.overrun = so_far;
+    }
+
+    /// Waits until there is room for a packet, for 100 ms at most.
+    fn wait_writable(&self) {
+        let mut poll = libc::pollfd {
+            fd: self.inner.as_raw_fd(),
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        // SAFETY: one valid pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, 100) };
+    }
+}
+
+fn bind_shared(local: SocketAddr) -> std::io::Result<UdpSocket> {
+    let family = if local.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseport(&socket, true)?;
+    rustix::net::bind(&socket, &local)?;
+    Ok(UdpSocket::from(socket))
+}
+
+/// The option that has long packets refused or cut, with its level and value.
+fn fragmentation(local: SocketAddr, refuse: bool) -> (i32, i32, i32) {
+    match (local, refuse) {
+        (SocketAddr::V4(_), true) => (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_DO,
+        ),
+        (SocketAddr::V4(_), false) => (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_DONT,
+        ),
+        (SocketAddr::V6(_), true) => (
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DO,
+        ),
+        (SocketAddr::V6(_), false) => (
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DONT,
+        ),
+    }
+}
+
+/// Packets that the kernel dropped at the socket so far; None where it does not tell.
+fn drops(fd: RawFd) -> Option<u32> {
+    let mut counts = [0_u32; MEMINFO_COUNTS];
+    let mut length = libc::socklen_t::try_from(size_of_val(&counts)).ok()?;
+    // SAFETY: the kernel writes at most `length` bytes into `counts`, and the length back.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            counts.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let told = result == 0 && length as usize == size_of_val(&counts);
+    told.then(|| counts[MEMINFO_DROPS])
+}
+
+/// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of `linux/sock_diag.h`.
+const MEMINFO_COUNTS: usize = 9;
+const MEMINFO_DROPS: usize = 8;
+
+fn set(fd: RawFd, level: i32, option: i32, value: i32) -> std::io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
+    // SAFETY: `value` is an int of the length given.
+    let result = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+fn bind_to_interface(fd: RawFd, name: &str) -> Result<(), IoError> {
+    let length = libc::socklen_t::try_from(name.len()).unwrap_or(0);
+    // SAFETY: the name's bytes of the length given.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_BINDTODEVICE,
+            name.as_ptr().cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(IoError::last(format!(
+            "cannot bind to the interface {name}"
+        )))
+    }
+}

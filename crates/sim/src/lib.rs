@@ -1,0 +1,25 @@
+//! A measurement in virtual time: senders, tunnels, a link and reflectors as one event loop.
+//!
+//! Sender, reflector and link are the state machines that also run in real time ([`tm_probe`],
+//! [`tm_link`]); what is modelled here is the tunnel: which packets a datagram becomes ([`Forms`]) and
+//! how long an end of the tunnel works on each ([`End`]). TCP connections have ends of their own
+//! ([`ConnectionPlan`]), since a kernel's cannot be had in virtual time. There is no clock and no socket, so the
+//! same plan gives the same outcome, bit by bit, on every computer.
+
+mod end;
+mod forms;
+mod link;
+mod mailbox;
+mod plan;
+mod tcp;
+mod tcp_congestion;
+mod tcp_receiver;
+mod tcp_sender;
+mod under_way;
+mod world;
+
+pub use end::{End, EndCounters, EndPlan, Job, Work};
+pub use forms::{Forms, FormsError, Inner, LARGEST_FORMS, MOST_INNER, MOST_OUTER};
+pub use plan::{Carrier, DirectionPlan, FlowPlan, LinkPlan, PathPlan, Plan, WayPlan};
+pub use tcp::{Congestion, ConnectionOutcome, ConnectionPlan, ConnectionSecond};
+pub use world::{run, Outcome, Sink, WayOutcome, START};

@@ -1,0 +1,101 @@
+//! What is to be measured: a link, ways over it, and who sends.
+
+use std::sync::Arc;
+
+use tm_link::{wlan, DirectionConfig, Opportunities};
+use tm_probe::{Missed, OutgoingFlow, SessionPlan, Waiting};
+use tm_wire::Duration;
+
+use crate::end::EndPlan;
+use crate::forms::Forms;
+use crate::tcp::ConnectionPlan;
+
+/// What is between the hosts.
+pub enum LinkPlan {
+    /// From the client to the server, and back.
+    Wire(Box<[DirectionPlan; 2]>),
+    /// The client is a station, the server stands behind the access point.
+    Wlan(Box<wlan::Config>),
+}
+
+/// One direction of a wire.
+pub struct DirectionPlan {
+    /// As the emulator has it.
+    pub config: DirectionConfig,
+    /// Of its trace, if it has one.
+    pub opportunities: Option<Arc<Opportunities>>,
+}
+
+/// What carries the packets of a path.
+#[derive(Clone, Debug)]
+pub enum Carrier {
+    /// Nothing: they go as they are.
+    Bare,
+    /// A tunnel with its ends at the client and at the server.
+    Tunnel {
+        /// At the client, then at the server.
+        ends: [EndPlan; 2],
+        /// A copy that the link makes is dropped at the far end.
+        drops_copies: bool,
+    },
+}
+
+/// A way for packets between the two hosts; all share the link.
+pub struct PathPlan {
+    /// What its datagrams become.
+    pub forms: Forms,
+    /// What carries them.
+    pub carrier: Carrier,
+}
+
+/// A flow of one sender.
+pub struct FlowPlan {
+    /// Place of its path.
+    pub path: usize,
+    /// How its reflector knows it; our own format.
+    pub session: SessionPlan,
+    /// As it is sent.
+    pub outgoing: OutgoingFlow,
+}
+
+/// The senders of one host, with the reflector at the other.
+pub struct WayPlan {
+    /// In the order of their sockets.
+    pub flows: Vec<FlowPlan>,
+    /// TCP connections over which this host sends data.
+    pub connections: Vec<ConnectionPlan>,
+    /// How long replies are waited for.
+    pub waiting: Waiting,
+    /// What happens to packets that were due while the sender was held up, which it never is here.
+    pub missed: Missed,
+    /// Whether the reflector replies.
+    pub reply: bool,
+}
+
+impl Default for WayPlan {
+    /// A host that sends nothing.
+    fn default() -> Self {
+        Self {
+            flows: Vec::new(),
+            connections: Vec::new(),
+            waiting: Waiting {
+                late: Duration::ZERO,
+                drain: Duration::ZERO,
+            },
+            missed: Missed::Send,
+            reply: true,
+        }
+    }
+}
+
+/// All of it.
+pub struct Plan {
+    /// Of the link and the tunnels.
+    pub seed: u64,
+    /// A WLAN has been checked ([`wlan::Config::setup`]).
+    pub link: LinkPlan,
+    /// At least one.
+    pub paths: Vec<PathPlan>,
+    /// Senders at the client, and at the server.
+    pub ways: [WayPlan; 2],
+}

@@ -1,0 +1,515 @@
+//! The end of a TCP connection that sends the data: what is under way, lost, and sent again.
+//!
+//! The application always has more to send, so every segment is full and numbers count segments.
+//! Losses are found by selective acknowledgements (RFC 6675), here by the order of transmissions as
+//! in RFC 9002 section 6.1.1: so a retransmission that is lost is found as well, as RFC 8985 does.
+
+use std::collections::VecDeque;
+
+use tm_wire::{Duration, Instant};
+
+use crate::tcp_congestion::{Congestion, Window};
+use crate::tcp_receiver::Acknowledgement;
+
+/// RFC 6675 section 2, `DupThresh`: transmissions behind one that arrive before it is lost.
+const REORDERING: u64 = 3;
+/// RFC 6298 section 2.1.
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Linux waits so long beyond the smoothed RTT at least (`TCP_RTO_MIN`).
+const LEAST_MARGIN: Duration = Duration::from_millis(200);
+/// Linux waits no longer than this (`TCP_RTO_MAX`).
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// RFC 5681 section 3.1 behind a timeout: so much of an acknowledgement opens the window.
+const MOST_AFTER_TIMEOUT: u64 = 2;
+
+/// What a sender counted, in segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCounters {
+    /// Sent for the first time.
+    pub sent: u64,
+    /// Sent again.
+    pub retransmits: u64,
+    /// Times that the retransmission timer expired.
+    pub timeouts: u64,
+    /// Phases of loss in which nothing had been lost.
+    pub undone: u64,
+}
+
+/// The state of this end.
+pub struct Sender {
+    window: Window,
+    /// The first segment that is not acknowledged.
+    first: u64,
+    /// Those from there on that were sent.
+    sent: VecDeque<Sent>,
+    /// How many the receiver takes.
+    most: u64,
+    /// Segments that are taken for being on their way.
+    in_flight: u64,
+    /// Segments that wait to be sent again, none of them before `lost_from`.
+    lost: u64,
+    lost_from: u64,
+    /// Number of the next transmission.
+    number: u64,
+    /// One more than the latest transmission that is known to have arrived.
+    arrived: u64,
+    phase: Phase,
+    /// RFC 6675 section 5, step 4.3: the first retransmission of a recovery waits for nothing.
+    at_once: bool,
+    /// When the phase began and the window before it, until it is known that it began rightly.
+    before: Option<(Instant, Window)>,
+    /// The congestion window, and not the receiver's, is what holds segments back.
+    limited: bool,
+    rtt: Rtt,
+    timer: Option<Instant>,
+    expirations: u32,
+    counters: SenderCounters,
+}
+
+/// A segment that was sent.
+struct Sent {
+    at: Instant,
+    number: u64,
+    again: bool,
+    sacked: bool,
+    lost: bool,
+}
+
+/// Until which segment is acknowledged no further loss makes the window smaller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Recovery(u64),
+    Timeout(u64),
+}
+
+impl Sender {
+    /// One that may send at once; `handshake_rtt` is None where the SYN was lost.
+    pub fn new(congestion: Congestion, most: u64, handshake_rtt: Option<Duration>) -> Self {
+        let mut rtt = Rtt::default();
+        if let Some(first) = handshake_rtt {
+            rtt.sample(first);
+        }
+        Self {
+            window: Window::new(congestion, handshake_rtt.is_none()),
+            first: 0,
+            sent: VecDeque::new(),
+            most: most.max(1),
+            in_flight: 0,
+            lost: 0,
+            lost_from: 0,
+            number: 0,
+            arrived: 0,
+            phase: Phase::Open,
+            at_once: false,
+            before: None,
+            limited: false,
+            rtt,
+            timer: None,
+            expirations: 0,
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// What it counted.
+    pub fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+
+    /// The smoothed RTT; None before the first sample.
+    pub fn smoothed_rtt(&self) -> Option<Duration> {
+        self.rtt.smoothed
+    }
+
+    /// The congestion window in segments.
+    pub fn window_segments(&self) -> u64 {
+        self.window.segments()
+    }
+
+    /// When the retransmission timer expires.
+    pub fn timer(&self) -> Option<Instant> {
+        self.timer
+    }
+
+    /// The segment to send at `now`; None: none may leave.
+    pub fn next(&mut self, now: Instant) -> Option<u64> {
+        let at_once = std::mem::take(&mut self.at_once) && self.lost > 0;
+        if !at_once && self.in_flight >= self.window.segments() {
+            self.limited = true;
+            return None;
+        }
+        let segment = if self.lost > 0 {
+            self.next_lost(now)?
+        } else if (self.sent.len() as u64) < self.most {
+            self.sent.push_back(Sent {
+                at: now,
+                number: self.number,
+                again: false,
+                sacked: false,
+                lost: false,
+            });
+            self.counters.sent += 1;
+            self.first + self.sent.len() as u64 - 1
+        } else {
+            self.limited = false;
+            return None;
+        };
+        self.number += 1;
+        self.in_flight += 1;
+        // RFC 6298 section 5.1.
+        self.timer.get_or_insert(now + self.timeout());
+        Some(segment)
+    }
+
+    /// Takes an acknowledgement at `now`.
+    pub fn acknowledged(&mut self, now: Instant, said: &Acknowledgement) {
+        let flight = self.sent.len() as u64;
+        let latest = self.arrived;
+        let mut sample = None;
+        let (before, mut fresh) = (self.first, 0);
+        while self.first < said.next {
+            let Some(one) = self.sent.pop_front() else {
+                break;
+            };
+            self.first += 1;
+            if !one.sacked {
+                fresh += 1;
+                let latest = said.echo >= one.at;
+                self.came(now, &one, latest, &mut sample);
+            }
+        }
+        for (from, to) in &said.blocks {
+            for segment in (*from).max(self.first)..(*to).max(self.first) {
+                let Some(place) = self.place(segment) else {
+                    break;
+                };
+                if !self.sent[place].sacked {
+                    let one = std::mem::replace(&mut self.sent[place], Sent::SACKED);
+                    // RFC 8985 section 6.2, step 2: sooner only an earlier transmission arrives.
+                    let latest = now - one.at >= self.rtt.least;
+                    self.came(now, &one, latest, &mut sample);
+                }
+            }
+        }
+        if self.first > before {
+            // RFC 7323 section 4: also of what was sent again, but only of new data.
+            sample = Some(now - said.echo);
+        }
+        if let Some(sample) = sample {
+            self.rtt.sample(sample);
+            let next = self.first + self.sent.len() as u64;
+            self.window.measured(sample, self.first, next);
+        }
+        if self.first > before {
+            // RFC 6298 section 5.3.
+            self.expirations = 0;
+            self.timer = (!self.sent.is_empty()).then(|| now + self.timeout());
+            self.doubt(said.echo);
+        }
+        if self.arrived > latest && self.find_losses() && self.phase == Phase::Open {
+            self.before = Some((now, self.window.clone()));
+            self.window.lost(flight);
+            self.phase = Phase::Recovery(self.first + self.sent.len() as u64);
+            self.at_once = true;
+        }
+        let ended = match self.phase {
+            Phase::Open => false,
+            Phase::Recovery(until) | Phase::Timeout(until) => self.first >= until,
+        };
+        let opens = match self.phase {
+            Phase::Open => fresh,
+            Phase::Recovery(_) => 0,
+            Phase::Timeout(_) => fresh.min(MOST_AFTER_TIMEOUT),
+        };
+        if self.limited && opens > 0 {
+            let rtt = self.rtt.smoothed.unwrap_or_default();
+            self.window.acknowledged(now, opens, rtt);
+        }
+        if ended {
+            self.phase = Phase::Open;
+        }
+    }
+
+    /// Looks at the retransmission timer at `now`.
+    pub fn expire(&mut self, now: Instant) {
+        if self.timer.is_none_or(|timer| timer > now) {
+            return;
+        }
+        // RFC 6298 section 5.4 to 5.6, and RFC 6675 section 5.1: all but what is known to be there
+        // is sent again.
+        let flight = self.sent.len() as u64;
+        if self.expirations == 0 {
+            self.before = Some((now, self.window.clone()));
+        }
+        self.window.timed_out(flight, self.expirations > 0);
+        self.counters.timeouts += 1;
+        self.expirations += 1;
+        self.phase = Phase::Timeout(self.first + flight);
+        self.in_flight = 0;
+        self.lost = 0;
+        self.lost_from = self.first;
+        for one in self.sent.iter_mut().filter(|one| !one.sacked) {
+            one.lost = true;
+            self.lost += 1;
+        }
+        self.timer = Some(now + self.timeout());
+    }
+
+    /// Takes back what a phase of loss did where new data is acknowledged that was not sent again in
+    /// it (RFC 3522 section 3.2 and RFC 4015): the first acknowledgement of the phase tells.
+    fn doubt(&mut self, echo: Instant) {
+        let Some((began, window)) = self.before.take() else {
+            return;
+        };
+        if echo >= began {
+            return;
+        }
+        self.window = window;
+        self.phase = Phase::Open;
+        self.at_once = false;
+        self.counters.undone += 1;
+        for one in self.sent.iter_mut().filter(|one| one.lost) {
+            one.lost = false;
+            self.in_flight += 1;
+        }
+        self.lost = 0;
+    }
+
+    /// The first lost segment, which is sent again.
+    fn next_lost(&mut self, now: Instant) -> Option<u64> {
+        let from = self.place(self.lost_from.max(self.first)).unwrap_or(0);
+        let place = from + self.sent.range(from..).position(|one| one.lost)?;
+        let one = &mut self.sent[place];
+        (one.at, one.number, one.again, one.lost) = (now, self.number, true, false);
+        self.lost -= 1;
+        self.lost_from = self.first + place as u64 + 1;
+        self.counters.retransmits += 1;
+        Some(self.lost_from - 1)
+    }
+
+    /// A segment is known to have arrived, by its `latest` transmission or an earlier one.
+    fn came(&mut self, now: Instant, one: &Sent, latest: bool, sample: &mut Option<Duration>) {
+        if one.lost {
+            self.lost -= 1;
+        } else {
+            self.in_flight -= 1;
+        }
+        if !one.again || latest {
+            self.arrived = self.arrived.max(one.number + 1);
+        }
+        // RFC 6298 section 3, Karn's algorithm: what counts where no new data is acknowledged.
+        if !one.again {
+            sample.get_or_insert(now - one.at);
+        }
+    }
+
+    /// Marks what is lost by what was sent behind it and has arrived; whether there is any.
+    fn find_losses(&mut self) -> bool {
+        let mut found = false;
+        for (segment, one) in (self.first..).zip(&mut self.sent) {
+            if !one.sacked && !one.lost && one.number + REORDERING < self.arrived {
+                one.lost = true;
+                self.in_flight -= 1;
+                self.lost += 1;
+                self.lost_from = self.lost_from.min(segment);
+                found = true;
+            } else if !one.again && one.number >= self.arrived {
+                // All behind it were sent later.
+                break;
+            }
+        }
+        found
+    }
+
+    fn place(&self, segment: u64) -> Option<usize> {
+        let place = usize::try_from(segment.checked_sub(self.first)?).ok()?;
+        (place < self.sent.len()).then_some(place)
+    }
+
+    fn timeout(&self) -> Duration {
+        let factor = 1_i64 << self.expirations.min(16);
+        let timeout = self.rtt.timeout().saturating_mul(factor);
+        timeout.min(LONGEST_TIMEOUT)
+    }
+}
+
+impl Sent {
+    const SACKED: Self = Self {
+        at: Instant(0),
+        number: 0,
+        again: false,
+        sacked: true,
+        lost: false,
+    };
+}
+
+/// The round-trip time as the sender estimates it (RFC 6298).
+#[derive(Default)]
+struct Rtt {
+    smoothed: Option<Duration>,
+    variation: Duration,
+    least: Duration,
+}
+
+impl Rtt {
+    fn sample(&mut self, rtt: Duration) {
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(rtt);
+            self.variation = rtt / 2;
+            self.least = rtt;
+            return;
+        };
+        let off = (smoothed - rtt).abs();
+        self.variation += (off - self.variation) / 4;
+        self.smoothed = Some(smoothed + (rtt - smoothed) / 8);
+        self.least = self.least.min(rtt);
+    }
+
+    fn timeout(&self) -> Duration {
+        self.smoothed.map_or(INITIAL_TIMEOUT, |smoothed| {
+            smoothed + LEAST_MARGIN.max(self.variation.saturating_mul(4))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn sender(congestion: Congestion) -> Sender {
+        Sender::new(congestion, 1_000, Some(Duration(20 * MS)))
+    }
+
+    fn all(sender: &mut Sender, now: Instant) -> Vec<u64> {
+        std::iter::from_fn(|| sender.next(now)).collect()
+    }
+
+    /// An acknowledgement of what was sent 20 ms before.
+    fn say(sender: &mut Sender, now: Instant, next: u64, blocks: &[(u64, u64)]) {
+        echo(sender, now, next, blocks, now - Duration(20 * MS));
+    }
+
+    fn echo(sender: &mut Sender, now: Instant, next: u64, blocks: &[(u64, u64)], echo: Instant) {
+        let said = Acknowledgement {
+            next,
+            blocks: blocks.to_vec(),
+            echo,
+        };
+        sender.acknowledged(now, &said);
+    }
+
+    #[test]
+    fn a_timeout_is_taken_back_where_the_first_transmission_is_acknowledged() {
+        let mut sender = sender(Congestion::Reno);
+        all(&mut sender, Instant(0));
+        sender.expire(Instant(220 * MS));
+        assert_eq!(all(&mut sender, Instant(220 * MS)), [0]);
+        echo(&mut sender, Instant(300 * MS), 2, &[], Instant(0));
+        assert_eq!((sender.counters().undone, sender.lost), (1, 0));
+        assert_eq!(sender.window_segments(), 12);
+        // Eight are under way still: none of them is sent again.
+        assert_eq!(all(&mut sender, Instant(300 * MS)), [10, 11, 12, 13]);
+        assert!(sender.smoothed_rtt().unwrap() > Duration(50 * MS));
+    }
+
+    #[test]
+    fn a_recovery_is_taken_back_where_a_segment_was_only_late() {
+        let mut sender = sender(Congestion::Cubic);
+        all(&mut sender, Instant(0));
+        say(&mut sender, Instant(20 * MS), 0, &[(1, 5)]);
+        assert_eq!(all(&mut sender, Instant(20 * MS))[0], 0);
+        assert_eq!(sender.window_segments(), 7);
+        echo(&mut sender, Instant(25 * MS), 5, &[], Instant(0));
+        assert_eq!((sender.counters().undone, sender.lost), (1, 0));
+        assert!(sender.window_segments() >= 10);
+        // What is lost indeed stays so.
+        say(&mut sender, Instant(40 * MS), 5, &[(6, 10)]);
+        let sent = all(&mut sender, Instant(40 * MS));
+        assert_eq!(sent[0], 5);
+        echo(&mut sender, Instant(60 * MS), 10, &[], Instant(40 * MS));
+        assert_eq!(sender.counters().undone, 1);
+    }
+
+    #[test]
+    fn the_first_flight_is_ten_segments_and_each_acknowledged_one_brings_two() {
+        let mut sender = sender(Congestion::Reno);
+        assert_eq!(all(&mut sender, Instant(0)), (0..10).collect::<Vec<_>>());
+        say(&mut sender, Instant(20 * MS), 2, &[]);
+        assert_eq!(all(&mut sender, Instant(20 * MS)), [10, 11, 12, 13]);
+        assert_eq!(sender.smoothed_rtt(), Some(Duration(20 * MS)));
+        assert_eq!(sender.counters().sent, 14);
+    }
+
+    #[test]
+    fn a_loss_is_found_by_what_was_sent_three_later_and_halves_the_window_once() {
+        let mut sender = sender(Congestion::Reno);
+        all(&mut sender, Instant(0));
+        say(&mut sender, Instant(20 * MS), 0, &[(1, 2)]);
+        say(&mut sender, Instant(20 * MS), 0, &[(1, 3)]);
+        assert_eq!(sender.lost, 0);
+        say(&mut sender, Instant(20 * MS), 0, &[(1, 4)]);
+        assert_eq!((sender.lost, sender.window_segments()), (1, 5));
+        assert_eq!(
+            all(&mut sender, Instant(20 * MS)),
+            [0],
+            "six are in flight all the same"
+        );
+        // Two more are lost: the window stays, and each goes out as the flight gets smaller.
+        say(&mut sender, Instant(21 * MS), 0, &[(1, 4), (6, 10)]);
+        assert_eq!((sender.lost, sender.window_segments()), (2, 5));
+        let again = all(&mut sender, Instant(21 * MS));
+        assert_eq!(again[..3], [4, 5, 10]);
+        assert_eq!(sender.counters().retransmits, 3);
+        say(&mut sender, Instant(41 * MS), 10, &[]);
+        assert!(sender.phase == Phase::Open && sender.lost == 0);
+        assert_eq!(sender.counters().timeouts, 0);
+    }
+
+    #[test]
+    fn a_retransmission_that_is_lost_is_found_too() {
+        let mut sender = sender(Congestion::Cubic);
+        all(&mut sender, Instant(0));
+        say(&mut sender, Instant(20 * MS), 0, &[(1, 10)]);
+        let sent = all(&mut sender, Instant(20 * MS));
+        assert_eq!(sent[..4], [0, 10, 11, 12]);
+        say(&mut sender, Instant(40 * MS), 0, &[(1, 13)]);
+        assert_eq!(all(&mut sender, Instant(40 * MS))[0], 0);
+        assert_eq!(sender.counters().timeouts, 0);
+    }
+
+    #[test]
+    fn the_timer_waits_longer_each_time_and_all_is_sent_again_from_a_window_of_one() {
+        let mut sender = sender(Congestion::Reno);
+        all(&mut sender, Instant(0));
+        let mut now = Instant(0);
+        for expected_ns in [220 * MS, 440 * MS, 880 * MS] {
+            let timer = sender.timer().unwrap();
+            assert_eq!(timer - now, Duration(expected_ns));
+            now = timer;
+            sender.expire(now - Duration(1));
+            sender.expire(now);
+            assert_eq!(all(&mut sender, now), [0]);
+        }
+        assert_eq!(sender.counters().timeouts, 3);
+        say(&mut sender, now + Duration(20 * MS), 1, &[]);
+        assert_eq!(all(&mut sender, now + Duration(20 * MS)), [1, 2]);
+    }
+
+    #[test]
+    fn the_receivers_window_holds_back_and_does_not_open_the_other() {
+        let mut sender = Sender::new(Congestion::Reno, 4, Some(Duration(20 * MS)));
+        assert_eq!(all(&mut sender, Instant(0)), [0, 1, 2, 3]);
+        say(&mut sender, Instant(20 * MS), 4, &[]);
+        assert_eq!(all(&mut sender, Instant(20 * MS)), [4, 5, 6, 7]);
+        assert_eq!(sender.window_segments(), 10);
+    }
+
+    #[test]
+    fn a_handshake_that_lost_its_syn_begins_with_one_segment_and_a_second() {
+        let mut sender = Sender::new(Congestion::Cubic, 100, None);
+        assert_eq!(all(&mut sender, Instant(0)), [0]);
+        assert_eq!(sender.timer(), Some(Instant(1_000 * MS)));
+    }
+}

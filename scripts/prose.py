@@ -1,0 +1,187 @@
+"""Hold what a reader sees to the house's words: python scripts/prose.py FILE…; status 1 if not.
+
+Pages (``.md``): proselint does the search, with its own checks and the words of scripts/words.toml;
+code, headings and the targets of links are left out. Python: the same words, without proselint's
+checks, in the strings that the program prints (below ``src``), in docstrings and in comments.
+Templates (``.j2``): the words, in their text and their markup.
+"""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from proselint.checks import __register__ as its_own
+from proselint.config import DEFAULT
+from proselint.registry import CheckRegistry
+from proselint.registry.checks import Check, types
+from proselint.tools import LintFile, LintResult
+
+WORDS: Final = Path(__file__).with_name("words.toml")
+_CODE: Final = re.compile(
+    r"^```.*?^```$|`[^`\n]*`|\]\([^)\n]*\)|^#+ [^\n]*$", re.MULTILINE | re.DOTALL
+)
+_TAGS: Final = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_VALUE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_SOME_NUMBER: Final = "99"
+"""Stands for a value that a text has at run time, so that "{size} byte" is found."""
+_OFF: Final = {
+    "archaism": "it takes British spelling for archaic",
+    "redundancy.misc.after_the_deadline": "it sees words that only stand beside each other",
+    "typography": "quotation marks are straight, as in code",
+    "weasel_words": "a text about statistics says very little without them",
+    "misc.but": "a sentence may begin with but",
+}
+"""Checks of proselint that are off, and why."""
+
+
+def main(names: list[str]) -> int:
+    """Print what is found in the files; return 1 if there is anything."""
+    found = [f"{name}:{line}" for name in names for line in _faults_of(Path(name))]
+    print("\n".join(found) if found else f"{len(names)} files, nothing found")
+    return 1 if found else 0
+
+
+def _faults_of(path: Path) -> list[str]:
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        # The strings of a test are often wrong on purpose.
+        printed = faults_of_strings(text) if "src" in path.parts else []
+        return [*printed, *faults_of_comments(text)]
+    return faults_of_template(text) if path.suffix == ".j2" else faults(text)
+
+
+def faults(text: str) -> list[str]:
+    """Return a line for each fault of a page: line, column, what it is and what to write."""
+    file = LintFile("text", _without_code(text))
+    results: list[LintResult] = file.lint(_config())
+    return [
+        f"{line}:{column - 1}: {found.check_path}: {found.message}"
+        for found, (line, column) in results
+        # Figures that follow each other are no word twice.
+        if re.search("[A-Za-z]", file.content[slice(*found.span)])
+    ]
+
+
+def faults_of_strings(text: str) -> list[str]:
+    """Return a line for each fault in the strings of a Python file that a user may see."""
+    return [
+        fault for line, words in sorted(_strings(ast.parse(text))) for fault in _in(words, line)
+    ]
+
+
+def faults_of_comments(text: str) -> list[str]:
+    """Return a line for each fault in docstrings and comments, which readers of the code see.
+
+    Lines of comments that follow each other are one text.
+    """
+    found = [
+        (node.lineno, str(node.value.value))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            words = token.string.lstrip("#: ")
+            if last == token.start[0] - 1 and found:
+                line, before = found.pop()
+                found.append((line, f"{before} {words}"))
+            else:
+                found.append((token.start[0], words))
+            last = token.start[0]
+    return [fault for line, words in sorted(found) for fault in _in(_CODE.sub("", words), line)]
+
+
+def faults_of_template(text: str) -> list[str]:
+    """Return a line for each fault in the text of a Jinja template."""
+    plain = _VALUE.sub(_SOME_NUMBER, _TAGS.sub(_as_lines, text))
+    return [
+        fault for number, line in enumerate(plain.splitlines(), 1) for fault in _in(line, number)
+    ]
+
+
+def _as_lines(match: re.Match[str]) -> str:
+    return " " + "\n" * match[0].count("\n")
+
+
+def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each literal with more than one word; none of docstrings."""
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    parts = {id(value) for node in joined for value in node.values}
+    for node in joined:
+        values = (v.value if isinstance(v, ast.Constant) else _SOME_NUMBER for v in node.values)
+        yield node.lineno, "".join(map(str, values))
+    texts = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    for node in texts:
+        if id(node) not in docstrings | parts and " " in str(node.value):
+            yield node.lineno, str(node.value)
+
+
+def _in(words: str, line: int) -> list[str]:
+    """Return a line for each of our words in a text, wherever it breaks its lines."""
+    text = " ".join(words.split())
+    return [
+        f"{line}: tunnelmark.{section}: '{match[0]}': {instead}."
+        for section, pattern, instead in patterns()
+        for match in pattern.finditer(text)
+    ]
+
+
+@cache
+def patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+    """Return section, pattern and advice of each of our words."""
+    return tuple(
+        (section, re.compile(rf"(?<!\w)(?:{word})(?!\w)", re.IGNORECASE), instead)
+        for section, words in _words().items()
+        for word, instead in words.items()
+    )
+
+
+def _without_code(text: str) -> str:
+    """Cover code and headings, so that lines and columns stay where they are."""
+    return _CODE.sub(lambda code: re.sub(r"[^\n]", "#", code[0]), text)
+
+
+def _config() -> dict[str, object]:
+    registry = CheckRegistry()
+    if not registry.checks:
+        registry.register_many((*its_own, *_ours()))
+    checks = {**dict.fromkeys(_OFF, False), **DEFAULT["checks"], "tunnelmark": True}
+    return {**DEFAULT, "checks": {**checks, **dict.fromkeys(_OFF, False)}, "max_errors": 1000}
+
+
+def _ours() -> tuple[Check, ...]:
+    return tuple(
+        Check(
+            check_type=types.PreferredForms(items=words),
+            path=f"tunnelmark.{section}",
+            message="'{1}': {0}.",
+        )
+        for section, words in _words().items()
+    )
+
+
+def _words() -> dict[str, dict[str, str]]:
+    return tomllib.loads(WORDS.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

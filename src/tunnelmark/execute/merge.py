@@ -1,0 +1,185 @@
+"""Results of jobs of one study put together: each job once, however often that is done."""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tunnelmark.execute.study_of import study_of
+from tunnelmark.model.errors import ResultError
+from tunnelmark.model.faults import writing
+from tunnelmark.store import Manifest, Result, Writer, open_result
+from tunnelmark.store.layout import MANIFEST, inside
+from tunnelmark.store.manifest import Sitting, read_versioned
+from tunnelmark.store.result import JobFiles, read_trials
+from tunnelmark.study.plan import jobs as plan_jobs
+
+_SAME: Final = ("study", "scale", "study_sha256", "seed")
+"""Fields of the manifest that say whether results are of one study."""
+_ATTEMPT: Final = ("run_id", "trial_id", "attempt", "path")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge came to."""
+
+    added: int
+    """Rows of trials that were not there before."""
+    known: int
+    left_out: int
+    """Rows of a job that was run more than once: the run with the most valid trials counts."""
+    jobs: int
+    """Jobs of the study that have trials now."""
+    missing: tuple[str, ...]
+    """Jobs that have no record yet."""
+
+
+def merge(sources: Sequence[Path], into: Path) -> Merged:
+    """Put the results of some jobs into one directory, which is created if needed.
+
+    Raises ``ResultError``, before anything is written, for one that is of another study, scale,
+    seed or format. Merging the same again changes nothing; the order does not matter.
+    """
+    found = [_opened(path) for path in sources if path.resolve() != into.resolve()]
+    if (into / MANIFEST).exists():
+        found.insert(0, _opened(into))
+    if not found:
+        raise ResultError(f"{into}: there is nothing to merge but itself")
+    for other in found[1:]:
+        _belongs(found[0], other)
+    if not (into / MANIFEST).exists():
+        Writer.create(into, found[0].manifest.model_copy(update={"jobs": ()})).close()
+    with closing(Writer(into)) as writer:
+        return _merged(found, open_result(into), writer)
+
+
+def _merged(sources: Sequence[Result], there: Result, writer: Writer) -> Merged:
+    results = [there, *(one for one in sources if one.directory != there.directory)]
+    files = [(result, result.jobs()) for result in results]
+    names = sorted({name for _, jobs in files for name in jobs})
+    added = known = left_out = with_trials = 0
+    for name in names:
+        # One job at a time: all of them may be more than the memory holds.
+        runs = [run for result, jobs in files if name in jobs for run in _run(result, jobs[name])]
+        if not runs:
+            continue
+        with_trials += 1
+        best = max(runs, key=_Run.worth)
+        now = runs[0] if runs[0].result is there else None
+        old = now.keys if now is not None else frozenset()
+        added += len(best.keys - old)
+        known += len(best.keys & old)
+        left_out += len(frozenset().union(*(one.keys for one in runs)) - best.keys)
+        if best is not now:
+            _copy(best, name, writer)
+    records = {**there.blocks, **open_result(writer.directory).blocks}
+    study, _ = study_of(there.directory)
+    omitted = {name for result in results for name in result.manifest.omitted}
+    missing = tuple(
+        job.job_id
+        for job in plan_jobs(study)
+        if job.job_id not in records
+        and job.job_id not in omitted
+        and job.block.tunnel.label not in there.manifest.skipped
+    )
+    failed = any(record.error for record in records.values())
+    writer.update(
+        **_together([there.manifest, *(one.manifest for one in sources)]),
+        outcome="interrupted" if missing else "failed" if failed else "complete",
+        wall_s=sum(record.wall_s for record in records.values()),
+        measuring_s=sum(record.seconds.get("measuring", 0.0) for record in records.values()),
+    )
+    return Merged(added, known, left_out, with_trials, missing)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The trials of one job in one result."""
+
+    result: Result
+    trials: pl.DataFrame
+    keys: frozenset[tuple[object, ...]]
+
+    def worth(self) -> tuple[int, int, str]:
+        """Return by what the one that counts is chosen; the same whatever the order."""
+        valid = int(self.trials["valid"].sum())
+        return valid, self.trials.height, str(self.trials["run_id"][0])
+
+
+def _run(result: Result, files: JobFiles) -> Iterator[_Run]:
+    trials = read_trials(files)
+    if trials.height:
+        yield _Run(result, trials, frozenset(trials.select(_ATTEMPT).iter_rows()))
+
+
+def _copy(run: _Run, job_id: str, writer: Writer) -> None:
+    """Copy a job; its trials last, so that a copy that was broken off is made again."""
+    source, target = run.result.directory, writer.directory
+    names = {name for samples in run.trials["samples"] for name in samples}
+    names = {f"samples/{name}" for name in names}
+    names |= {f"captures/{path.name}" for path in (source / "captures").glob(f"{job_id}-*.pcap")}
+    logs = (source / "logs" / job_id).rglob("*")
+    names |= {str(path.relative_to(source)) for path in logs if path.is_file()}
+    for name in sorted(names):
+        there, here = inside(source, name), inside(target, name)
+        if there.is_file():
+            with writing(here):
+                here.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(there, here)
+    if (record := run.result.blocks.get(job_id)) is not None:
+        writer.write_block(record)
+    writer.write_trials(job_id, run.trials)
+
+
+def _together(manifests: Sequence[Manifest]) -> dict[str, object]:
+    sittings = _sittings(manifest.sittings for manifest in manifests)
+    environments = {k: v for manifest in manifests for k, v in manifest.environments.items()}
+    ends = [manifest.ended_at for manifest in manifests if manifest.ended_at]
+    skipped = {k: v for manifest in manifests for k, v in manifest.skipped.items()}
+    return {
+        "sittings": sittings,
+        "environments": dict(sorted(environments.items())),
+        "started_at": min(manifest.started_at for manifest in manifests),
+        "ended_at": max(ends, default=None),
+        "skipped": dict(sorted(skipped.items())),
+        "omitted": tuple(sorted({name for one in manifests for name in one.omitted})),
+    }
+
+
+def _sittings(found: Iterable[tuple[Sitting, ...]]) -> tuple[Sitting, ...]:
+    """Return each sitting once; that of a worker of a cluster has all jobs that it ran."""
+    jobs: dict[Sitting, set[str]] = {}
+    for one in chain.from_iterable(found):
+        jobs.setdefault(one.model_copy(update={"jobs": ()}), set()).update(one.jobs)
+    together = (one.model_copy(update={"jobs": tuple(sorted(jobs[one]))}) for one in jobs)
+    return tuple(sorted(together, key=lambda one: (one.started_at, one.run_id, one.worker)))
+
+
+def _opened(path: Path) -> Result:
+    _, converting = read_versioned(path)
+    if converting:
+        raise ResultError(f"{path}: has an older format, which can be read but not merged")
+    return open_result(path)
+
+
+def _belongs(first: Result, other: Result) -> None:
+    for field in _SAME:
+        one, two = getattr(first.manifest, field), getattr(other.manifest, field)
+        if one != two:
+            raise ResultError(
+                f"{other.directory}: has the {_WORDS[field]} {two}, {first.directory} has {one}: "
+                "only results of one study can be merged"
+            )
+
+
+_WORDS: Final = {
+    "study": "study",
+    "scale": "scale",
+    "study_sha256": "study text with the hash",
+    "seed": "seed",
+}

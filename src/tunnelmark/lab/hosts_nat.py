@@ -1,0 +1,42 @@
+"""What NAT before an end of a real line asks for: ports to forward, and who may send first."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tunnelmark.lab.line_ends import Ends
+from tunnelmark.lab.session.two_clocks import CLOCK_PORT
+from tunnelmark.model.tunnel import ServerPorts
+from tunnelmark.probes.prober import PROBE_PORT
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.workloads.base import FIRST_PORT, PORTS, Workload
+
+MEASURING_PORTS: Final = (
+    ServerPorts("udp", CLOCK_PORT),
+    ServerPorts("udp", FIRST_PORT, PORTS),
+    ServerPorts("tcp", FIRST_PORT, PORTS),
+    ServerPorts("udp", PROBE_PORT),
+)
+"""Where the server is reached beside the tunnel: clocks, workloads, the proof by wire."""
+
+
+def forwarded(tunnels: Iterable[Tunnel], workloads: Iterable[Workload]) -> tuple[ServerPorts, ...]:
+    """Return the ports of a study that a NAT before the server must forward beside the usual."""
+    found = [port for tunnel in tunnels for port in tunnel.forwarded() or ()]
+    found += [port for workload in workloads for port in workload.line_ports]
+    return tuple(dict.fromkeys(found))
+
+
+def tunnel_problem(tunnel: Tunnel, ends: Ends) -> str | None:
+    """Return why a tunnel cannot work between these ends, or None."""
+    reasons = (tunnel.nat_problem(role) for role, end in ends.items() if end.behind_nat)
+    return next((reason for reason in reasons if reason), None)
+
+
+def workload_problem(workload: Workload, ends: Ends) -> str | None:
+    """Return why a workload cannot be measured beside a tunnel between these ends, or None."""
+    if not (workload.server_begins and ends["client"].behind_nat):
+        return None
+    return (
+        "its server sends first, which the NAT before the client keeps out of the baseline "
+        "(exchange client and server in the inventory)"
+    )

@@ -1,0 +1,1 @@
+"""One backend: jobs carried out with real programs, in a lab."""

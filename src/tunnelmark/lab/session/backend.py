@@ -1,0 +1,55 @@
+"""The backend whose sessions are labs; it is asked for all jobs of a run before any is opened."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunnelmark.hosts.ledger import Ledger, read_journal
+from tunnelmark.lab.environment import describe
+from tunnelmark.lab.hosts_placement import HostsPlacement
+from tunnelmark.lab.placement import Placement
+from tunnelmark.lab.session.check import check_jobs
+from tunnelmark.lab.session.session import LabSession
+from tunnelmark.model.job import Job
+from tunnelmark.model.session import Able, Observer
+
+
+@dataclass(frozen=True)
+class LabBackend:
+    """Opens sessions; ``ledger`` and ``placement`` are the run's, and their owner closes them."""
+
+    ledger: Ledger
+    placement: Placement | HostsPlacement
+    engine: str
+    keep_samples: bool
+
+    def check(self, jobs: Sequence[Job]) -> Able:
+        """Ask every driver of the jobs before anything is made.
+
+        Raises ``LabError`` if a workload cannot run, or no tunnel can.
+        """
+        skipped, programs = check_jobs(jobs, self.placement)
+        return Able(
+            tuple(job for job in jobs if job.block.tunnel.label not in skipped),
+            skipped,
+            {**describe(self.engine, programs), **self.placement.describe()},
+        )
+
+    def open(self, job: Job, folder: Path, observer: Observer) -> LabSession:
+        """Return a session; nothing is made yet."""
+        logs = folder / "logs" / job.job_id
+        return LabSession(
+            job,
+            self.ledger,
+            lambda: self.placement.place(job.block.tunnel.label, logs, job.block.device),
+            engine=self.engine,
+            folder=folder,
+            keep_samples=self.keep_samples,
+            observer=observer,
+        )
+
+    def changed(self) -> Mapping[str, str]:
+        """Return what this computer's namespaces may use because of this run, for its record."""
+        journal = read_journal(self.ledger.directory)
+        names = sorted({entry.name for entry in journal if entry.kind == "tcp_allowed"})
+        return {"tcp allowed by the run": " ".join(names)} if names else {}

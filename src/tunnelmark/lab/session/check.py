@@ -1,0 +1,112 @@
+"""Every driver of some jobs is asked before anything is made, and each tunnel gets its place."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from tunnelmark.hosts.local import LocalHost
+from tunnelmark.lab.hosts_placement import HostsPlacement
+from tunnelmark.lab.placement import Placement
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.job import Job
+from tunnelmark.model.registry import make
+from tunnelmark.model.topology import Router
+from tunnelmark.model.trial import BASELINE, DriverSpec
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.base import Workload
+from tunnelmark.workloads.registry import workload_kinds
+
+_TIMED_HERE: Final = (
+    "the set-up of a tunnel is timed in network namespaces of this computer, not in a virtual "
+    "machine or over SSH (use --place local)"
+)
+_ONLY_HERE: Final = (
+    "a gateway and its clients stand in network namespaces of this computer, not in a virtual "
+    "machine (use --place local)"
+)
+
+
+def check_jobs(
+    jobs: Sequence[Job], placement: Placement | HostsPlacement
+) -> tuple[dict[str, str], set[str]]:
+    """Ask every driver before anything is made, and choose where each tunnel runs.
+
+    Returns the tunnels that cannot run with the reason, and all programs that are needed. Raises
+    ``LabError`` if a workload cannot run, or no tunnel can.
+    """
+    workloads = _workloads(jobs)
+    programs = {program for workload in workloads.values() for program in workload.need().programs}
+    # Those that must stand together are asked for, also where only one of them is to run.
+    wanted = _by_label(spec for job in jobs for spec in (job.block.tunnel, *job.together))
+    tunnels = {label: spec for label, spec in wanted.items() if spec.kind != BASELINE}
+    restarts = any(workload.restarts for workload in workloads.values())
+    router = jobs[0].topology.router
+    skipped, chosen = _placed(tunnels, router, placement, restarts=restarts)
+    if isinstance(placement, HostsPlacement):
+        for name, workload in workloads.items():
+            if reason := placement.workload_problem(workload):
+                raise LabError(f"workload {name}: {reason}")
+    if jobs[0].together:
+        placement.gather({label: tunnel.unavailable for label, tunnel in chosen.items()})
+    own = {job.block.tunnel.label for job in jobs}
+    running = {label: tunnel for label, tunnel in chosen.items() if label in own}
+    asked = [(tunnel, host) for label, tunnel in running.items() for host in placement.hosts(label)]
+    for tunnel, host in asked:
+        programs |= set(tunnel.need(host).programs)
+        for name, workload in workloads.items():
+            if reason := workload.unavailable(host):
+                raise LabError(f"workload {name}: {reason}")
+    for device in _by_label(job.block.device for job in jobs).values():
+        placement.check_device(device, [*running] or [BASELINE])
+    if own <= set(skipped):
+        label, reason = next((label, skipped[label]) for label in skipped if label in own)
+        raise LabError(f"no tunnel of the study can run here; {label}: {reason}")
+    return {label: reason for label, reason in skipped.items() if label in own}, programs
+
+
+def _placed(
+    tunnels: Mapping[str, DriverSpec],
+    router: Router,
+    placement: Placement | HostsPlacement,
+    *,
+    restarts: bool,
+) -> tuple[dict[str, str], dict[str, Tunnel]]:
+    """Return the tunnels that can run nowhere with the reason, and the others."""
+    skipped: dict[str, str] = {}
+    chosen: dict[str, Tunnel] = {}
+    for label, spec in tunnels.items():
+        tunnel = make(tunnel_kinds(), spec)
+        reason = tunnel.router_problem(router) or placement.choose(label, tunnel.unavailable)
+        if not reason and isinstance(placement, HostsPlacement):
+            reason = placement.tunnel_problem(tunnel)
+        if reason:
+            skipped[label] = reason
+        elif all(isinstance(host, LocalHost) for host in placement.hosts(label)):
+            chosen[label] = tunnel
+        elif tunnel.params.clients is not None:
+            skipped[label] = _ONLY_HERE
+        elif restarts:
+            skipped[label] = _TIMED_HERE
+        else:
+            chosen[label] = tunnel
+    return skipped, chosen
+
+
+def _workloads(jobs: Sequence[Job]) -> dict[str, Workload]:
+    """Return the workloads by label, those of the background too."""
+    specs = _by_label(point.workload for job in jobs for point in job.block.points)
+    beside = _by_label(
+        DriverSpec(one.kind, one.label, one.params)
+        for spec in specs.values()
+        for one in spec.background
+    )
+    return {
+        spec.label: make(workload_kinds(), spec) for spec in (*specs.values(), *beside.values())
+    }
+
+
+def _by_label(specs: Iterable[DriverSpec]) -> dict[str, DriverSpec]:
+    found: dict[str, DriverSpec] = {}
+    for spec in specs:
+        found.setdefault(spec.label, spec)
+    return found

@@ -1,0 +1,74 @@
+"""What each header of a tunnel takes of the packets that the proof by wire saw."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tunnelmark.model.block import Layered, WireProof
+from tunnelmark.model.overhead import IP_VERSIONS, Wire, datagram
+from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.model.validity import Check
+from tunnelmark.tunnels.base import Tunnel
+
+_MOST_PAYLOADS: Final = 64
+
+
+def layers_seen(
+    tunnel: Tunnel, agreed: Negotiated, proof: WireProof, link_mtu_bytes: int
+) -> tuple[Layered, ...]:
+    """Return the headers around each payload of a proof, and whether the capture agrees.
+
+    Of a tunnel without a model nothing is known of them: its overhead is the capture's.
+    """
+    if not tunnel.modelled:
+        return ()
+    found = []
+    for sample in proof.samples[:_MOST_PAYLOADS]:
+        wire = _modelled(tunnel, agreed, sample.payload_bytes, link_mtu_bytes)
+        equal = wire.outer_packet_bytes == sample.outer_packet_bytes
+        found.append(Layered(sample.payload_bytes, wire.layers, equal))
+    return tuple(found)
+
+
+def model_check(
+    tunnel: Tunnel, agreed: Negotiated, seen: Sequence[Layered], link_mtu_bytes: int
+) -> Check:
+    """Judge whether packets on the link are as long as what was agreed makes them.
+
+    Where they are not, something else was agreed, or the model is wrong: figures of overhead then
+    rest on nothing. In a stream TCP puts packets together and cuts them as it likes: there it is
+    enough that payloads of one packet can be as long as the model says.
+    """
+    if not tunnel.modelled:
+        return Check(
+            "wire_as_modelled",
+            ok=True,
+            message="this tunnel has no model: its overhead is the captured one",
+        )
+    model = tunnel.encapsulation(agreed)
+    stream = model is not None and model.stream
+    judged = [
+        one
+        for one in seen
+        if not stream
+        or len(_modelled(tunnel, agreed, one.payload_bytes, link_mtu_bytes).outer_packet_bytes) == 1
+    ]
+    other = [one.payload_bytes for one in judged if not one.equal]
+    most = max(0, len(judged) - 1) if stream else 0
+    return Check(
+        "wire_as_modelled",
+        ok=len(other) <= most,
+        message=f"{len(judged) - len(other)} of {len(judged)} payloads took as many bytes on the "
+        "link as the model of the tunnel says"
+        + (f"; the one of {other[0]} bytes did not" if other else ""),
+        value=float(len(other)),
+        limit=float(most),
+    )
+
+
+def _modelled(tunnel: Tunnel, agreed: Negotiated, payload_bytes: int, link_mtu_bytes: int) -> Wire:
+    return datagram(
+        payload_bytes,
+        link_mtu_bytes=link_mtu_bytes,
+        encapsulation=tunnel.encapsulation(agreed),
+        inner_ip=IP_VERSIONS[tunnel.params.inner],
+    )

@@ -1,0 +1,272 @@
+"""A job in a lab: link, tunnel, proof by wire, trials, down; for each bring-up."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.mss_clamp import clamp, removal
+from tunnelmark.lab.place import Place
+from tunnelmark.lab.session import evidence
+from tunnelmark.lab.session.floor import Floor, measure_floor
+from tunnelmark.lab.session.layers import layers_seen, model_check
+from tunnelmark.lab.session.limits import limits_at
+from tunnelmark.lab.session.proving import hold, proofs_after, proofs_before
+from tunnelmark.lab.session.set_ups import SetUps
+from tunnelmark.lab.session.stand import Side, Stand, Task, receive_time
+from tunnelmark.lab.session.trial import run_trial
+from tunnelmark.lab.session.warm import warm_up
+from tunnelmark.links.base import Link
+from tunnelmark.links.registry import link_kinds
+from tunnelmark.model.block import ProofVerdict, WireProof
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.faults import write
+from tunnelmark.model.job import Job
+from tunnelmark.model.registry import make
+from tunnelmark.model.seeds import stream
+from tunnelmark.model.session import Observer, Seen, Where
+from tunnelmark.model.topology import Topology
+from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
+from tunnelmark.model.tunnel import DataPath, TunnelUp
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.background import Load
+from tunnelmark.workloads.base import Workload
+from tunnelmark.workloads.registry import workload_kinds
+
+
+class LabSession:
+    """A ``Session`` whose trials are those of real programs."""
+
+    def __init__(
+        self,
+        job: Job,
+        ledger: Ledger,
+        place: Callable[[], Place],
+        *,
+        engine: str,
+        folder: Path,
+        keep_samples: bool,
+        observer: Observer,
+    ) -> None:
+        """Make nothing yet; ``place`` is asked for each bring-up where its lab stands."""
+        self.where = Where()
+        self.seen = Seen()
+        self._job, self._block = job, job.block
+        self._ledger, self._place, self._engine = ledger, place, engine
+        self._folder, self._keep_samples = folder, keep_samples
+        self._observer = observer
+        self._attempt = 0
+        self._closing: list[Callable[[], None]] = []
+        """Called last first, whatever became of the bring-up."""
+        self._stand: Stand | None = None
+        self._workloads: dict[str, Workload] = {}
+        self._floor: Floor | None = None
+        """What the lab itself adds to a round trip, as the first bring-up found it."""
+        self._was_up = False
+        """Whether the last trial asked the tunnel and found it up."""
+        self._lost: str | None = None
+        """Why the last trial could not bring the tunnel up again."""
+
+    def up(self, bring_up: int, attempt: int) -> None:  # noqa: ARG002 - a seed follows from the attempt
+        """Make the lab, bring the tunnel and its baseline up, prove both, warm them."""
+        self.seen, self._attempt, self._workloads = Seen(), attempt, {}
+        self._lost = None
+        link = make(link_kinds(), self._block.link)
+        tunnel = make(tunnel_kinds(), self._block.tunnel)
+        baseline = make(tunnel_kinds(), self._block.baseline)
+        with self._observer.during("lab"):
+            lab = self._lab(link, tunnel)
+            self._closing = [lab.down, baseline.down, tunnel.down]
+            self.where.placed_on, self.where.stratum = lab.place.placed_on, lab.place.stratum
+            self.where.devices = {name: one.describe() for name, one in lab.place.limits.items()}
+        if _confined(lab.place):
+            tunnel.confine()
+        made = self._brought_up(lab, tunnel, baseline)
+        self._prove(made)
+        agreed = made.up.negotiated[0]
+        if tunnel.chooses:
+            self.where.chosen = agreed.implementation
+        self.where.layers = layers_seen(tunnel, agreed, self.seen.proofs[0], link.mtu_bytes)
+        standing = (model_check(tunnel, agreed, self.where.layers, link.mtu_bytes),)
+        self._warm(made)
+        self._stand = Stand(
+            lab=lab,
+            tunnel=tunnel,
+            own=Side(made.up, self.seen.proofs, standing),
+            base=Side(made.base, self.seen.baseline_proofs, ()),
+            limits=limits_at(self._job.limits, lab.place),
+            probes=self._job.probes,
+            floor=self._floor,
+            samples_dir=self._folder / "samples" if self._keep_samples else None,
+        )
+
+    def run(self, trial: Trial, attempt: int) -> TrialResult:
+        """Run one trial over the tunnel, or beside it."""
+        stand = self._standing()
+        key = trial.point.workload.label
+        workload = self._workloads.setdefault(key, make(workload_kinds(), trial.point.workload))
+        for limit in stand.lab.place.limits.values():
+            limit.settle()
+        own = trial.point.tunnel.kind == self._block.tunnel.kind
+        task = Task(trial, attempt, workload, _background(trial.point.workload))
+        set_ups = SetUps(stand, trial.point.tunnel) if workload.restarts else None
+        if set_ups is not None:
+            self._closing.append(set_ups.down)
+        side = stand.own if own else stand.base
+        result = run_trial(stand, side, task, self._observer, set_ups)
+        if set_ups is not None:
+            self._stand, self._lost = set_ups.stand, set_ups.lost
+        self._was_up = evidence.was_up(result.validity)
+        return result
+
+    def problem(self) -> str | None:
+        """Return what of tunnel and lab has died."""
+        stand = self._standing()
+        if self._lost is not None:
+            return self._lost
+        # Asking costs an emulated CPU 60 ms, and the trial has just asked.
+        return (None if self._was_up else stand.tunnel.problem()) or stand.lab.problem()
+
+    def finish(self) -> None:
+        """Prove again that what is on the link is the tunnel's."""
+        stand = self._standing()
+        with self._observer.during("proof"):
+            for proof in self._proofs_again(stand.lab, stand.own.up):
+                self.seen.end_proofs += (proof,)
+                if proof.verdict is ProofVerdict.SAW_WRONG:
+                    hold(self._block, proof)
+
+    def down(self) -> None:
+        """Take the tunnel, its baseline and the lab down."""
+        self._stand = None
+        closing, self._closing = self._closing, []
+        first: Exception | None = None
+        for close in reversed(closing):
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - the rest is removed all the same
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _lab(self, link: Link, tunnel: Tunnel) -> Lab:
+        spec = link.spec(self._seed("link"))
+        topology = self._job.topology
+        return Lab(
+            self._ledger,
+            Topology(
+                link.mtu_bytes,
+                topology.router,
+                topology.reassembly,
+                clients=tunnel.params.clients,
+                shared=tunnel.params.shared,
+            ),
+            spec,
+            engine=self._engine,
+            logs=self._folder / "logs" / self._job.job_id,
+            place=self._place(),
+            emulate=not tunnel.is_link,
+            offloads=spec is None,
+        )
+
+    def _brought_up(self, lab: Lab, tunnel: Tunnel, baseline: Tunnel) -> "_Made":
+        with self._observer.during("tunnel"):
+            up = tunnel.up(lab.site)
+            if (mss_bytes := tunnel.params.mss_clamp) is not None:
+                ends = (lab.client_host, lab.server_host)
+                self._closing += removal(*ends)
+                up = clamp(up, mss_bytes, client=ends[0], server=ends[1])
+            self.seen.negotiated = up.negotiated
+            refuse_unlimited(self._block, up, lab.place)
+            lab.adopt(up.medium)
+            base = up if self._alone else up.reference or baseline.up(lab.site)
+            self.seen.baseline_negotiated = base.negotiated
+        return _Made(lab, up, base)
+
+    def _prove(self, made: "_Made") -> None:
+        with self._observer.during("proof"):
+            for proof in self._proofs(made.lab, made.up, ()):
+                self.seen.proofs += (proof,)
+                hold(self._block, proof)
+            for proof in () if self._alone else self._proofs(made.lab, made.base, (made.up,)):
+                self.seen.baseline_proofs += (proof,)
+                hold(self._block, proof)
+        self.seen.baseline_proofs = self.seen.baseline_proofs or self.seen.proofs
+
+    def _warm(self, made: "_Made") -> None:
+        with self._observer.during("warm"):
+            for one in (made.up,) if self._alone else (made.up, made.base):
+                warm_up(one, made.lab, seed=self._seed("warm"))
+            if self._floor is None:
+                self._floor = measure_floor(
+                    made.base,
+                    made.lab,
+                    seed=self._seed("floor"),
+                    receive_time=receive_time(made.up),
+                )
+
+    def _proofs(self, lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]) -> Iterator[WireProof]:
+        return proofs_before(
+            self._block, lab, up, beside=beside, seed=self._seed, keep=self._keep_capture
+        )
+
+    def _proofs_again(self, lab: Lab, up: TunnelUp) -> Iterator[WireProof]:
+        return proofs_after(lab, up, seed=self._seed, keep=self._keep_capture)
+
+    def _keep_capture(self, name: str, pcap: bytes) -> None:
+        if self._keep_samples:
+            safe = "".join(c if c.isalnum() or c in "-." else "-" for c in name)
+            write(self._folder / "captures" / f"{self._job.job_id}-{safe}.pcap", pcap)
+
+    def _seed(self, what: str) -> int:
+        """Return a seed of one attempt: an unlucky one is not drawn again by the next."""
+        return stream(self._job.seed, f"{what}/{self._job.job_id}/{self._attempt}")
+
+    def _standing(self) -> Stand:
+        if self._stand is None:
+            raise RuntimeError("the session is not up")
+        return self._stand
+
+    @property
+    def _alone(self) -> bool:
+        return self._block.tunnel.kind == BASELINE
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A lab in which a tunnel and its baseline are up."""
+
+    lab: Lab
+    up: TunnelUp
+    base: TunnelUp
+
+
+def refuse_unlimited(block: Block, up: TunnelUp, place: Place) -> None:
+    """Raise ``LabError`` where the tunnel's work is out of reach of its device's CPU limit."""
+    if not _confined(place) or block.tunnel.kind == BASELINE:
+        return
+    for agreed in up.negotiated:
+        if agreed.data_path is not DataPath.USER_SPACE:
+            raise LabError(
+                f"{block.tunnel.label} on {block.device.label}: {agreed.version} does its work in "
+                f"the {agreed.data_path or 'kernel'} of this computer, which a CPU limit does not "
+                "reach; choose an implementation in user space, or --place endpoints"
+            )
+
+
+def _confined(place: Place) -> bool:
+    """Say whether a CPU limit holds programs, and not the kernel that they share."""
+    return bool(place.limits) and not place.limits_kernel
+
+
+def _background(spec: DriverSpec) -> tuple[Load, ...]:
+    return tuple(
+        Load(
+            one.label,
+            make(workload_kinds(), DriverSpec(one.kind, one.label, one.params)),
+            one.path == "outside",
+        )
+        for one in spec.background
+    )

@@ -1,0 +1,1 @@
+"""Results in a browser: read, filtered, compared, watched while they are made."""

@@ -1,0 +1,80 @@
+"""The backend whose sessions are simulations."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tunnelmark
+from tunnelmark.devices.registry import DEVICES
+from tunnelmark.engine.binary import engine_version
+from tunnelmark.model.costs import CostModel, choose, to_toml
+from tunnelmark.model.job import Job
+from tunnelmark.model.session import Able, Observer
+from tunnelmark.model.trial import BASELINE, Block
+from tunnelmark.sim.refusals import sort_out
+from tunnelmark.sim.session import SimSession
+
+BACKEND = "simulation in virtual time"
+"""What the environment of a simulated result says of where it was run."""
+
+
+@dataclass(frozen=True)
+class SimBackend:
+    """Opens sessions; ``work_dir`` is the run's, in memory where there is room."""
+
+    engine: str
+    models: tuple[CostModel, ...]
+    work_dir: Path
+    keep_samples: bool
+
+    def check(self, jobs: Sequence[Job]) -> Able:
+        """Find what can be simulated; ``StudyError`` if nothing can.
+
+        The environment is what decides the figures and no computer: the same jobs have the same
+        one everywhere. So all jobs of a study are asked about, also where one of them is run.
+        """
+        found = sort_out(jobs, self.models)
+        costs = {
+            f"costs of {_named(job.block)}": choose(self.models, job.block.tunnel, job.block.device)
+            for job in found.jobs
+            if job.block.tunnel.kind != BASELINE
+        }
+        return Able(
+            found.jobs,
+            found.skipped,
+            {
+                "backend": BACKEND,
+                "tunnelmark": tunnelmark.__version__,
+                "engine": engine_version(self.engine),
+                **{name: _told(model) for name, model in costs.items()},
+            },
+            found.omitted,
+        )
+
+    def open(self, job: Job, folder: Path, observer: Observer) -> SimSession:
+        """Return a session; nothing is made yet."""
+        return SimSession(
+            job,
+            self.models,
+            engine=self.engine,
+            folder=folder,
+            work_dir=self.work_dir / job.job_id,
+            keep_samples=self.keep_samples,
+            observer=observer,
+        )
+
+    def changed(self) -> Mapping[str, str]:
+        """Return that nothing was."""
+        return {}
+
+
+def _named(block: Block) -> str:
+    on = f" on {block.device.label}" if DEVICES[block.device.kind].limited else ""
+    return block.tunnel.label + on
+
+
+def _told(model: CostModel | None) -> str:
+    if model is None:
+        return "none: its CPU costs no time"
+    return f"{model.describe()}, {hashlib.sha256(to_toml(model).encode()).hexdigest()[:12]}"

@@ -1,0 +1,80 @@
+"""What a simulated trial has beside its workload's own figures. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from tunnelmark.probes.carried import Carried, per, wire_metrics
+from tunnelmark.sim.carriage import Carriage
+from tunnelmark.sim.simulate import Simulated
+from tunnelmark.workloads.base import Outcome
+
+_FRAME_HEADER_BYTES = 14
+"""What the link counts in each frame beside the IP packet: addresses and type."""
+
+
+def trial_metrics(
+    outcome: Outcome, rounds: Sequence[Simulated], carried: Carriage
+) -> dict[str, float | None]:
+    """Return the figures that every simulated trial has, over all its runs of the simulator.
+
+    CPU is that of the cost model; without one there is none, which is not the same as 0.
+    """
+    forward, reverse = (_carried(rounds, way) for way in ("forward", "reverse"))
+    measuring_s = outcome.measuring_s
+    figures = wire_metrics(
+        forward, reverse, payload_bytes=outcome.payload_bytes, measuring_s=measuring_s
+    )
+    if carried.costs is None:
+        return figures
+    by_end = _busy_s(rounds)
+    busy_s = sum(by_end.values())
+    threads = max(carried.costs.client.servers, carried.costs.server.servers)
+    return {
+        **figures,
+        "cpu_tunnel_ratio": per(busy_s, measuring_s),
+        "cpu_tunnel_thread_max_ratio": None
+        if threads > 1 or measuring_s <= 0
+        else min(1.0, max(by_end.values(), default=0.0) / measuring_s),
+        "cpu_cost_s_per_gib": per(busy_s, outcome.payload_bytes / (1 << 30)),
+        "cpu_cost_s_per_mpkt": per(busy_s, outcome.payload_packets / 1e6),
+    }
+
+
+def packet_metrics(carried: Carriage, payload_sizes: Sequence[int]) -> dict[str, float | None]:
+    """Return what stands around a datagram where all have one size."""
+    if len(payload_sizes) != 1:
+        return {}
+    wire = carried.wire(payload_sizes[0])
+    return {
+        "overhead_bytes": float(wire.overhead_bytes),
+        "outer_packets": float(len(wire.outer_packet_bytes)),
+    }
+
+
+def told(rounds: Sequence[Simulated]) -> list[dict[str, object]]:
+    """Return what each run of the simulator counted, for the trial's details."""
+    return [
+        {
+            "link": {way: asdict(counters) for way, counters in one.link.items()},
+            "tunnels": [{name: asdict(busy) for name, busy in ends.items()} for ends in one.ends],
+            "lasted_ns": one.lasted_ns,
+        }
+        for one in rounds
+    ]
+
+
+def _carried(rounds: Sequence[Simulated], way: str) -> Carried:
+    packets = sum(one.link[way].delivered for one in rounds)
+    octets = sum(one.link[way].delivered_bytes for one in rounds)
+    return Carried(packets, octets - _FRAME_HEADER_BYTES * packets)
+
+
+def _busy_s(rounds: Sequence[Simulated]) -> dict[tuple[int, str], float]:
+    """Return the seconds that each end of each tunnel worked."""
+    found: dict[tuple[int, str], float] = {}
+    for one in rounds:
+        for number, ends in enumerate(one.ends):
+            for name, busy in ends.items():
+                key = (number, name.partition(" ")[0])
+                found[key] = found.get(key, 0.0) + busy.busy_ns / 1e9
+    return found

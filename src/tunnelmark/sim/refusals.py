@@ -1,0 +1,134 @@
+"""What cannot be simulated, by name: found before anything runs. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tunnelmark.devices.registry import DEVICES
+from tunnelmark.engine.link import AnyLinkSpec
+from tunnelmark.links.registry import link_kinds
+from tunnelmark.model.costs import CostModel, choose
+from tunnelmark.model.errors import StudyError, TunnelmarkError
+from tunnelmark.model.job import Job
+from tunnelmark.model.registry import make
+from tunnelmark.model.trial import Point
+from tunnelmark.sim.carriage import carriage
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.registry import workload_kinds
+
+_RANDOM: Final = "random"
+"""Payload that no tunnel makes smaller."""
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Jobs by what becomes of them."""
+
+    jobs: tuple[Job, ...]
+    """With the points that can be simulated."""
+    skipped: dict[str, str]
+    """What is in the way of the others, by its name."""
+    omitted: tuple[str, ...]
+    """Jobs of which nothing is left."""
+
+
+def sort_out(jobs: Sequence[Job], models: Sequence[CostModel]) -> Sorted:
+    """Return what can be simulated of some jobs, and why the rest cannot.
+
+    Raises ``StudyError`` where nothing is left.
+    """
+    kept: list[Job] = []
+    omitted: list[str] = []
+    reasons: dict[str, str] = {}
+    points: Counter[str] = Counter()
+    for job in jobs:
+        if (found := _of_job(job, models)) is not None:
+            name, reason = found
+            reasons[name] = reason
+            points[name] += len(job.block.points)
+            omitted.append(job.job_id)
+            continue
+        possible = []
+        compresses = make(tunnel_kinds(), job.block.tunnel).compresses
+        for point in job.block.points:
+            own = point.tunnel.kind == job.block.tunnel.kind
+            if (found := _of_workload(point, compresses=own and compresses)) is None:
+                possible.append(point)
+                continue
+            name, reason = found
+            reasons[name] = reason
+            points[name] += 1
+        if possible:
+            kept.append(
+                replace(
+                    job,
+                    block=replace(job.block, points=tuple(possible)),
+                    # Traffic takes virtual time, and none of the time that is left.
+                    expected_s=dict.fromkeys(job.expected_s, 0.0),
+                )
+            )
+        else:
+            omitted.append(job.job_id)
+    skipped = {
+        name: f"{reason} ({points[name]} point{'s' * (points[name] != 1)})"
+        for name, reason in reasons.items()
+    }
+    if not kept:
+        name, reason = next(iter(skipped.items()))
+        raise StudyError(f"nothing of the study can be simulated; {name}: {reason}")
+    return Sorted(tuple(kept), skipped, tuple(omitted))
+
+
+def _of_job(job: Job, models: Sequence[CostModel]) -> tuple[str, str] | None:
+    """Return what is in the way of all points of a job and why, or None."""
+    block = job.block
+    link = make(link_kinds(), block.link)
+    if (spec := link.spec(0)) is None:
+        reason = "it is as fast as the computer that it is on, of which there is no model"
+        return f"link {block.link.label}", reason
+    tunnel = make(tunnel_kinds(), block.tunnel)
+    if tunnel.params.clients is not None:
+        reason = "a gateway with its clients is not simulated (count gives pairs)"
+        return block.tunnel.label, reason
+    lacking = _of_tunnel(tunnel, spec, link.mtu_bytes)
+    if lacking is None:
+        lacking = tunnel.router_problem(job.topology.router)
+    if lacking is not None:
+        return block.tunnel.label, lacking
+    if DEVICES[block.device.kind].limited and choose(models, block.tunnel, block.device) is None:
+        return f"device {block.device.label}", f"no cost model of {block.tunnel.label} on it"
+    return None
+
+
+def _of_tunnel(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int) -> str | None:
+    """Return why a tunnel cannot be simulated, or None."""
+    if not tunnel.modelled:
+        return "there is no model of its packets"
+    try:
+        model = carriage(tunnel, link, link_mtu_bytes, None).encapsulation
+    except TunnelmarkError as error:
+        return str(error)
+    if model is not None and model.stream:
+        return "it is carried over TCP, which is not simulated"
+    return None
+
+
+def _of_workload(point: Point, *, compresses: bool) -> tuple[str, str] | None:
+    """Return what of a point's workload is in the way and why, or None."""
+    spec = point.workload
+    if not workload_kinds()[spec.kind].simulated:
+        reason = "only UDP datagrams by a schedule and bulk transfers over TCP are simulated"
+        return f"workload {spec.kind}", reason
+    paths = make(tunnel_kinds(), point.tunnel).params.count
+    if (lacking := make(workload_kinds(), spec).unmodelled(paths)) is not None:
+        return f"workload {spec.label}", lacking
+    if spec.background:
+        names = " and ".join(dict.fromkeys(one.label for one in spec.background))
+        return f"workload {spec.kind} beside {names}", "background loads are not simulated"
+    content = spec.columns.get("content", _RANDOM)
+    if compresses and content != _RANDOM:
+        name = f"workload {spec.kind} of {content} payload over {point.tunnel.label}"
+        return name, "compression is simulated for random payload only, which does not get smaller"
+    return None

@@ -1,0 +1,121 @@
+"""A job in virtual time: a ``Session`` whose trials the simulator runs."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tunnelmark.engine.link import AnyLinkSpec
+from tunnelmark.links.registry import link_kinds
+from tunnelmark.model.block import Stratum
+from tunnelmark.model.costs import CostModel, choose
+from tunnelmark.model.errors import LabError
+from tunnelmark.model.job import Job
+from tunnelmark.model.registry import make
+from tunnelmark.model.session import Observer, Seen, Where
+from tunnelmark.model.trial import BASELINE, DriverSpec, Trial, TrialResult
+from tunnelmark.sim.carriage import Carriage, carriage
+from tunnelmark.sim.tcp import NOTE
+from tunnelmark.sim.trial import Stand, run_trial
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.base import Workload
+from tunnelmark.workloads.congestion import TcpWorkload
+from tunnelmark.workloads.registry import workload_kinds
+
+PLACED_ON: Final = "a simulation in virtual time"
+
+
+class SimSession:
+    """Needs nothing but the engine and a folder for files of moments."""
+
+    def __init__(
+        self,
+        job: Job,
+        models: Sequence[CostModel],
+        *,
+        engine: str,
+        folder: Path,
+        work_dir: Path,
+        keep_samples: bool,
+        observer: Observer,
+    ) -> None:
+        """Make nothing yet; ``work_dir`` is the session's own, and ``down`` removes it."""
+        self.where, self.seen = Where(), Seen()
+        self._job, self._models, self._engine = job, models, engine
+        self._folder, self._work_dir = folder, work_dir
+        self._keep_samples, self._observer = keep_samples, observer
+        self._workloads: dict[str, Workload] = {}
+        self._stand: Stand | None = None
+
+    def up(self, bring_up: int, attempt: int) -> None:  # noqa: ARG002 - every bring-up is the same
+        """Take the models: of the link, of the tunnel's packets, of what its work costs."""
+        block = self._job.block
+        link = make(link_kinds(), block.link)
+        spec = link.spec(0)
+        if spec is None:
+            raise LabError(f"link {block.link.label}: there is no model of it")
+        own, base = (
+            self._carriage(one, spec, link.mtu_bytes) for one in (block.tunnel, block.baseline)
+        )
+        self._workloads = {}
+        sizes = [
+            size for point in block.points for size in self._workload(point.workload).payload_sizes
+        ]
+        self.seen = Seen(
+            (own.agreed,) * len(own.paths),
+            (base.agreed,) * len(base.paths),
+            own.proofs(sizes),
+            base.proofs(sizes),
+        )
+        self.where.placed_on, self.where.stratum = PLACED_ON, Stratum.SIMULATION
+        notes = []
+        if own.costs is None and block.tunnel.kind != BASELINE:
+            notes.append("no cost model, so its CPU costs no time in this simulation")
+        if any(
+            isinstance(load, TcpWorkload) and load.over_tcp for load in self._workloads.values()
+        ):
+            notes.append(NOTE)
+        self.where.notes = tuple(notes)
+        self._work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, data in spec.files.items():
+            (self._work_dir / name).write_bytes(data)
+        self._stand = Stand(
+            own=own,
+            base=base,
+            engine=self._engine,
+            work_dir=self._work_dir,
+            logs=self._folder / "logs" / self._job.job_id,
+            limits=self._job.limits,
+            samples_dir=self._folder / "samples" if self._keep_samples else None,
+        )
+
+    def run(self, trial: Trial, attempt: int) -> TrialResult:
+        """Simulate one trial over the tunnel, or over the bare link."""
+        if self._stand is None:
+            raise RuntimeError("the session is not up")
+        own = trial.point.tunnel.kind == self._job.block.tunnel.kind
+        carried = self._stand.own if own else self._stand.base
+        workload = self._workload(trial.point.workload)
+        return run_trial(
+            self._stand, carried, workload, trial, attempt=attempt, observer=self._observer
+        )
+
+    def problem(self) -> str | None:
+        """Return None: nothing of a simulation dies between trials."""
+        return None
+
+    def finish(self) -> None:
+        """Do nothing: the model is what it was."""
+
+    def down(self) -> None:
+        """Remove the files of moments."""
+        self._stand = None
+        if self._work_dir.exists():
+            shutil.rmtree(self._work_dir)
+
+    def _carriage(self, spec: DriverSpec, link: AnyLinkSpec, link_mtu_bytes: int) -> Carriage:
+        costs = choose(self._models, spec, self._job.block.device)
+        return carriage(make(tunnel_kinds(), spec), link, link_mtu_bytes, costs)
+
+    def _workload(self, spec: DriverSpec) -> Workload:
+        return self._workloads.setdefault(spec.label, make(workload_kinds(), spec))

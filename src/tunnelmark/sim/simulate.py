@@ -1,0 +1,156 @@
+"""One run of ``tunnelmark-engine sim``: what is simulated, and what came of it."""
+
+import json
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunnelmark.engine.events import parse_event
+from tunnelmark.engine.summary import LinkDirection, Reader, parse_link_direction
+from tunnelmark.model.errors import LabError
+
+START_NS: Final = 1_000_000_000
+"""When the schedules of a simulation start, in its own time."""
+_LOOK_S: Final = 0.1
+"""How often it is looked whether the trial should end early."""
+
+
+@dataclass(frozen=True)
+class Busy:
+    """What one end of a tunnel did to packets of one way."""
+
+    offered: int
+    dropped: int
+    busy_ns: int
+
+
+@dataclass(frozen=True)
+class ConnectionSecond:
+    """One second of a TCP connection."""
+
+    sent_bytes: int
+    delivered_bytes: int
+    retransmits: int
+    rtt_ns: int | None
+    """Smoothed, at its end."""
+    window_bytes: int
+    """Congestion window at its end."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What became of a TCP connection."""
+
+    way: str
+    timeouts: int
+    """Times that its retransmission timer expired."""
+    seconds: tuple[ConnectionSecond, ...]
+    """Empty if it was not opened."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A simulation that finished."""
+
+    ways: Mapping[str, Mapping[str, Any]]
+    """``forward`` and ``reverse``, as far as something was sent: summaries of ``send`` and
+    ``reflect``."""
+    link: Mapping[str, LinkDirection]
+    """Counters of the link by direction."""
+    ends: tuple[Mapping[str, Busy], ...]
+    """By path: ``client wrap``, ``client unwrap`` and the server's; empty without a tunnel."""
+    lasted_ns: int
+    """In virtual time, with the wait behind the last packet."""
+    tcp: tuple[Connection, ...] = ()
+    """Connections, those whose data goes forward first."""
+
+
+def simulate(
+    engine: str, document: Mapping[str, object], cancelled: Callable[[], bool]
+) -> Simulated:
+    """Run a simulation; ``LabError`` if the engine refuses it, fails, or it is to end early."""
+    # A file, not a pipe: `communicate` forgets what it did not write before its timeout.
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(json.dumps(document).encode())
+        stdin.seek(0)
+        # A group of its own: Ctrl-C ends the run in order, and that ends this.
+        with subprocess.Popen(
+            [engine, "sim", "-"],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        ) as process:
+            try:
+                output, errors = _output(process, cancelled)
+            finally:
+                if process.poll() is None:
+                    process.send_signal(signal.SIGKILL)
+    lines = output.decode("utf-8", "replace").splitlines()
+    event = parse_event(lines[-1]) if lines else {}
+    if event.get("event") == "error":
+        raise LabError(f"the simulator (sim): {event.get('message')}")
+    if process.returncode != 0 or event.get("event") != "summary":
+        words = errors.decode("utf-8", "replace").strip()[-200:]
+        raise LabError(f"the simulator (sim) ended with status {process.returncode}: {words}")
+    return _parse(event)
+
+
+def _output(
+    process: "subprocess.Popen[bytes]", cancelled: Callable[[], bool]
+) -> tuple[bytes, bytes]:
+    while True:
+        try:
+            return process.communicate(timeout=_LOOK_S)
+        except subprocess.TimeoutExpired:
+            if cancelled():
+                raise LabError("the trial was ended early") from None
+
+
+def _parse(event: Mapping[str, Any]) -> Simulated:
+    read = Reader(event, "summary of sim")
+    ends = event.get("paths")
+    if not isinstance(ends, list):
+        raise LabError(f"the engine's summary of sim: paths is {ends!r:.80}, must be a list")
+    return Simulated(
+        ways={name: event[name] for name in ("forward", "reverse") if event.get(name)},
+        link={
+            way: parse_link_direction(event.get(key) or {}, f"summary of sim.{key}")
+            for way, key in (("forward", "a_to_b"), ("reverse", "b_to_a"))
+        },
+        ends=tuple(_ends(one) for one in ends),
+        lasted_ns=read.whole("end_ns") - START_NS,
+        tcp=tuple(_connection(one) for one in read.objects("tcp")) if "tcp" in event else (),
+    )
+
+
+def _connection(read: Reader) -> Connection:
+    return Connection(
+        way=read.text("way"),
+        timeouts=read.whole("timeouts"),
+        seconds=tuple(
+            ConnectionSecond(
+                sent_bytes=one.whole("sent_bytes"),
+                delivered_bytes=one.whole("delivered_bytes"),
+                retransmits=one.whole("retransmits"),
+                rtt_ns=one.whole_or_none("rtt_ns"),
+                window_bytes=one.whole("window_bytes"),
+            )
+            for one in read.objects("seconds")
+        ),
+    )
+
+
+def _ends(path: Mapping[str, Any] | None) -> Mapping[str, Busy]:
+    if path is None:
+        return {}
+    return {
+        f"{end} {job}": Busy(
+            *(int(path[end][job][key]) for key in ("offered", "dropped", "busy_ns"))
+        )
+        for end in ("client", "server")
+        for job in ("wrap", "unwrap")
+    }

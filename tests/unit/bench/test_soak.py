@@ -1,0 +1,74 @@
+"""``make soak`` tells memory that grows from memory that does not."""
+
+import os
+
+import numpy as np
+import pytest
+from soak import OURS, Series, Soaked, grown, page, trend
+
+from tunnelmark.engine.summary import SendFlow, SendSummary
+
+_HOUR = np.arange(10.0, 3600.0, 10.0)
+
+
+def _sent() -> SendSummary:
+    flow = SendFlow(**{**dict.fromkeys(SendFlow.__annotations__), "sent": 100, "returned": 99})
+    return SendSummary(0, 1, "kept", "kernel", 0, (flow,))
+
+
+def _noise(seed: int) -> np.ndarray:
+    """Memory that goes up and down by half a MiB and stays alike for minutes."""
+    steps = np.random.default_rng(seed).normal(0, 0.1, len(_HOUR))
+    values = [0.0]
+    for step in steps[1:]:
+        values.append(0.95 * values[-1] + step)
+    return np.array(values)
+
+
+@pytest.mark.parametrize(
+    ("mib", "verdict"),
+    [
+        (np.full_like(_HOUR, 20.0), "flat"),
+        (20 + 0.05 * _noise(1), "flat"),
+        (np.where(_HOUR < 300, 10.0, 20.0), "flat"),
+        (20 + 6 * _HOUR / 3600, "grows"),
+        (20 + 8 * _HOUR / 3600 + _noise(2), "grows"),
+    ],
+    ids=["constant", "noise", "warm-up", "leak", "leak in noise"],
+)
+def test_memory_is_flat_or_grows(mib: np.ndarray, verdict: str) -> None:
+    found = trend(list(_HOUR), list(mib))
+    assert found is not None
+    assert found.verdict == verdict
+
+
+def test_a_short_time_tells_nothing() -> None:
+    assert trend([0, 10, 20], [1, 1, 1]) is None
+    found = trend(list(_HOUR[:7]), [20.0, 20.1, 19.9, 20.0, 20.2, 19.9, 20.1])
+    assert found is not None
+    assert found.verdict == "not known"
+
+
+def test_a_process_is_read_until_it_has_ended() -> None:
+    series = Series()
+    series.add(1.0, os.getpid())
+    series.add(2.0, 1 << 30)
+    assert series.seconds == [1.0]
+    assert series.rss_mib[0] > 1
+    assert series.files[0] > 2
+
+
+def test_what_grows_is_named_and_every_process_has_its_row() -> None:
+    flat = Series(list(_HOUR), [20.0] * len(_HOUR), [7] * len(_HOUR))
+    leaks = Series(list(_HOUR), list(20 + _HOUR / 60), [*[7] * (len(_HOUR) - 1), 8])
+    series = {**dict.fromkeys(OURS, flat), "sender": leaks, "openvpn (client)": leaks}
+    soaked = [Soaked("OpenVPN", 3600.0, _sent(), series)]
+    assert grown(soaked) == ["OpenVPN: memory of the sender", "OpenVPN: open files of the sender"]
+    told = page(soaked)
+    assert "for\n60 minutes" in told
+    assert (
+        "| OpenVPN | reflector | 359 | 20.0 MiB | +0.00 (+0.00 to +0.00) MiB | flat | 7, flat |"
+        in told
+    )
+    assert "| grows | 7 to 8, grow |" in told
+    assert "100 packets sent in 3,600 s, 1 did not come back" in told

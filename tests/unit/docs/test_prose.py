@@ -1,0 +1,160 @@
+"""What a reader sees is in the words of docs/style.md: pages, templates, strings of the program."""
+
+from pathlib import Path
+
+import prose
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SOURCE = ROOT / "src" / "tunnelmark"
+PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir())
+TREE = ("src", "crates", "docs", "tests", "scripts", "bench", "fuzz")
+OWN = {"words.toml", "test_prose.py"}
+"""Files that have the old words on purpose."""
+OLD = [pattern for section, pattern, _ in prose.patterns() if section == "old"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_has_no_fault(page: Path) -> None:
+    assert prose.faults(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_the_program_prints_has_no_fault(package: str) -> None:
+    found = []
+    for path in sorted((SOURCE / package).rglob("*.py")):
+        faults = prose.faults_of_strings(path.read_text(encoding="utf-8"))
+        found += [f"{path.relative_to(ROOT)}:{fault}" for fault in faults]
+    for path in sorted((SOURCE / package).rglob("*.j2")):
+        faults = prose.faults_of_template(path.read_text(encoding="utf-8"))
+        found += [f"{path.relative_to(ROOT)}:{fault}" for fault in faults]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", [*TREE, "."])
+def test_the_old_strings_of_the_list_are_gone_from_the_whole_tree(folder: str) -> None:
+    found = []
+    for path in _texts(folder):
+        words = " ".join(path.read_text(encoding="utf-8").split())
+        found += [
+            f"{path.relative_to(ROOT)}: {old.search(words)}" for old in OLD if old.search(words)
+        ]
+    assert found == []
+
+
+def _texts(folder: str) -> list[Path]:
+    found = (ROOT / folder).glob("*" if folder == "." else "**/*")
+    kinds = {".py", ".rs", ".md", ".toml", ".j2", ".js", ".sh", ".css"}
+    return [
+        path
+        for path in sorted(found)
+        if path.suffix in kinds and path.is_file() and path.name not in OWN
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A packet of 64 byte.\n", "1:12: tunnelmark.plural"),
+        ("Fine.\n\nIt measured 1,472 byte and\nstopped.\n", "3:"),
+        ("Say what is missing, and what brings it.\n", "tunnelmark.old"),
+        ("Simply run it.\n", "tunnelmark.plain"),
+        ("It ran very very well.\n", "lexical_illusions"),
+    ],
+)
+def test_a_fault_is_found_with_its_place(text: str, found: str) -> None:
+    (fault,) = prose.faults(text)
+    assert found in fault
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 byte, 64 bytes, and byte 64 of a packet.\n",
+        "`64 byte` is how a study says it.\n",
+        '```toml\npayload_bytes = "64 byte"\n```\n',
+        "[a page](simply.md)\n",
+    ],
+)
+def test_code_and_right_words_are_left_alone(text: str) -> None:
+    assert prose.faults(text) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('print(f"{size} byte")\n', ["1: tunnelmark.plural"]),
+        (
+            'x = 1\nraise E(\n    f"{name}: a packet "\n    "that is nowhere"\n)\n',
+            ["3: tunnelmark.old"],
+        ),
+        (
+            'x = 1\nraise E(\n    f"{name}: a packet "\n    "was handed on"\n)\n',
+            ["3: tunnelmark.ours"],
+        ),
+        ('"""A lane of frames."""\n', []),
+        ("# A lane of frames.\n", []),
+        ('KEYS = {"lane": "mend"}\n', []),
+        ('print("64 bytes", 1, "byte")\n', []),
+    ],
+)
+def test_strings_of_a_program_are_searched_by_themselves(source: str, found: list[str]) -> None:
+    faults = prose.faults_of_strings(source)
+    assert [fault.split(": '")[0] for fault in faults] == found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('"""A lane of frames."""\n', ["1: tunnelmark.ours"]),
+        ('def f():\n    """Send.\n\n    A lane of frames.\n    """\n', ["2: tunnelmark.ours"]),
+        ('x = 1\n"""In a lane."""\n', ["2: tunnelmark.ours"]),
+        ("x = 1  # in 64 byte\n", ["1: tunnelmark.plural"]),
+        ("# What is\n# told.\nx = 1\n", ["1: tunnelmark.ours"]),
+        ("x = 1  # what is\n\n# told\n", []),
+        ('"""Of `64 byte`, in 64 bytes."""\nprint("lane")\n', []),
+    ],
+)
+def test_docstrings_and_comments_are_searched_however_their_lines_break(
+    source: str, found: list[str]
+) -> None:
+    faults = prose.faults_of_comments(source)
+    assert [fault.split(": '")[0] for fault in faults] == found
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "scripts", "bench", "fuzz"])
+def test_readers_of_the_code_see_no_fault(folder: str) -> None:
+    found = []
+    for path in _texts(folder):
+        if path.suffix == ".py":
+            faults = prose.faults_of_comments(path.read_text(encoding="utf-8"))
+            found += [f"{path.relative_to(ROOT)}:{fault}" for fault in faults]
+    assert found == []
+
+
+def test_a_template_is_searched_with_its_lines() -> None:
+    text = "{# lane #}\n<p>{% if a %}\n{{ size }} byte{% endif %}</p>\n"
+    (fault,) = prose.faults_of_template(text)
+    assert fault.startswith("3: tunnelmark.plural")
+
+
+def test_the_command_fails_where_something_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("64 byte\n", encoding="utf-8")
+    assert prose.main([str(page)]) == 1
+    assert capsys.readouterr().out.startswith(f"{page}:1:")
+    page.write_text("64 bytes\n", encoding="utf-8")
+    assert prose.main([str(page)]) == 0
+    program = tmp_path / "src" / "program.py"
+    program.parent.mkdir()
+    program.write_text('print(f"{size} byte")\n', encoding="utf-8")
+    assert prose.main([str(page), str(program)]) == 1
+    # What a test says on purpose is no text of ours; what its comments say is.
+    test = tmp_path / "test_program.py"
+    test.write_text('print(f"{size} byte")\n', encoding="utf-8")
+    assert prose.main([str(test)]) == 0
+    test.write_text("x = 1  # 64 byte\n", encoding="utf-8")
+    assert prose.main([str(test)]) == 1

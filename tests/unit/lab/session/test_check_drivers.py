@@ -1,0 +1,92 @@
+"""What is found out before anything is made: tunnels that no router lets through."""
+
+from typing import Any
+
+import pytest
+
+from tunnelmark.lab.session.check import check_jobs
+from tunnelmark.model.errors import LabError
+from tunnelmark.study import parse_study
+from tunnelmark.study.plan import jobs
+from tunnelmark.tunnels.registry import tunnel_kinds
+
+STUDY = """
+format = 1
+name = "routers"
+title = "routers"
+
+[topology]
+router = "{router}"
+
+[[tunnel]]
+kind = "{tunnel}"
+
+[[link]]
+kind = "serial"
+rate = "8 Mbit/s"
+delay = "20 ms"
+
+[[workload]]
+kind = "udp_echo"
+gap = "10 ms"
+packets = 20
+payload_bytes = 512
+"""
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "router", "reason"),
+    [
+        ("gre", "nat", "GRE (not encrypted) cannot pass a router with NAT"),
+        ("pptp", "nat", "PPTP cannot pass a router with NAT"),
+        ("macsec", "routed", "MACsec cannot pass a router"),
+    ],
+)
+def test_a_tunnel_that_passes_no_router_is_left_out(tunnel: str, router: str, reason: str) -> None:
+    class Nowhere:
+        def check_device(self, *_: object) -> None:
+            """Every device can be had."""
+
+    placement: Any = Nowhere()
+    study = parse_study(STUDY.format(tunnel=tunnel, router=router), "a.toml")
+    with pytest.raises(LabError) as caught:
+        check_jobs(jobs(study), placement)
+    assert str(caught.value) == f"no tunnel of the study can run here; {tunnel}: {reason}"
+
+
+def test_every_tunnel_runs_without_a_router() -> None:
+    for driver in tunnel_kinds().values():
+        assert "none" in driver.routers
+        assert set(driver.routers) <= {"none", "routed", "nat"}
+
+
+class Machine:
+    """A place that is no namespace of this computer."""
+
+    def check_device(self, *_: object) -> None:
+        """Every device can be had."""
+
+    def choose(self, *_: object) -> None:
+        """It runs inside."""
+
+    def hosts(self, _label: str) -> tuple[object, ...]:
+        return (object(),)
+
+
+def test_a_gateway_with_clients_is_left_out_where_it_would_be_in_a_machine() -> None:
+    placement: Any = Machine()
+    text = STUDY.replace('"{tunnel}"', '"openvpn"\nclients = 2').format(router="none")
+    with pytest.raises(LabError) as caught:
+        check_jobs(jobs(parse_study(text, "a.toml")), placement)
+    assert "openvpn-2: a gateway and its clients stand in network namespaces" in str(caught.value)
+
+
+def test_a_handshake_is_not_timed_in_a_machine() -> None:
+    placement: Any = Machine()
+    text = STUDY.format(router="none", tunnel="openvpn")
+    echo = 'kind = "udp_echo"\ngap = "10 ms"\npackets = 20\npayload_bytes = 512\n'
+    assert echo in text
+    text = text.replace(echo, 'kind = "handshake"\n\n[precision]\nmetric = "setup_p50_ns"\n')
+    with pytest.raises(LabError) as caught:
+        check_jobs(jobs(parse_study(text, "a.toml")), placement)
+    assert "openvpn: the set-up of a tunnel is timed in network namespaces" in str(caught.value)
