@@ -1,9 +1,11 @@
 """A study by a Dask cluster: a real scheduler and workers, some of which are killed."""
 
 import io
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import distributed
 import pytest
 
 from dask_processes import Processes
@@ -147,6 +149,40 @@ def test_a_worker_dies_and_the_result_is_byte_for_byte_that_of_one_computer(
     assert ran == dict(result.trials().select("block_id", "worker").iter_rows())
     assert result.manifest.outcome == "complete"
     assert not (result.directory / ".parts").exists()
+
+
+def test_a_worker_dies_with_a_part_that_nobody_has_fetched(
+    dask: Processes, study: Study, tmp_path: Path
+) -> None:
+    dask.start(2)
+    _wait_for(dask, 2)
+    told: list[JobDone] = []
+
+    def kill_the_other_when_it_has_ended_a_job(event: Event) -> None:
+        if not isinstance(event, JobDone):
+            return
+        told.append(event)
+        if len(told) > 1:
+            return
+        name = event.worker.partition("/")[2]
+        other = next(one for one in dask.workers if one != name)
+        with distributed.Client(dask.address, set_as_default=False) as client:
+
+            def workers() -> dict[str, str]:
+                found = client.scheduler_info(n_workers=-1)["workers"]
+                return {one["name"]: address for address, one in found.items()}
+
+            address = workers()[other]
+            while not client.has_what([address])[address]:
+                time.sleep(0.01)
+            dask.kill(dask.workers[other])
+            while other in workers():
+                time.sleep(0.01)
+
+    result = by_cluster(dask.address, study, tmp_path, kill_the_other_when_it_has_ended_a_job)
+    assert every_trial_once(result)
+    assert [event.jobs_done for event in told] == [1, 2, 3, 4, 5, 6]
+    assert tables(result) == tables(by_here(study, tmp_path))
 
 
 def test_the_scheduler_dies_and_a_resume_runs_the_rest(

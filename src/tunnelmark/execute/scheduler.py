@@ -15,7 +15,6 @@ from tunnelmark.model.faults import told
 _LOCAL: Final = re.compile(r"local:([1-9][0-9]{0,2})")
 _ADDRESS: Final = re.compile(r"(?:tcp|tls|ws|wss)://\S+")
 _ANSWER_S: Final = 10
-_GONE: Final = "cancelled", "lost"
 
 
 @dataclass(frozen=True)
@@ -147,17 +146,20 @@ class Scheduler:
     def next(self) -> Answer:
         """Wait for a job to end; ``SchedulerLostError`` if none will."""
         with self._lost_if_it_fails():
-            future = next(self._ended)
-            if future.status in _GONE:
-                raise SchedulerLostError(f"the scheduler {self.address} was lost")
+            # Its worker died before its result was fetched: another one runs it again.
+            while (future := next(self._ended)).status == "lost":
+                self._ended.add(future)
             job_id = self._jobs[future]
-            error = future.exception(timeout=_ANSWER_S)
-            sent = None if error else future.result()
+            try:
+                answer = Answer(job_id, future.result())
+            except Exception as error:
+                # Of a job that was lost while it was asked for, only now is known how it ended.
+                if future.status != "error":
+                    raise
+                answer = Answer(job_id, None, _told(error))
         del self._jobs[future]
         future.release()
-        if error is not None:
-            return Answer(job_id, None, _told(error))
-        return Answer(job_id, sent)
+        return answer
 
     def forget(self) -> None:
         """Let the workers end what has not come back: nobody waits for it."""
