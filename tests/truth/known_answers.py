@@ -5,6 +5,7 @@ truth`` runs it, and says how often the intervals have the truth in them.
 """
 
 import contextlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1800)]
 def test_the_cost_of_a_packet_is_the_chosen_one(tmp_path: Path, *, busy: bool) -> None:
     with truths.busy_core() if busy else contextlib.nullcontext():
         result = truths.measure(
-            truths.COST, seed=1, repeats=8, results=tmp_path, engine=find_engine()
+            truths.COST, seed=1, repeats=16, results=tmp_path, engine=find_engine()
         )
     for answer in truths.costs(result):
+        sys.stdout.write(f"{answer}\n")
         assert abs(answer.error) < 0.05, answer
 
 
@@ -39,10 +41,12 @@ def test_tunnels_in_the_kernel_cost_what_a_known_cost_like_theirs_does(tmp_path:
     known = measured(truths.known_in_kernel(costs_us))
     for name, chosen_us in costs_us.items():
         answer = truths.kernel_cost(known, f"like-{name}", chosen_us)
+        sys.stdout.write(f"{answer}\n")
         assert abs(answer.error) < 0.1, answer
 
 
 def test_loss_and_delay_are_the_chosen_ones(tmp_path: Path) -> None:
     result = truths.measure(truths.PATH, seed=1, repeats=8, results=tmp_path, engine=find_engine())
     for answer in truths.paths(result):
+        sys.stdout.write(f"{answer}\n")
         assert abs(answer.error) < 0.05 or answer.covered, answer
