@@ -32,16 +32,17 @@ def pytest_configure(config: pytest.Config) -> None:
 # First: xdist reads the groups when it sees the items, and marks that come later are lost.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by place, and let what measures time run once more where it fails.
+    """Mark by place, and let what measures time or starts real programs run once more if it fails.
 
-    Such a test measures on a machine that others share: one that stands still for a second fails it
-    without any fault in the code. A fault in the code fails twice. How often that was needed is
-    shown at the end of the session.
+    The machine is shared: one that stands still for a second fails such a test without any fault in
+    the code. A fault in the code fails twice. Which tests needed it, and why, is shown at the end
+    of the session.
     """
     for item in items:
         if item.path.is_relative_to(_TESTS / "truth"):
             item.add_marker(pytest.mark.timing)
-        if item.get_closest_marker("timing") is not None:
+        real = item.path.is_relative_to(_TESTS / "contract")
+        if real or any(item.get_closest_marker(name) is not None for name in ("timing", "lab")):
             item.add_marker(pytest.mark.flaky(reruns=1))
         if item.get_closest_marker("machine") is not None:
             item.add_marker(pytest.mark.xdist_group("machine"))

@@ -106,8 +106,12 @@ class Skips:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        again = len(terminalreporter.stats.get("rerun", []))
-        terminalreporter.write_line(f"{len(self._skipped)} skipped, {again} run once more")
+        again = terminalreporter.stats.get("rerun", [])
+        terminalreporter.write_line(f"{len(self._skipped)} skipped, {len(again)} run once more")
+        for report in again:
+            lines = report.longreprtext.strip().splitlines()
+            words = next((line[1:].strip() for line in lines if line.startswith("E ")), lines[-1])
+            terminalreporter.write_line(f"run once more: {report.nodeid}: {words}", yellow=True)
         for fault in self.faults():
             terminalreporter.write_line(f"error: {fault}", red=True)
 

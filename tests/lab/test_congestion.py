@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 # Beside studies that use TCP the computer's list would be theirs, too.
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("studies")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("runs")]
 
 _TEXT = """
 format = 1

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("studies")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("runs")]
 
 _STUDY = """
 format = 1

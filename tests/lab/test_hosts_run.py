@@ -21,7 +21,7 @@ from tunnelmark.model.block import Stratum
 from tunnelmark.store import open_result
 
 pytestmark = [
-    pytest.mark.xdist_group("studies"),
+    pytest.mark.xdist_group("runs"),
     pytest.mark.lab,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: namespaces stand for hosts"),
     pytest.mark.skipif(not Path("/usr/sbin/sshd").exists(), reason="needs openssh-server"),

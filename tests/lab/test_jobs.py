@@ -13,7 +13,7 @@ import pytest
 from tunnelmark.report.summary import summarise
 from tunnelmark.store import open_result
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.xdist_group("studies")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.xdist_group("runs")]
 
 _SCRIPT = Path(__file__).parents[2] / "docs" / "slurm-array.sh"
 _TEXT = """

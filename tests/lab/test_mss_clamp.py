@@ -95,7 +95,7 @@ def test_syn_and_syn_ack_offer_what_the_study_asks_for(
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("studies")
+@pytest.mark.xdist_group("runs")
 def test_a_run_clamps_and_records_it(study: Callable[[str], Any]) -> None:
     tunnel = '[[tunnel]]\nkind = "openvpn"\nmss_clamp = 1300\n'
     one = study(one_echo("clamped", "A tunnel behind a gateway that clamps", tunnel))

@@ -10,7 +10,7 @@ import pytest
 
 from small_study import one_echo
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.xdist_group("studies")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.xdist_group("runs")]
 
 TUNNELS = """\
 [[tunnel]]

@@ -17,7 +17,7 @@ import tomli_w
 from skips import CONDITIONS
 from small_study import smallest
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(400), pytest.mark.xdist_group("studies")]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(400), pytest.mark.xdist_group("runs")]
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"

@@ -10,7 +10,7 @@ import pytest
 import tunnelmark.tunnels
 from small_study import one_echo
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.xdist_group("studies")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.xdist_group("runs")]
 
 RECIPES = Path(tunnelmark.tunnels.__path__[0]) / "recipes"
 TUNNELS = """\

@@ -10,7 +10,7 @@ import pytest
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("studies")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("runs")]
 
 _TEXT = """
 format = 1
