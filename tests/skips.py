@@ -109,7 +109,7 @@ class Skips:
         again = terminalreporter.stats.get("rerun", [])
         terminalreporter.write_line(f"{len(self._skipped)} skipped, {len(again)} run once more")
         for report in again:
-            lines = report.longreprtext.strip().splitlines()
+            lines = report.longreprtext.strip().splitlines() or [""]
             words = next((line[1:].strip() for line in lines if line.startswith("E ")), lines[-1])
             terminalreporter.write_line(f"run once more: {report.nodeid}: {words}", yellow=True)
         for fault in self.faults():
