@@ -1,7 +1,6 @@
 """A bounded packet capture, by tcpdump where it can run; read when it has ended."""
 
 import re
-import secrets
 import sys
 import time
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Final, Protocol, Self
 
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.probes.pcap import MAX_PACKET_BYTES, Frame, OtherFrame, WirePacket, read_pcap
 
 __all__ = ["NEED", "Capture", "Captured", "Frame", "OtherFrame", "WirePacket"]
@@ -66,7 +66,7 @@ class Capture:
         self._host = host
         self._interface = interface
         # A log may be appended to: what an earlier capture wrote must never count as this one's.
-        self._name = f"capture-{name}-{secrets.token_hex(2)}"
+        self._name = unique_name(f"capture-{name}")
         self._max_packets = max_packets
         self._snap_bytes = min(max_frame_bytes, MAX_PACKET_BYTES)
         self._path = host.work_dir / "captures" / f"{name}.pcap"

@@ -9,6 +9,7 @@ from typing import Final
 
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.tunnel import Side, Site
 from tunnelmark.tunnels.addressing import inner_addresses, outer_addresses, reached_addresses
 from tunnelmark.tunnels.base import TunnelParams
@@ -50,7 +51,7 @@ def values_of(
             "mtu": str(mtu_bytes),
             "interface": inner_interface(site, "r", number, side),
             # An earlier tunnel of this run may have had one.
-            "folder": str(hosts[side].work_dir / f"recipe-{number}-{secrets.token_hex(2)}"),
+            "folder": str(hosts[side].work_dir / unique_name(f"recipe-{number}")),
         }
         # Each end as this one knows it: itself by its own, the other by where it is reached.
         outer = {**reached, side: own[side]}

@@ -2,7 +2,6 @@
 
 import json
 import re
-import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -13,6 +12,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import (
@@ -161,7 +161,7 @@ class SingBoxTunnel(DaemonTunnel):
         protocol = Protocol.new(params.protocol, params.method)
         outer = dict(zip(("client", "server"), outer_addresses(site, params), strict=True))
         folders = {
-            side: _end(site, side).host.work_dir / f"sing-box-{number}-{secrets.token_hex(2)}"
+            side: _end(site, side).host.work_dir / unique_name(f"sing-box-{number}")
             for side in _SIDES
         }
         daemons = []

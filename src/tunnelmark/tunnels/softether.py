@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
 from tunnelmark.model.tunnel import (
     DataPath,
@@ -117,7 +118,7 @@ class SoftEtherTunnel(DaemonTunnel):
         self._started: list[Process] = []
         self._pairs: list[tuple[Daemon, Daemon]] = []
         # What an earlier one of this run wrote there would be read again.
-        self._name = f"softether-{token_hex(2)}"
+        self._name = unique_name("softether")
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need server, client, the command that sets both up, and TUN."""

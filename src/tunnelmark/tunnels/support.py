@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.together import together
 from tunnelmark.model.tunnel import Milestone, Site, TrafficPath
 
@@ -94,7 +94,7 @@ def daemon_name(stem: str) -> str:
     The log is evidence: what an earlier daemon of the same name wrote must never count as this
     one's.
     """
-    return f"{stem}-{secrets.token_hex(2)}"
+    return unique_name(stem)
 
 
 def interfaces(host: Host) -> dict[str, InterfaceState]:

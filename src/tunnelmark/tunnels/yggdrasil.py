@@ -2,7 +2,6 @@
 
 import json
 import re
-import secrets
 from collections.abc import Mapping
 from functools import partial
 from ipaddress import IPv6Address
@@ -16,6 +15,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.tunnel import (
     DataPath,
     Negotiated,
@@ -180,7 +180,7 @@ class YggdrasilTunnel(DaemonTunnel):
             "IfMTU": self.params.mtu_bytes,
         }
         host = endpoint.host
-        path = PurePosixPath(host.work_dir) / f"yggdrasil-{number}-{secrets.token_hex(2)}.conf"
+        path = PurePosixPath(host.work_dir) / f"{unique_name(f'yggdrasil-{number}')}.conf"
         host.put(path, json.dumps(config, indent=1).encode())
         process = host.spawn(
             [PROGRAM, "-useconffile", str(path)], name=daemon_name(f"yggdrasil-{side}-{number}")
