@@ -54,9 +54,9 @@ label = "ipsec"
 implementation = "kernel"
 [[workload]]
 kind = "udp_echo"
-gap = "10 ms"
+gap = "5 ms"
 payload_bytes = 1000
-packets = 300
+packets = 600
 """
 IN_KERNEL: Final = ("ipsec", "wireguard")
 

@@ -193,7 +193,7 @@ mod tests {
             let mut wall = Wall::new();
             let stamped = now();
             let after = UnixTime::of(stamped, wall.clock.offset);
-            wall.clock.offset -= Duration::from_millis(step);
+            wall.clock.offset += Duration::from_millis(-step);
             let before = UnixTime::of(stamped, wall.clock.offset);
             let taken = wall.look();
             for stamp in [before, after] {

@@ -92,7 +92,9 @@ impl Batch {
             };
             let told = ancillary(&message.msg_hdr);
             self.arrivals[place] = Arrival {
-                at: told.time.map_or(taken, |stamp| self.wall.stamped(stamp, taken)),
+                at: told
+                    .time
+                    .map_or(taken, |stamp| self.wall.stamped(stamp, taken)),
                 user_time: told.time.is_none(),
                 source: address(&self.incoming.names[place]),
                 time_to_live: told.time_to_live,
