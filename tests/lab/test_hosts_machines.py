@@ -174,7 +174,8 @@ def test_tunnels_of_the_kernel_over_two_machines_whose_clocks_differ(
         middles.append((middle, sum(clocks["least_ns"] + clocks["most_ns"]) / 4))
         check_delays(one.directory, row, before.towards(after, middle))
     # Left alone, a clock would be off by as much at the end as the line's delay.
-    slope = np.polynomial.Polynomial.fit(*np.array(middles).T, 1).convert().coef[1]
+    times, offsets = np.array(middles).T
+    slope = np.polynomial.Polynomial.fit(times, offsets, 1).convert().coef[1]
     assert slope * 1e6 == pytest.approx(drift_ppm, abs=15)
     check_costs(result, table)
     assert machines.client.leftovers() == machines.server.leftovers() == []
