@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 SSHD: Final = "/usr/sbin/sshd"
+SSHD_CONFIG: Final = "PermitRootLogin prohibit-password\nUsePAM no\nPidFile none\n"
 ADDRESSES: Final = {"client": "192.0.2.1", "server": "192.0.2.2"}
 """Of the hosts themselves, at the line."""
 OWN: Final = {"client": "192.0.2.11", "server": "192.0.2.12"}
@@ -104,29 +105,15 @@ class FakeHost:
 
 
 @dataclass(frozen=True)
-class TwoHosts:
-    """Both, and the files by which ssh reaches them."""
+class ByName:
+    """The files by which ssh reaches a client and a server."""
 
     folder: Path
-    client: FakeHost
-    server: FakeHost
 
     @property
     def ssh_config(self) -> Path:
         """For ``ssh -F``."""
         return self.folder / "ssh_config"
-
-    def route(self) -> None:
-        """Let both hosts forward, and know the way to the other's own address."""
-        for host, other in ((self.client, "server"), (self.server, "client")):
-            host.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-            host.run("ip", "route", "add", f"{OWN[other]}/32", "via", ADDRESSES[other])
-
-    def address_ipv6(self) -> None:
-        """Let the line carry IPv6, too."""
-        for host in (self.client, self.server):
-            own = f"{ADDRESSES_IPV6[host.role]}/64"
-            host.run("ip", "address", "add", own, "dev", LINE, "nodad")
 
     def inventory(
         self, extra: str = "", ends: Mapping[str, Mapping[str, str]] = EMPTY, **more: str
@@ -144,6 +131,50 @@ class TwoHosts:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return path
 
+    def make_keys(self) -> None:
+        """Make keys of a user and of both hosts, which nobody knows yet."""
+        for name in ("user", "client", "server"):
+            key = ["-C", "", "-f", str(self.folder / name)]
+            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", *key]
+            subprocess.run(words, check=True, timeout=20)
+        (self.folder / "known_hosts").write_text("", encoding="ascii")
+        (self.folder / "ssh_config").write_text("", encoding="ascii")
+
+    def reach(self, role: str, *proxy: str) -> None:
+        """Let ssh know a host, to which ``proxy`` (of ssh_config) leads."""
+        with self.ssh_config.open("a", encoding="ascii") as file:
+            words = "".join(f"  {line}\n" for line in proxy)
+            file.write(
+                f"Host {role}\n  User root\n  HostKeyAlias {role}\n{words}"
+                f"  IdentityFile {self.folder / 'user'}\n  IdentitiesOnly yes\n"
+                "  IdentityAgent none\n  StrictHostKeyChecking yes\n"
+                f"  UserKnownHostsFile {self.folder / 'known_hosts'}\n"
+                "  GlobalKnownHostsFile /dev/null\n"
+            )
+        kind, key = (self.folder / f"{role}.pub").read_text("ascii").split()[:2]
+        with (self.folder / "known_hosts").open("a", encoding="ascii") as file:
+            file.write(f"{role} {kind} {key}\n")
+
+
+@dataclass(frozen=True)
+class TwoHosts(ByName):
+    """Both, as namespaces."""
+
+    client: FakeHost
+    server: FakeHost
+
+    def route(self) -> None:
+        """Let both hosts forward, and know the way to the other's own address."""
+        for host, other in ((self.client, "server"), (self.server, "client")):
+            host.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+            host.run("ip", "route", "add", f"{OWN[other]}/32", "via", ADDRESSES[other])
+
+    def address_ipv6(self) -> None:
+        """Let the line carry IPv6, too."""
+        for host in (self.client, self.server):
+            own = f"{ADDRESSES_IPV6[host.role]}/64"
+            host.run("ip", "address", "add", own, "dev", LINE, "nodad")
+
 
 @contextlib.contextmanager
 def two_hosts(
@@ -160,7 +191,7 @@ def two_hosts(
     folder = Path(tempfile.mkdtemp(prefix="tmhosts-", dir="/var/tmp"))
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        _keys(folder)
+        ByName(folder).make_keys()
         client, server = (
             stack.enter_context(
                 _host(role, ahead_s, _INSIDE_HOST if role == behind_nat else ADDRESSES[role])
@@ -177,7 +208,7 @@ def two_hosts(
             _translate(nat, forwards)
         for host in (client, server):
             host.join()
-            _reachable(folder, host)
+            _serve(ByName(folder), host)
         yield TwoHosts(folder, client, server)
 
 
@@ -239,29 +270,13 @@ def _translate(nat: FakeHost, forwards: Sequence[str]) -> None:
     )
 
 
-def _keys(folder: Path) -> None:
-    for name in ("user", "client", "server"):
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / name)]
-        subprocess.run(words, check=True, timeout=20)
-    (folder / "known_hosts").write_text("", encoding="ascii")
-    (folder / "ssh_config").write_text("", encoding="ascii")
-
-
-def _reachable(folder: Path, host: FakeHost) -> None:
+def _serve(made: ByName, host: FakeHost) -> None:
     """Say how sshd is started there, and how ssh reaches it."""
-    (folder / f"{host.role}.sshd").write_text(
-        f"HostKey {folder / host.role}\nAuthorizedKeysFile {folder / 'user.pub'}\n"
-        "StrictModes no\nPermitRootLogin prohibit-password\nUsePAM no\nPidFile none\n",
+    config = made.folder / f"{host.role}.sshd"
+    config.write_text(
+        f"HostKey {made.folder / host.role}\nAuthorizedKeysFile {made.folder / 'user.pub'}\n"
+        f"StrictModes no\n{SSHD_CONFIG}",
         encoding="ascii",
     )
-    sshd = " ".join([*host.enter, SSHD, "-i", "-f", str(folder / f"{host.role}.sshd")])
-    with (folder / "ssh_config").open("a", encoding="ascii") as file:
-        file.write(
-            f"Host {host.role}\n  User root\n  HostKeyAlias {host.role}\n  ProxyCommand {sshd}\n"
-            f"  IdentityFile {folder / 'user'}\n  IdentitiesOnly yes\n  IdentityAgent none\n"
-            f"  StrictHostKeyChecking yes\n  UserKnownHostsFile {folder / 'known_hosts'}\n"
-            "  GlobalKnownHostsFile /dev/null\n"
-        )
-    kind, key = (folder / f"{host.role}.pub").read_text("ascii").split()[:2]
-    with (folder / "known_hosts").open("a", encoding="ascii") as file:
-        file.write(f"{host.role} {kind} {key}\n")
+    sshd = " ".join([*host.enter, SSHD, "-i", "-f", str(config)])
+    made.reach(host.role, f"ProxyCommand {sshd}")

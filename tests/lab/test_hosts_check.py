@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ssh_hosts import TwoHosts, two_hosts
+from ssh_hosts import OWN, TwoHosts, two_hosts
 
 pytestmark = [
     pytest.mark.lab,
@@ -107,3 +108,14 @@ def test_what_is_missing_is_installed_only_when_that_is_asked_for(hosts: TwoHost
     log = hosts.client.run("cat", "/tmp/apt.log")  # noqa: S108
     assert "install iputils-ping" in log
     assert policy.exists() == before
+
+
+def test_programs_that_only_some_systems_have_are_not_needed(hosts: TwoHosts) -> None:
+    for program in ("timedatectl", "chrt", "getconf"):
+        hosts.server.run("mount", "--bind", "/dev/null", f"/usr/bin/{program}")
+    done = check(hosts.inventory(), "--json")
+    report, _ = found(done)
+    assert done.returncode == 0, done.stdout + done.stderr
+    named = {role: {one["name"] for one in report["hosts"][role]} for role in OWN}
+    assert "real time" in named["client"] - named["server"]
+    assert re.search(r", [0-9]+ cores", report["hosts"]["server"][0]["message"])

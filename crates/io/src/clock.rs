@@ -28,6 +28,8 @@ pub struct Wall {
     clock: WallClock,
     measured: Instant,
     error_read: Instant,
+    /// The difference before the wall clock was last stepped, and when that was seen.
+    stepped: Option<(Duration, Instant)>,
 }
 
 /// A difference is used so long, and a reading of the clock's error.
@@ -35,6 +37,8 @@ const MEASURE_EVERY: Duration = Duration::from_millis(10);
 const ERROR_EVERY: Duration = Duration::from_secs(1);
 /// Two readings one behind the other differ by less, unless the thread was interrupted in between.
 const STEP: Duration = Duration(2_000);
+/// So long after a step packets may come to hand that the kernel stamped before it.
+const STEP_REMEMBERED: Duration = Duration::from_secs(1);
 
 impl Wall {
     /// Measures it.
@@ -48,6 +52,7 @@ impl Wall {
             },
             measured: now,
             error_read: now,
+            stepped: None,
         }
     }
 
@@ -56,14 +61,34 @@ impl Wall {
         let now = now();
         let moved = (realtime().ahead_of(now) - self.clock.offset).abs() > STEP;
         if moved || now - self.measured > MEASURE_EVERY {
-            self.clock.offset = realtime_offset();
+            let before = std::mem::replace(&mut self.clock.offset, realtime_offset());
             self.measured = now;
+            if (self.clock.offset - before).abs() > STEP {
+                self.stepped = Some((before, now));
+            }
         }
         if now - self.error_read > ERROR_EVERY {
             self.clock.error = error_estimate();
             self.error_read = now;
         }
         now
+    }
+
+    /// When the kernel stamped a packet that was taken at the last look, `taken`.
+    ///
+    /// Where the wall clock was stepped while the packet waited, its stamp is by the old one. By the
+    /// wrong one of the two it would have come later than it was taken, or earlier by the whole step.
+    #[must_use]
+    pub fn stamped(&self, stamp: UnixTime, taken: Instant) -> Instant {
+        let at = self.clock.instant(stamp);
+        match self.stepped {
+            Some((before, seen)) if taken - seen < STEP_REMEMBERED => {
+                let possible = [at, stamp.instant(before)].into_iter();
+                let possible = possible.filter(|at| *at <= taken + STEP);
+                possible.max().unwrap_or(at)
+            }
+            _ => at,
+        }
     }
 
     /// How it stood at the last look.
@@ -160,6 +185,22 @@ mod tests {
         assert!((before..=now()).contains(&looked));
         let apart = wall.clock().offset - realtime_offset();
         assert!(apart.0.abs() < 1_000_000, "{apart:?}");
+    }
+
+    #[test]
+    fn a_packet_keeps_its_time_when_the_wall_clock_is_stepped() {
+        for step in [3_000, -3_000, 3_600_000] {
+            let mut wall = Wall::new();
+            let stamped = now();
+            let after = UnixTime::of(stamped, wall.clock.offset);
+            wall.clock.offset += Duration::from_millis(-step);
+            let before = UnixTime::of(stamped, wall.clock.offset);
+            let taken = wall.look();
+            for stamp in [before, after] {
+                let error = wall.stamped(stamp, taken) - stamped;
+                assert!(error.abs().0 < 1_000_000, "{step} ms: {error:?}");
+            }
+        }
     }
 
     #[test]

@@ -11,12 +11,16 @@ Tried = Callable[..., bool]
 _LINK_TYPES: Final = {
     "wireguard": "wireguard",
     "veth": "veth",
-    "macsec": "macsec",
     "gre": "gre",
     "ip6gre": "ip6gre",
     "vxlan": "vxlan",
     "dummy": "dummy",
 }
+# It takes Ethernet alone, which a loopback is not.
+_MACSEC_TRIAL: Final = (
+    "ip link add tmtrial type veth peer name tmtrial1 && "
+    "ip link add link tmtrial name tmtrial2 type macsec"
+)
 _ESP_TRIAL: Final = (
     *("ip", "xfrm", "state", "add", "src", "198.18.0.1", "dst", "198.18.0.2", "proto", "esp"),
     *("spi", "1", "mode", "transport", "enc", "cipher_null", "", "auth", "digest_null", ""),
@@ -44,6 +48,7 @@ def tried_kernel(feature: str, tried: Tried) -> bool:
         "tun": lambda: there("/dev/net/tun"),
         "netns": lambda: there("/proc/self/ns/net"),
         "netem": lambda: apart("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"),
+        "macsec": lambda: apart("sh", "-c", _MACSEC_TRIAL),
         "esp": lambda: apart(*_ESP_TRIAL),
         "ipsec": lambda: apart(*_ESP_TRIAL),
         "ppp": lambda: there("/dev/ppp") and _loadable("ppp_generic", tried),
@@ -59,8 +64,6 @@ def _link_arguments(kind: str) -> tuple[str, ...]:
             return ("type", "ip6gre", "local", "fd00::1", "remote", "fd00::2")
         case "vxlan":
             return ("type", "vxlan", "id", "1", "dstport", "4789", "dev", "lo")
-        case "macsec":
-            return ("link", "lo", "type", "macsec")
         case _:
             return ("type", kind)
 

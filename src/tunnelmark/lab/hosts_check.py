@@ -65,7 +65,7 @@ def examine_host(
 ) -> list[Finding]:
     """Look at one host: ``need`` is what it is to have, ``ip`` the version of the line."""
     host = computer.host
-    cores = host.run(["getconf", "_NPROCESSORS_ONLN"], check=False).text().strip() or "?"
+    cores = host.run(["nproc"], check=False).text().strip() or "?"
     release = host.run(["uname", "-sr"]).text().strip()
     found = [Finding("ssh", ok=True, message=f"{release}, {cores} cores")]
     found += [_program(host, *pair) for pair in _programs(need).items()]
@@ -86,12 +86,14 @@ def examine_host(
                 mend="" if forwards else f"sysctl -w {line.FORWARDING[ip]}=1",
             )
         )
-    realtime = host.run(["chrt", "--fifo", "1", "true"], check=False).returncode == 0
-    message = (
-        "SCHED_FIFO is allowed" if realtime else "SCHED_FIFO is not allowed: packets may leave late"
-    )
-    found.append(Finding("real time", ok=True, message=message))
-    if state := _NTP.search(host.run(["timedatectl", "show"], check=False).text()):
+    if host.has("chrt"):
+        realtime = host.run(["chrt", "--fifo", "1", "true"], check=False).returncode == 0
+        not_allowed = "SCHED_FIFO is not allowed: packets may leave late"
+        message = "SCHED_FIFO is allowed" if realtime else not_allowed
+        found.append(Finding("real time", ok=True, message=message))
+    # Only systemd has it.
+    dated = host.run(["timedatectl", "show"], check=False) if host.has("timedatectl") else None
+    if dated is not None and (state := _NTP.search(dated.text())):
         words = "set by NTP" if state[1] == "yes" else "not set by NTP"
         found.append(Finding("clock", ok=True, message=f"{words} (delays do not depend on it)"))
     return found

@@ -155,7 +155,7 @@ class HostsPlacement:
 
 
 def _described(host: SshHost) -> str:
-    words = (["uname", "-srm"], ["getconf", "_NPROCESSORS_ONLN"])
+    words = (["uname", "-srm"], ["nproc"])
     system, cores = (host.run(one, check=False).text().strip() for one in words)
     model = next(
         (

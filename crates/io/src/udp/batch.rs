@@ -82,7 +82,6 @@ impl Batch {
         self.used = count;
         self.count = count;
         let taken = self.wall.look();
-        let wall = self.wall.clock();
         for (place, message) in self.incoming.messages.iter().enumerate().take(count) {
             let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             // A packet longer than the slot is none of ours: length 0 is rejected by the parser.
@@ -93,7 +92,9 @@ impl Batch {
             };
             let told = ancillary(&message.msg_hdr);
             self.arrivals[place] = Arrival {
-                at: told.time.map_or(taken, |real| wall.instant(real)),
+                at: told
+                    .time
+                    .map_or(taken, |stamp| self.wall.stamped(stamp, taken)),
                 user_time: told.time.is_none(),
                 source: address(&self.incoming.names[place]),
                 time_to_live: told.time_to_live,
