@@ -13,7 +13,7 @@ use crate::events::{self, Reader};
 use crate::flow::{flow_plan, FlowConfig};
 use crate::Failure;
 
-/// What it is told.
+/// Its configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendConfig {

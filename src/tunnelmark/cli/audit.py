@@ -11,7 +11,7 @@ import click
 @click.option("--study", help="List only findings about this publication.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def audit(*, study: str | None, as_json: bool) -> None:
-    """Check the published figures for internal inconsistencies and list what is found."""
+    """Check the published figures for internal inconsistencies."""
     from tunnelmark.analysis.audit import STEMS  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.analysis.audit import audit as check  # noqa: PLC0415 - likewise
     from tunnelmark.published import table  # noqa: PLC0415 - likewise

@@ -27,7 +27,7 @@ _NOTHING_RUNS = 3
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--no-machine", is_flag=True, help="Do not boot a virtual machine to check.")
 def doctor(*, as_json: bool, no_machine: bool) -> int:
-    """Show what this computer can run and where, what is missing and how to install it."""
+    """Show what can run here, what is missing and how to install it."""
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.lab.ability import abilities  # noqa: PLC0415 - likewise
     from tunnelmark.lab.doctor import examine  # noqa: PLC0415 - likewise

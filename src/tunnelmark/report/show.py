@@ -71,7 +71,7 @@ def figure(estimate: Estimate | None) -> str:
 
 
 def cell(point: PointEstimates, metric: str) -> str:
-    """Return a point's figure; what never carried anything has no delay, and is no gap."""
+    """Return a point's figure; what never carried anything has no delay, and is not a gap."""
     found = point.estimates.get(metric)
     return BROKEN if found is None and point.broken else figure(found)
 

@@ -113,7 +113,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def _fields(query: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a query; none of one that is no query."""
+    """Return the fields of a query; none of one that is not a query."""
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=20)
     except ValueError:

@@ -286,7 +286,7 @@ def _figure(metric: str, value: float | None) -> str:
 
 
 def _checks(text: str) -> list[Mapping[str, Any]]:
-    """Return the checks of an attempt; what is no list of checks is none."""
+    """Return the checks of an attempt; what is not a list of checks is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

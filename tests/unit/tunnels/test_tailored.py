@@ -141,5 +141,5 @@ def test_a_program_that_no_driver_starts_is_told_at_its_line() -> None:
             STUDY + 'kind = "wireguard"\nlabel = "w"\nprogram = { openvpn = "/opt/a" }\n',
             "mine.toml",
         )
-    with pytest.raises(StudyError, match="options is given, which it cannot be"):
+    with pytest.raises(StudyError, match="options cannot be set"):
         parse_study(STUDY + 'kind = "vxlan"\noptions = ["-x"]\n', "mine.toml")
