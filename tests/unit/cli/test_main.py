@@ -9,7 +9,6 @@ import pytest
 
 from tunnelmark.cli import main
 
-
 COMMANDS = main.tunnelmark.list_commands(click.Context(main.tunnelmark))
 
 
