@@ -91,7 +91,8 @@ def _reverse(sent: SendSummary, reflected: ReflectSummary | None, joined: Sequen
         "conservation_reverse",
         ok=agreed and ghosts == 0 and returned == counted <= answered,
         message=f"reflected {answered} ({_told(answers)}) = came back {returned} "
-        f"(counted {counted}) + lost {answered - returned}; {ghosts} came back that were not reflected",
+        f"(counted {counted}) + lost {answered - returned}; "
+        f"{ghosts} came back that were not reflected",
     )
 
 
