@@ -30,7 +30,7 @@ examples:
 )
 @click.option("--ids", is_flag=True, help="Print only the job IDs, one per line, for scripts.")
 def plan(*, study: str, scale: str, seed: int | None, as_json: bool, ids: bool) -> None:
-    """List the jobs of STUDY, with the time that each is expected to take."""
+    """List the jobs of STUDY and the expected time of each."""
     if as_json and ids:
         raise click.UsageError("--json and --ids are mutually exclusive")
     from dataclasses import replace  # noqa: PLC0415 - keeps --help quick

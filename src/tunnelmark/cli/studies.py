@@ -19,7 +19,7 @@ examples:
 
 @click.group(epilog=_EPILOG)
 def studies() -> None:
-    """List, show and check studies, and print the schema of study files."""
+    """List, show and check studies, and print their JSON Schema."""
 
 
 @studies.command("list")

@@ -60,6 +60,7 @@ def test_the_first_help_has_all_exit_statuses(capsys: pytest.CaptureFixture[str]
         (["report", "/nowhere"], 5, "is not a result directory"),
         (["overhead", "carrier-pigeon"], 2, "openvpn"),
         (["overhead", "openvpn", "--payload", "0"], 2, "--payload is 0"),
+        (["audit", "--study", "dymora-2013"], 2, "did you mean dymora-2014?"),
         (["frobnicate"], 2, "frobnicate"),
     ],
 )

@@ -229,7 +229,7 @@ def test_a_result_that_is_being_written_is_shown_as_far_as_it_is(tmp_path: Path)
     try:
         first = client.get("/results/now/progress/part").text
         assert "0 valid trials" in first
-        assert "no trial is written yet" in first
+        assert "no trial has been written yet" in first
         assert client.get("/results/now").status_code == 200
         for repeat in (1, 2):
             one = trial_result("openvpn", 64, repeat, {"rtt_p50_ns": 2e6})
