@@ -1,5 +1,6 @@
 """What a reader sees is in the words of docs/style.md: pages, templates, strings of the program."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import prose
@@ -133,13 +134,32 @@ def test_readers_of_the_code_see_no_fault(folder: str) -> None:
     assert found == []
 
 
-def test_readers_of_the_engine_see_no_fault() -> None:
+@pytest.mark.parametrize(
+    ("folder", "kind", "faults_of"),
+    [("crates", ".rs", prose.faults_of_rust), ("src", ".toml", prose.faults_of_toml)],
+)
+def test_readers_of_the_engine_and_of_studies_see_no_fault(
+    folder: str, kind: str, faults_of: Callable[[str], list[str]]
+) -> None:
     found = []
-    for path in _texts("crates"):
-        if path.suffix == ".rs":
-            faults = prose.faults_of_rust(path.read_text(encoding="utf-8"))
+    for path in _texts(folder):
+        if path.suffix == kind:
+            faults = faults_of(path.read_text(encoding="utf-8"))
             found += [f"{path.relative_to(ROOT)}:{fault}" for fault in faults]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('title = """\nFrom 25\nbyte."""\n', ["0: tunnelmark.plural"]),
+        ('[[a]]\nb = [{ c = "is told" }]\n', ["0: tunnelmark.ours"]),
+        ('near = "64 byte"  # 64 byte\n', ["1: tunnelmark.plural"]),
+        ('near = "64 byte"\nhere = "#8, 64 bytes"\n', []),
+    ],
+)
+def test_sentences_and_comments_of_a_study_are_searched(source: str, found: list[str]) -> None:
+    assert [fault.split(": '")[0] for fault in prose.faults_of_toml(source)] == found
 
 
 @pytest.mark.parametrize(
