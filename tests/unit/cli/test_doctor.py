@@ -68,7 +68,7 @@ def test_without_the_engine_no_machine_is_booted(monkeypatch: pytest.MonkeyPatch
     assert {tunnel["machine"] for tunnel in tunnels} == {"no engine (make setup)"}
 
 
-def test_a_missing_emulator_and_a_missing_image_are_told_with_their_mend(
+def test_a_missing_emulator_and_a_missing_image_are_named_with_their_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def machine() -> Finding:
