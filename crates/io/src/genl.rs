@@ -39,7 +39,7 @@ pub enum Received<'a> {
 }
 
 impl Genl {
-    /// Opens a socket and asks for the number of a family; `remedy` says what to do if there is none.
+    /// Opens a socket and asks for the number of a family; `remedy` is for when there is none.
     pub fn open(family: &str, remedy: &str) -> Result<Self, IoError> {
         // SAFETY: plain integers; the descriptor returned belongs to nobody else.
         let raw = unsafe {
