@@ -62,6 +62,8 @@ def figure(estimate: Estimate | None) -> str:
         text = f"{value:.{digits(value, None)}f}"
         # Many that are all alike have no interval, and no lack of repeats either.
         return text if estimate.n >= FEWEST else f"{text} (n={estimate.n})"
+    if estimate.low == estimate.high:
+        return f"{value:.{digits(value, None)}f}"
     half = (estimate.high - estimate.low) / 2 * factor
     places = digits(value, half)
     if estimate.method == "t on logarithms":

@@ -197,7 +197,7 @@ def test_points_are_those_of_the_report_and_of_what_changed_since(folder: Path) 
 
 def test_an_invalid_trial_says_why(client: TestClient) -> None:
     page = client.get("/results/first/trials?valid=no").text
-    assert "1 trials" in page
+    assert "1 trial<" in page
     assert "no: made &lt;b&gt;so" in page
     trial = client.get("/results/first/trial?id=b1-openvpn64-5&attempt=1").text
     assert "Invalid" in trial
@@ -206,6 +206,17 @@ def test_an_invalid_trial_says_why(client: TestClient) -> None:
     assert client.get("/results/first/trial?id=nothing").status_code == 404
     for odd in ("page=-1", "page=999999999", "page=%C2%B2", "valid=%00"):
         assert client.get(f"/results/first/trials?{odd}").status_code == 200
+
+
+def test_the_two_results_that_are_picked_are_of_one_study(folder: Path) -> None:
+    results = [trial_result("openvpn", 64, 1, {"rtt_p50_ns": 5e6})]
+    write(folder.parent / "make", results, study="other", started_at="2027-01-01T00:00:00+00:00")
+    (folder.parent / "make" / "result").rename(folder / "newest")
+    picked = re.findall(r'name="([ab])" value="(\w+)"[^>]*checked', client_of(folder).get("/").text)
+    assert picked == [("b", "newest")]
+    shutil.rmtree(folder / "newest")
+    picked = re.findall(r'name="([ab])" value="(\w+)"[^>]*checked', client_of(folder).get("/").text)
+    assert sorted(side for side, _ in picked) == ["a", "b"]
 
 
 def test_two_results_are_compared(client: TestClient) -> None:
@@ -235,12 +246,16 @@ def test_a_result_that_is_being_written_is_shown_as_far_as_it_is(tmp_path: Path)
             one = trial_result("openvpn", 64, repeat, {"rtt_p50_ns": 2e6})
             writer.append(one, pair_id=pair_id(one.trial.point))
             part = client.get("/results/now/progress/part").text
-            assert f"{repeat} valid trials" in part
+            assert f"{repeat} valid trial" in part
             assert "data-ended" not in part
             # The summary that is kept is not the one of before.
-            assert f"{repeat} valid trials" in client.get("/results/now").text
+            assert f"{repeat} valid trial" in client.get("/results/now").text
+        assert "of at least" in part
         writer.update(outcome="complete")
-        assert "data-ended" in client.get("/results/now/progress/part").text
+        ended = client.get("/results/now/progress/part").text
+        assert "data-ended" in ended
+        # What could not run is no longer missing from a run that has ended.
+        assert "of at least" not in ended
     finally:
         writer.close()
 
