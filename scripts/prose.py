@@ -135,8 +135,8 @@ def faults_of_rust(text: str) -> list[str]:
 def faults_of_toml(text: str) -> list[str]:
     """Return a line for each fault in the sentences of a study or a recipe, and in its comments.
 
-    ``"64 byte"`` alone is a quantity as a study writes it. TOML does not say where a string stands:
-    its faults are on line 0.
+    A quantity alone is as a study writes it. TOML does not say where a string stands: its faults
+    are on line 0.
     """
     found = [(0, words) for words in _sentences(tomllib.loads(text))]
     for number, line in enumerate(text.splitlines(), 1):

@@ -82,7 +82,7 @@ def check(*, file: str, scale: str, budget: float | None, like: Path | None) -> 
     least, most = study.precision.min_repeats, study.precision.max_repeats
     times = " to ".join(dict.fromkeys(shown_duration(seconds) for seconds in expected_s(plan)))
     click.echo(
-        f"{study.name}: {len(plan)} blocks, {points} points, "
+        f"{study.name}: {len(plan)} block{'s' * (len(plan) != 1)}, {points} points, "
         f"{trials(points * least, points * most)}, about {times}"
     )
     for line in foreseen(study, budget_s=budget, like=like):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-from synthetic import Truth, large, simulate
+from synthetic import Design, Truth, large, simulate
 from synthetic import write as write_made
 
 from made_results import manifest, trial_result, write
@@ -250,14 +250,28 @@ def test_a_result_that_is_being_written_is_shown_as_far_as_it_is(tmp_path: Path)
             assert "data-ended" not in part
             # The summary that is kept is not the one of before.
             assert f"{repeat} valid trial" in client.get("/results/now").text
-        assert "of at least" in part
         writer.update(outcome="complete")
-        ended = client.get("/results/now/progress/part").text
-        assert "data-ended" in ended
-        # What could not run is no longer missing from a run that has ended.
-        assert "of at least" not in ended
+        assert "data-ended" in client.get("/results/now/progress/part").text
     finally:
         writer.close()
+
+
+def test_nothing_is_missing_from_a_run_that_has_ended(tmp_path: Path) -> None:
+    """What could not run here is left out of a run: it counts for neither bar nor minimum."""
+    made = simulate(Design(), Truth(), 1)
+    client = client_of(tmp_path)
+    changes: dict[str, dict[str, object]] = {
+        "ended": {"outcome": "complete"},
+        "now": {"outcome": None},
+        "skipped": {"outcome": None, "skipped": {"a": "not here"}},
+    }
+    for name, change in changes.items():
+        made.manifest = made.manifest.model_copy(update=change)
+        write_made(made, tmp_path / name)
+    said = {name: client.get(f"/results/{name}/progress/part").text for name in changes}
+    least = {name: re.findall(r"of at least (\d+)", text) for name, text in said.items()}
+    assert least == {"ended": [], "now": ["48"], "skipped": ["24"]}
+    assert ["<progress" in text for text in said.values()] == [False, True, True]
 
 
 def test_a_folder_that_is_a_result_shows_no_other(folder: Path) -> None:
