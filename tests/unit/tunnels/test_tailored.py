@@ -136,7 +136,7 @@ def test_two_builds_are_two_tunnels_of_a_study() -> None:
 
 
 def test_a_program_that_no_driver_starts_is_told_at_its_line() -> None:
-    with pytest.raises(StudyError, match=r"^mine.toml:12: tunnel .*: program cannot be set for openvp"):
+    with pytest.raises(StudyError, match=r"^mine.toml:12: tunnel .*program cannot be set"):
         parse_study(
             STUDY + 'kind = "wireguard"\nlabel = "w"\nprogram = { openvpn = "/opt/a" }\n',
             "mine.toml",
