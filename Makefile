@@ -47,7 +47,7 @@ lint: setup ## formatters, linters, types, direction of imports, spelling and pr
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/python scripts/prose.py README.md $$(find docs -name '*.md' | sort) $$(find src tests scripts bench fuzz -path tests/unit/docs/test_prose.py -o \( -name '*.py' -o -name '*.j2' \) -print | sort)
+	$(BIN)/python scripts/prose.py README.md $$(find docs -name '*.md' | sort) $$(find src tests scripts bench fuzz crates -path tests/unit/docs/test_prose.py -o \( -name '*.py' -o -name '*.j2' -o -name '*.rs' -o -path 'src/*.toml' \) -print | sort)
 
 check: test lint ## what CI runs
 

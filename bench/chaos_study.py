@@ -16,8 +16,8 @@ TUNNELS: Final = {
 }
 _OVER_TCP: Final = frozenset({"ssh_tun"})
 """What carries packets over TCP loses none: it sends again, and those behind wait."""
-# A busy computer makes trials invalid and they are made again. Steal is no fault of a run, and what
-# a tunnel waits for its core is small beside the bounds below.
+# A busy computer makes trials invalid and they are repeated. Steal is not a fault of a run, and
+# what a tunnel waits for its core is small beside the bounds below.
 _STUDY: Final = """
 format = 1
 name = "chaos"

@@ -44,7 +44,7 @@ _PACKET_S: Final = 10_000
 _PAYLOAD_BYTES: Final = 200
 _SAMPLE_S: Final = 10.0
 _WARM_SHARE: Final = 0.1
-"""Of the samples, left out: what is made when it is first used is no growth."""
+"""Of the samples, left out: what is made when it is first used is not growth."""
 FLAT_MIB_PER_H: Final = 1.0
 _LEVEL: Final = 0.05
 _PORT: Final = 7792

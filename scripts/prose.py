@@ -3,7 +3,8 @@
 Pages (``.md``): proselint does the search, with its own checks and the words of scripts/words.toml;
 code, headings and the targets of links are left out. Python: the same words, without proselint's
 checks, in the strings that the program prints (below ``src``), in docstrings and in comments.
-Templates (``.j2``): the words, in their text and their markup.
+Rust and TOML: the words, in strings and comments. Templates (``.j2``): the words, in their text and
+their markup.
 """
 
 import ast
@@ -29,6 +30,9 @@ _CODE: Final = re.compile(
 )
 _TAGS: Final = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _VALUE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_RUST_STRING: Final = re.compile(r'(?<![\w\'])"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_RUST_COMMENT: Final = re.compile(r"^(|.*\s)//[/!]? ?(.*)$")
+_QUANTITY: Final = re.compile(r"[-+]?[0-9.]+ \S+")
 _SOME_NUMBER: Final = "99"
 """Stands for a value that a text has at run time, so that "{size} byte" is found."""
 _OFF: Final = {
@@ -54,7 +58,8 @@ def _faults_of(path: Path) -> list[str]:
         # The strings of a test are often wrong on purpose.
         printed = faults_of_strings(text) if "src" in path.parts else []
         return [*printed, *faults_of_comments(text)]
-    return faults_of_template(text) if path.suffix == ".j2" else faults(text)
+    kinds = {".j2": faults_of_template, ".rs": faults_of_rust, ".toml": faults_of_toml}
+    return kinds.get(path.suffix, faults)(text)
 
 
 def faults(text: str) -> list[str]:
@@ -99,6 +104,54 @@ def faults_of_comments(text: str) -> list[str]:
                 found.append((token.start[0], words))
             last = token.start[0]
     return [fault for line, words in sorted(found) for fault in _in(_CODE.sub("", words), line)]
+
+
+def faults_of_rust(text: str) -> list[str]:
+    """Return a line for each fault in the strings and comments of a Rust file.
+
+    Lines of comments that follow each other are one text.
+    """
+    found: list[tuple[int, str]] = []
+    code, last = [], 0
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = _RUST_COMMENT.match(line)
+        code.append(comment[1] if comment else line)
+        if comment is None:
+            continue
+        if last == number - 1 and found:
+            begun, before = found.pop()
+            found.append((begun, f"{before} {comment[2]}"))
+        else:
+            found.append((number, comment[2]))
+        last = number
+    source = "\n".join(code)
+    for match in _RUST_STRING.finditer(source):
+        words = re.sub(r"\{[^{}]*\}", _SOME_NUMBER, re.sub(r"\\\n\s*", "", match[1]))
+        if " " in words:
+            found.append((source.count("\n", 0, match.start()) + 1, words))
+    return [fault for line, words in sorted(found) for fault in _in(_CODE.sub("", words), line)]
+
+
+def faults_of_toml(text: str) -> list[str]:
+    """Return a line for each fault in the sentences of a study or a recipe, and in its comments.
+
+    A quantity alone is as a study writes it. TOML does not say where a string stands: its faults
+    are on line 0.
+    """
+    found = [(0, words) for words in _sentences(tomllib.loads(text))]
+    for number, line in enumerate(text.splitlines(), 1):
+        before, mark, words = line.partition("#")
+        if mark and before.count('"') % 2 == 0:
+            found.append((number, words))
+    return [fault for line, words in found for fault in _in(_CODE.sub("", words), line)]
+
+
+def _sentences(value: object) -> Iterator[str]:
+    if isinstance(value, str) and " " in value and not _QUANTITY.fullmatch(value):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _sentences(inner)
 
 
 def faults_of_template(text: str) -> list[str]:

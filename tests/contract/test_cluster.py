@@ -21,7 +21,7 @@ from tunnelmark.store import Result, open_result
 from tunnelmark.study import Study, load_study
 from tunnelmark.study.plan import jobs
 
-# What Dask's own shutdown leaves to the garbage collector is no fault of ours.
+# What Dask's own shutdown leaves to the garbage collector is not a fault of ours.
 pytestmark = [
     pytest.mark.usefixtures("engine", "runtime"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

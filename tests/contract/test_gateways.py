@@ -231,7 +231,7 @@ def test_a_driver_without_a_gateway_is_refused_before_it_starts_anything(
     tunnel = driven("tinc", {"clients": 3})
     with pytest.raises(RefusedError) as caught:
         tunnel.up(lab.site)
-    assert str(caught.value) == "tinc has no gateway form: leave out clients, or give count"
+    assert str(caught.value) == "tinc cannot be a gateway: leave out clients, or set count"
     assert not lab.client_host.spawned
 
 
@@ -239,5 +239,5 @@ def test_a_driver_without_a_gateway_is_refused_before_it_starts_anything(
 def test_a_driver_is_a_gateway_or_says_that_it_is_none(kind: str) -> None:
     reason = driven(kind, {"clients": 2}).no_gateway()
     assert (reason is None) == KINDS[kind].gateway
-    assert reason is None or reason.startswith(f"{kind} has no gateway form")
+    assert reason is None or reason.startswith(f"{kind} cannot be a gateway")
     assert driven(kind, {}).no_gateway() is None

@@ -84,7 +84,7 @@ def test_quickstart_is_what_the_line_and_the_packets_make_of_it(tmp_path: Path) 
     assert points == {"openvpn": 1420, "wireguard": 1392}
     report = (result.directory / "report" / "report.html").read_text(encoding="utf-8")
     assert "wireguard, simulated" in report
-    told = re.search("([a-z0-9-]+) and ([a-z0-9-]+): no cost model, so its CPU costs", report)
+    told = re.search("([a-z0-9-]+) and ([a-z0-9-]+): no cost model, so CPU work takes", report)
     assert told is not None
     assert set(told.groups()) == set(points)
 

@@ -159,7 +159,7 @@ def test_a_driver_that_was_never_up_has_no_problem_and_goes_down(kind: str) -> N
 
 
 @each_kind
-def test_everything_a_driver_needs_is_named_with_its_mend(kind: str) -> None:
+def test_everything_a_driver_needs_is_named_with_its_remedy(kind: str) -> None:
     tunnel = driven(kind, NO_PARAMS)
     empty: Any = Bare(set(), set())
     need = tunnel.need(empty)

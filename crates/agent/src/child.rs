@@ -36,7 +36,7 @@ pub struct Child {
 /// This thread has the network and the mounts of another process, and so has what it starts, until
 /// this is dropped.
 ///
-/// `ip netns exec` does the same anew for each program, for 30 ms of an emulated CPU.
+/// `ip netns exec` does the same again for each program, for 30 ms of an emulated CPU.
 struct Within {
     own: [File; 2],
 }

@@ -423,8 +423,8 @@ impl fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-/// A text from outside, of which as much is told as the longest path has: the answer has to fit into
-/// a frame, whatever was asked for.
+/// A text from outside, of which as much is shown as the longest path has: the answer has to fit into
+/// a frame, whatever the request was.
 struct Told<'a>(&'a str);
 
 impl Told<'_> {

@@ -200,7 +200,7 @@ fn a_signal_to_the_group_ends_children_of_children() {
 #[test]
 fn output_of_a_descendant_still_comes_after_the_end() {
     let mut client = Client::new();
-    // The background process waits for the signal that is sent after the end was told.
+    // The background process waits for the signal that is sent after the end was reported.
     let proc = client.spawn(
         &[
             "sh",

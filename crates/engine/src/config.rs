@@ -50,7 +50,7 @@ pub fn read<T: DeserializeOwned>(path: &str) -> Result<T, Failure> {
     read.map_err(|error| Failure::Config(format!("{path}: {error}")))?;
     if text.len() as u64 > LARGEST_CONFIG_BYTES {
         return wrong(format!(
-            "{path}: is longer than {LARGEST_CONFIG_BYTES} byte"
+            "{path}: is longer than {LARGEST_CONFIG_BYTES} bytes"
         ));
     }
     parse(&text).map_err(|message| Failure::Config(format!("{path}: {message}")))

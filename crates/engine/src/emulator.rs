@@ -27,7 +27,7 @@ pub trait BothWays {
 
 /// Runs the drivers to their end and writes their reports.
 ///
-/// SIGUSR1 asks for a report now, SIGUSR2 begins schedules anew.
+/// SIGUSR1 asks for a report now, SIGUSR2 begins schedules again.
 pub fn follow<L: LinkDriver, const N: usize>(
     parent_pid: Option<u32>,
     threads: Threads,
@@ -72,7 +72,7 @@ where
 }
 
 /// Lateness as it was when a report was last asked for, so that a reader who asks before and after
-/// a trial is told of the trial alone.
+/// a trial learns of the trial alone.
 #[derive(Default)]
 struct Answered([Delays; 2]);
 

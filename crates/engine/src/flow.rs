@@ -152,7 +152,7 @@ pub fn flow_plan(index: usize, flow: &FlowConfig, seed: u64) -> Result<FlowPlan,
     let wanted = outgoing.format.least_bytes();
     if (least as usize) < wanted || most as usize > LARGEST_PAYLOAD_BYTES {
         return config::wrong(format!(
-            "{}: payloads are {least} to {most} byte, must be {wanted} to {LARGEST_PAYLOAD_BYTES}",
+            "{}: payloads are {least} to {most} bytes, must be {wanted} to {LARGEST_PAYLOAD_BYTES}",
             at("size")
         ));
     }
@@ -253,7 +253,7 @@ pub fn read_bounded(place: &str, path: &Path, most_bytes: u64) -> Result<Vec<u8>
         .map_err(|error| Failure::Config(format!("{place}: {}: {error}", path.display())))?;
     if bytes.len() as u64 > most_bytes {
         return config::wrong(format!(
-            "{place}: {} is longer than {most_bytes} byte",
+            "{place}: {} is longer than {most_bytes} bytes",
             path.display()
         ));
     }
@@ -408,7 +408,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(
             error.err().unwrap(),
-            "flows[3].size: payloads are 17 to 64 byte, must be 18 to 65507"
+            "flows[3].size: payloads are 17 to 64 bytes, must be 18 to 65507"
         );
         assert!(later
             .err()

@@ -21,16 +21,16 @@ const USAGE: &str =
     "usage: tunnelmark-engine send|reflect|ask|answer|link|wlan-medium|sim CONFIG | version
 
   send CONFIG      send test packets and measure what comes back
-  reflect CONFIG   answer test packets whose tag verifies
-  ask CONFIG       send requests over UDP or TCP and time the answers
-  answer CONFIG    answer them
+  reflect CONFIG   reply to test packets whose tag verifies
+  ask CONFIG       send requests over UDP or TCP and time the responses
+  answer CONFIG    respond to them
   link CONFIG      emulate a link between two interfaces
   wlan-medium CONFIG
                    make two simulated radios (mac80211_hwsim) and be the medium between them
   sim CONFIG       send and reflect through a model of tunnels and a link, in virtual time
   version          print the version and the protocol
 
-CONFIG is a JSON file, or - for standard input. Events come as JSON, one a line, on standard
+CONFIG is a JSON file, or - for standard input. Events are JSON, one per line, on standard
 output. Exit status: 0 done, 2 the configuration is wrong, 1 anything else.
 
 example: tunnelmark-engine reflect - < reflect.json";

@@ -14,7 +14,7 @@ use crate::config::{self, SessionConfig};
 use crate::events::{self, Reader};
 use crate::Failure;
 
-/// What it is told.
+/// Its configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReflectConfig {

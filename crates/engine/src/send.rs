@@ -13,7 +13,7 @@ use crate::events::{self, Reader};
 use crate::flow::{flow_plan, FlowConfig};
 use crate::Failure;
 
-/// What it is told.
+/// Its configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendConfig {
@@ -138,7 +138,7 @@ pub fn plan(config: &SendConfig) -> Result<SendPlan, Failure> {
     for (index, flow) in config.flows.iter().enumerate() {
         if flows.iter().any(|other| other.flow == flow.flow) {
             return config::wrong(format!(
-                "flows[{index}].flow is {}, which is there already",
+                "flows[{index}].flow is {}, which another flow has",
                 flow.flow
             ));
         }

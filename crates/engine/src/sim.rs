@@ -93,7 +93,7 @@ struct WorkConfig {
     most_waiting: usize,
 }
 
-/// What `send` and `reflect` are told, and the path of each flow.
+/// What configures `send` and `reflect`, and the path of each flow.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WayConfig {
@@ -162,7 +162,7 @@ pub fn check(text: &[u8]) -> Result<(), Failure> {
     .map(|_| ())
 }
 
-/// The plan, and what the ways are told; `traced` reads the trace of a direction.
+/// The plan, and what configures the ways; `traced` reads the trace of a direction.
 fn checked(
     config: SimConfig,
     traced: impl Fn(&str, DirectionConfig) -> Result<DirectionPlan, Failure>,

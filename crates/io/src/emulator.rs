@@ -31,7 +31,7 @@ pub trait LinkDriver: Send {
     /// Sleeps until something comes, until `up`, or until woken; at most 100 ms.
     fn sleep(&self, up: Option<Instant>, wake: &Wake);
 
-    /// Begins schedules anew.
+    /// Begins schedules again.
     fn restart(&mut self) {}
 
     /// What there is to say now.
@@ -43,7 +43,7 @@ pub trait LinkDriver: Send {
 pub struct Turn {
     /// Frames that came.
     pub taken: usize,
-    /// Frames and reports handed on.
+    /// Frames and reports forwarded.
     pub sent: usize,
 }
 
@@ -61,11 +61,11 @@ pub struct Threads {
 pub struct Requests {
     /// A report now.
     pub report: bool,
-    /// Schedules begin anew.
+    /// Schedules begin again.
     pub restart: bool,
 }
 
-/// What is told while it runs; `R` is what a driver says of itself.
+/// What is reported while it runs; `R` is what a driver says of itself.
 pub enum Event<R> {
     /// Every interface is there.
     Ready,
@@ -92,7 +92,7 @@ pub struct DirectionReport {
     pub checksum_missing: u64,
     /// Frames by what their headers say; None: not looked at.
     pub kinds: Option<Kinds>,
-    /// Handed on minus due.
+    /// Forwarded minus due.
     pub lateness: Delays,
 }
 
@@ -243,7 +243,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::sync::Arc;
 
-    /// Counts its turns, and fails after some if it is told to.
+    /// Counts its turns, and fails after some if it should.
     struct Counter {
         turns: u32,
         restarts: Arc<AtomicU32>,

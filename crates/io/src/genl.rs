@@ -39,8 +39,8 @@ pub enum Received<'a> {
 }
 
 impl Genl {
-    /// Opens a socket and asks for the number of a family; `mend` is the remedy if there is none.
-    pub fn open(family: &str, mend: &str) -> Result<Self, IoError> {
+    /// Opens a socket and asks for the number of a family; `remedy` is for when there is none.
+    pub fn open(family: &str, remedy: &str) -> Result<Self, IoError> {
         // SAFETY: plain integers; the descriptor returned belongs to nobody else.
         let raw = unsafe {
             libc::socket(
@@ -75,7 +75,7 @@ impl Genl {
             sequence: 0,
             buffer: vec![0; DATAGRAM_MAX_BYTES],
         };
-        socket.family = socket.resolve(family, mend)?;
+        socket.family = socket.resolve(family, remedy)?;
         Ok(socket)
     }
 
@@ -176,8 +176,8 @@ impl Genl {
         wake.wait_with([self.fd.as_raw_fd()], due);
     }
 
-    fn resolve(&mut self, name: &str, mend: &str) -> Result<u16, IoError> {
-        let what = format!("the kernel has no {name} ({mend})");
+    fn resolve(&mut self, name: &str, remedy: &str) -> Result<u16, IoError> {
+        let what = format!("the kernel has no {name} ({remedy})");
         let mut text = name.as_bytes().to_vec();
         text.push(0);
         let mut writer = Writer::default();

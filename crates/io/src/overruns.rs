@@ -67,7 +67,7 @@ fn ipv4(text: &str) -> Option<u64> {
         .sum()
 }
 
-/// Sums the counts in `/proc/net/snmp6`, which has one a line.
+/// Sums the counts in `/proc/net/snmp6`, which has one per line.
 fn ipv6(text: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.strip_prefix("Udp6")?.split_once(char::is_whitespace))

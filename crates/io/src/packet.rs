@@ -201,7 +201,7 @@ impl Receiver {
                 &raw mut length,
             );
         }
-        // The kernel counts anew after each reading.
+        // The kernel counts from 0 again after each reading.
         self.dropped += u64::from(stats.tp_drops);
         self.dropped
     }

@@ -188,7 +188,7 @@ impl Stop {
 /// The signal that asks a subcommand for a report.
 pub const SIGUSR1: i32 = libc::SIGUSR1;
 
-/// The signal that begins schedules anew.
+/// The signal that begins schedules again.
 pub const SIGUSR2: i32 = libc::SIGUSR2;
 
 /// Sets `flag` whenever a signal comes.

@@ -61,7 +61,7 @@ pub struct ReflectOutcome {
     pub flows: Vec<FlowTotal>,
 }
 
-/// What is told while it runs.
+/// What is reported while it runs.
 pub enum ReflectEvent<'a> {
     /// All sockets are open; those of STAMP behind the others.
     Ready(&'a [SocketAddr]),

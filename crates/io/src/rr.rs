@@ -168,7 +168,7 @@ impl Gate {
 enum Line {
     Udp(UdpSocket),
     Tcp(TcpStream),
-    /// Opened anew for each transaction. Until the first there is one that shows that somebody answers:
+    /// Opened again for each transaction. Until the first there is one that shows that somebody answers:
     /// as many are open at one time as will be, so the other end starts its threads before the time
     /// runs.
     Anew(Option<TcpStream>),

@@ -222,7 +222,7 @@ impl Crew<'_> {
                     if self.idle.fetch_sub(1, Ordering::Relaxed) <= SPARE / 2 {
                         self.wanted.notify_one();
                     }
-                    // A connection that breaks is told of by the end that asks.
+                    // A connection that breaks is reported by the end that asks.
                     let _ = connection(self, stream, &mut priority);
                     self.idle.fetch_add(1, Ordering::Relaxed);
                 }

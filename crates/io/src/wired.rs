@@ -58,7 +58,7 @@ pub struct WiredDriver {
 
 /// Frame buffers kept for use again.
 const SPARE: usize = 4096;
-/// Frames taken from the ring before due frames are looked at again, and handed on at most.
+/// Frames taken from the ring before due frames are looked at again, and forwarded at most.
 const DRAIN: usize = 2 * BATCH;
 
 impl LinkDriver for WiredDriver {

@@ -49,7 +49,7 @@ pub struct Counters {
     pub offered: u64,
     /// Bytes of these, as on the interface.
     pub offered_bytes: u64,
-    /// Frames handed on.
+    /// Frames forwarded.
     pub delivered: u64,
     /// Bytes of these.
     pub delivered_bytes: u64,
@@ -171,7 +171,7 @@ impl<F: Frame> Direction<F> {
         }
     }
 
-    /// Begins the schedule of changes, and the trace, anew at `now`; frames under way stay so.
+    /// Begins the schedule of changes, and the trace, again at `now`; frames under way stay so.
     pub fn restart(&mut self, now: Instant) {
         self.advance(now);
         self.current = self.base.clone();

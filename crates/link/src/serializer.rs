@@ -42,7 +42,7 @@ impl Serializer {
         }
     }
 
-    /// Begins the trace anew.
+    /// Begins the trace again.
     pub(crate) fn restart(&mut self, now: Instant) {
         if let Some(trace) = &mut self.trace {
             (trace.epoch, trace.next, trace.left) = (now.max(self.sent), 0, 0);

@@ -218,7 +218,7 @@ fn ethernet_counts_what_is_on_the_wire() {
     };
     let mut direction = direction(ethernet, 1);
     direction.offer(Instant(0), 42, Number(0, false));
-    // RFC 2544: 14880 frames of 64 byte a second on 10 Mbit/s
+    // RFC 2544: 14880 frames of 64 bytes a second on 10 Mbit/s
     assert_eq!(direction.next_due(), Some(Instant(67_200)));
 }
 
@@ -278,7 +278,7 @@ fn a_change_is_for_frames_that_begin_after_it() {
     };
     let mut direction = direction(config, 1);
     direction.restart(Instant(0));
-    // 1500 byte take 1.5 ms at 8 Mbit/s and 3 ms at 4: frames begin at 0, 1.5, 3, 4.5, 6, 9 … ms.
+    // 1500 bytes take 1.5 ms at 8 Mbit/s and 3 ms at 4: frames begin at 0, 1.5, 3, 4.5, 6, 9 … ms.
     for k in 0..8 {
         direction.offer(Instant(0), 1514, Number(k, false));
     }
@@ -286,7 +286,7 @@ fn a_change_is_for_frames_that_begin_after_it() {
     let due: Vec<i64> = rest(&mut direction).iter().map(|frame| frame.0).collect();
     let tenths = |values: [i64; 9]| values.map(|value| value * MS / 10).to_vec();
     assert_eq!(due, tenths([115, 130, 145, 160, 190, 220, 250, 280, 2_230]));
-    // Begun anew it has its first rate and delay again.
+    // Begun again it has its first rate and delay again.
     direction.restart(Instant(1_000 * MS));
     direction.offer(Instant(1_001 * MS), 1514, Number(9, false));
     assert_eq!(direction.next_due(), Some(Instant(1_012 * MS + MS / 2)));
@@ -307,7 +307,7 @@ fn a_trace_gives_its_opportunities_to_whoever_waits() {
     };
     let mut direction = Direction::new(config, Some(Arc::new(trace)), 1, "a_to_b");
     direction.restart(Instant(0));
-    // A full packet takes one opportunity; one of 1000 byte leaves 504 of the next to the one behind.
+    // A full packet takes one opportunity; one of 1000 bytes leaves 504 of the next to the one behind.
     for (k, bytes) in [1514, 1010, 1010, 1514].into_iter().enumerate() {
         direction.offer(Instant(0), bytes, Number(k, false));
     }

@@ -315,7 +315,7 @@ fn frames_of_one_chain_share_an_aggregate() {
 
 #[test]
 fn the_same_load_takes_as_long_as_on_the_modelled_link() {
-    // 802.11b, 1500 byte, saturated, Ack at 1 Mbit/s: 6.056 Mbit/s of MSDU (docs/wlan.md)
+    // 802.11b, 1500 bytes, saturated, Ack at 1 Mbit/s: 6.056 Mbit/s of MSDU (docs/wlan.md)
     let mut air = air(&b(&[1_000_000]));
     let start = introduce(&mut air, 1_000_000);
     let rates = vec![Some((legacy(11_000_000), 7, false, false))];

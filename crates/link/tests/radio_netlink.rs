@@ -12,7 +12,7 @@ use tm_link::wlan::Rate;
 const FAMILY: u16 = 29;
 const RADIO: [u8; 6] = [0x42, 1, 2, 3, 4, 5];
 
-/// A frame as the kernel tells of it.
+/// A frame as the kernel reports it.
 fn told(frame: &[u8], rates: [u8; 8], flags: &[u8; 12]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer

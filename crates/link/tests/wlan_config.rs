@@ -174,7 +174,7 @@ fn what_the_standard_does_not_allow_is_refused_with_place_value_and_limit() {
         ),
         (
             with(base(), &[("/basic_rates_bit_s", json!([1_000_000, 1_000_000]))]),
-            "medium.basic_rates_bit_s[1] is 1000000, which is there twice",
+            "medium.basic_rates_bit_s[1] is 1000000, which is listed twice",
         ),
         (
             with(base(), &[("/rate", json!({"type": "mcs", "mcs": 0, "streams": 1}))]),

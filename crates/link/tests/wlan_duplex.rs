@@ -41,7 +41,7 @@ fn saturate(duplex: &mut Duplex<Vec<u8>>, ways: &[Way], ip_bytes: usize) -> [f64
 
 #[test]
 fn one_way_carries_what_the_theory_says() {
-    // MSDU of 1500 byte; 28 instead of 34 byte of header: 4 µs of 1982 less
+    // MSDU of 1500 bytes; 28 instead of 34 bytes of header: 4 µs of 1982 less
     let [forward, reverse] = saturate(&mut duplex(&b(&[1_000_000])), &[Way::AToB], 1_492);
     assert_close("802.11b", forward * 1_500.0 / 1_492.0, 6.056, 0.005);
     assert!(reverse.abs() < f64::EPSILON);
@@ -100,7 +100,7 @@ fn an_unloaded_frame_takes_its_time_on_air() {
             break arrival.due;
         }
     };
-    // MSDU 1508, MPDU 1542 byte
+    // MSDU 1508, MPDU 1542 bytes
     assert_eq!(due - now, Duration((192 + 1_122) * 1_000));
     assert_eq!(duplex.counters(Way::BToA).delivered_bytes, 1_514);
 }

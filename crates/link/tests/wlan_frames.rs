@@ -77,7 +77,7 @@ fn fragments_follow_each_other_at_sifs() {
     let mut medium = logged(&config, 1);
     medium.offer(1_000 * US, 1, frame(0, 1_600));
     let outcomes = drain(&mut medium, SECOND);
-    // bodies of 766, 766 and 68 byte
+    // bodies of 766, 766 and 68 bytes
     let expected = [
         (Ppdu::Data, 1, 1_000, 192 + 582),
         (Ppdu::Ack, 0, 1_784, 304),
@@ -164,7 +164,7 @@ fn group_addressed_frames_go_once_at_the_lowest_basic_rate() {
     assert!((140..260).contains(&delivered), "{delivered}"); // six standard deviations of 10
     let log = log_us(&mut medium);
     assert_eq!(log.len(), 400);
-    // 134 byte at 6 Mbit/s: 46 symbols
+    // 134 bytes at 6 Mbit/s: 46 symbols
     assert!(log
         .iter()
         .all(|row| (row.0, row.3) == (Ppdu::Data, 20 + 184 + 6)));
@@ -184,7 +184,7 @@ fn link_security_costs_its_bytes() {
             ..b(&[1_000_000])
         };
         let mut medium = logged(&config, 1);
-        medium.offer(1_000 * US, 1, frame(0, 1_066)); // 1100 byte on air when open
+        medium.offer(1_000 * US, 1, frame(0, 1_066)); // 1100 bytes on air when open
         drain(&mut medium, SECOND);
         let log = log_us(&mut medium);
         log.iter()
@@ -222,17 +222,17 @@ fn aggregates_keep_all_their_limits() {
         let count = log.iter().filter(|a| a.kind == Ppdu::Ampdu).count();
         (longest.unwrap_or(0) / US, count)
     };
-    // 5.484 ms at 6.5 Mbit/s: two MPDUs of 1538 byte
+    // 5.484 ms at 6.5 Mbit/s: two MPDUs of 1538 bytes
     let (longest, count) = largest(&n(0, 20), 1_508);
     assert!(longest <= 5_484 && count == 100, "{longest} {count}");
-    // 65535 byte: 42 MPDUs of 1544 byte with delimiter and padding, at 270 Mbit/s
+    // 65535 bytes: 42 MPDUs of 1544 bytes with delimiter and padding, at 270 Mbit/s
     assert_eq!(largest(&n(15, 40), 1_508).1, 5);
     // 64 MPDUs
     assert_eq!(largest(&n(15, 40), 100).1, 4);
     let mut config = n(15, 40);
     config.aggregation.as_mut().unwrap().ampdu_max_frames = 10;
     assert_eq!(largest(&config, 100).1, 20);
-    // 16 µs between the starts of MPDUs: 540 byte at 270 Mbit/s instead of 136
+    // 16 µs between the starts of MPDUs: 540 bytes at 270 Mbit/s instead of 136
     config.aggregation.as_mut().unwrap().mpdu_spacing_ns = 16_000;
     assert_eq!(
         largest(&config, 100).0,
@@ -255,7 +255,7 @@ fn msdus_are_joined_up_to_the_largest_amsdu() {
         outcomes.iter().map(|o| o.token).collect::<Vec<_>>(),
         (0..10).collect::<Vec<_>>()
     );
-    // subframes of 516 byte with padding: seven are 3610 byte, eight are too many
+    // subframes of 516 bytes with padding: seven are 3610 bytes, eight are too many
     assert_eq!(
         outcomes
             .iter()

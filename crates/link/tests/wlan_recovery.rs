@@ -305,7 +305,7 @@ fn minstrel_falls_back_behind_rts_as_without_it() {
     for rts_threshold_bytes in [1 << 20, 0] {
         let sevenths = sevenths(rts_threshold_bytes);
         assert!(sevenths.len() >= 10, "{}", sevenths.len());
-        // the slowest: 1534 byte at 6 Mbit/s
+        // the slowest: 1534 bytes at 6 Mbit/s
         assert!(
             sevenths.iter().all(|&length_us| length_us == 2_072),
             "RTS threshold {rts_threshold_bytes}: {sevenths:?}"

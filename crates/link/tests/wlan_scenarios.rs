@@ -15,7 +15,7 @@ fn an_idle_medium_is_taken_at_once() {
     let mut medium = logged(&b(&[1_000_000]), 1);
     medium.offer(1_000 * US, 1, frame(7, 1_500));
     let outcomes = drain(&mut medium, SECOND);
-    // 192 µs and 1534 byte at 11 Mbit/s, rounded up
+    // 192 µs and 1534 bytes at 11 Mbit/s, rounded up
     assert_eq!(outcomes[0].time_ns, (1_000 + 192 + 1_116) * US);
     assert_eq!((outcomes[0].token, outcomes[0].fate), (7, Fate::Delivered));
     let expected = [(Ppdu::Data, 1, 1_000, 1_308), (Ppdu::Ack, 0, 2_318, 304)];
@@ -95,7 +95,7 @@ fn a_txop_carries_several_frames_and_keeps_its_limit() {
             (in_txop, start_us) = (0, pair[1].2);
         }
     }
-    // 536 byte: 20 + 80, SIFS, Ack 28, SIFS: 160 µs each, so nine fit into 1504 µs
+    // 536 bytes: 20 + 80, SIFS, Ack 28, SIFS: 160 µs each, so nine fit into 1504 µs
     assert_eq!(sizes, [9, 9]);
 }
 

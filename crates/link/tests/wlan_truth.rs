@@ -15,7 +15,7 @@ fn single_sender(what: &str, config: &Config, expected: [f64; 7]) {
     for (bytes, mbit_s) in SIZES.into_iter().zip(expected) {
         let mut medium = medium(config, 1);
         let got = saturate(&mut medium, &[(1, frame(0, bytes))], 20 * SECOND);
-        assert_close(&format!("{what}, {bytes} byte"), got, mbit_s, 0.005);
+        assert_close(&format!("{what}, {bytes} bytes"), got, mbit_s, 0.005);
     }
 }
 
@@ -47,8 +47,8 @@ fn single_sender_802_11a_and_g_without_protection() {
 }
 
 /// G. Bianchi's model (JSAC 18(3), 2000) with the refinements of Bianchi and Tinnirello (IEEE
-/// Commun. Lett. 9(8), 2005), as published with the ns-3 example `wifi-bianchi`: 1500 byte of
-/// payload in an MPDU of 1536 byte (802.11b) or 1534 byte (802.11a), no retry limit.
+/// Commun. Lett. 9(8), 2005), as published with the ns-3 example `wifi-bianchi`: 1500 bytes of
+/// payload in an MPDU of 1536 bytes (802.11b) or 1534 bytes (802.11a), no retry limit.
 fn saturation(what: &str, config: &Config, msdu_bytes: u32, expected: [(u16, f64); 4]) {
     for (stations, mbit_s) in expected {
         let config = Config {
@@ -95,8 +95,8 @@ fn saturation_802_11a_eifs_column() {
     );
 }
 
-/// ns-3 example `wifi-ht-network`: UDP with 1472 byte of payload, so 1500 byte of IP and 1508 of
-/// MSDU, in A-MPDUs of at most 65535 byte and 5.484 ms, best effort.
+/// ns-3 example `wifi-ht-network`: UDP with 1472 bytes of payload, so 1500 bytes of IP and 1508 of
+/// MSDU, in A-MPDUs of at most 65535 bytes and 5.484 ms, best effort.
 #[test]
 fn aggregation_802_11n_ht20() {
     let expected = [5.81, 11.83, 17.79, 23.80, 35.73, 47.62, 53.61, 59.55];
@@ -107,9 +107,9 @@ fn aggregation_802_11n_ht20() {
     }
 }
 
-/// 802.11ax by arithmetic: MPDUs of 1538 byte in subframes of 1544, as many as 5.484 ms, the limit and
+/// 802.11ax by arithmetic: MPDUs of 1538 bytes in subframes of 1544, as many as 5.484 ms, the limit and
 /// the window allow; AIFS 43 µs, 7.5 slots of 9, the PPDU, SIFS 16, the `BlockAck` at a basic rate, of 32
-/// byte up to 64 MPDUs and of 56 beyond.
+/// bytes up to 64 MPDUs and of 56 beyond.
 #[test]
 fn aggregation_802_11ax() {
     // 117 bit a symbol of 13.6 µs: 3 MPDUs in 317 symbols, `BlockAck` 100 µs at 6 Mbit/s

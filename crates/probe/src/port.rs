@@ -59,7 +59,7 @@ pub struct Arrival {
     pub user_time: bool,
     /// Where it came from.
     pub source: Option<SocketAddr>,
-    /// Time to live, or hop limit, with which it came, where that was asked for.
+    /// Time to live, or hop limit, with which it came, if requested.
     pub time_to_live: Option<u8>,
 }
 

@@ -107,7 +107,7 @@ mod tests {
             let seen = drawn.iter().filter(|size| **size == bytes).count();
             let seen = i64::try_from(seen).unwrap();
             // Five standard deviations of a binomial count are below 900.
-            assert!((seen - expected).abs() < 900, "{bytes} byte: {seen}");
+            assert!((seen - expected).abs() < 900, "{bytes} bytes: {seen}");
         }
     }
 

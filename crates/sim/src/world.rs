@@ -25,7 +25,7 @@ pub const START: Instant = Instant(1_000_000_000);
 const EXPIRE: Duration = Duration::from_millis(100);
 const WAYS: [usize; 2] = [0, 1];
 
-/// Where records go; both are told the way, 0 from the client.
+/// Where records go; both get the way, 0 from the client.
 pub trait Sink {
     /// What became of a packet, as its sender knows it.
     fn sent(&mut self, way: usize, record: &SendRecord);

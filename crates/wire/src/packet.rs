@@ -257,7 +257,7 @@ mod tests {
             let (back, told) = unpack_reply_time(packed, Instant(sent));
             prop_assert_eq!(back, RemoteInstant(sent + away));
             let error = (told.unwrap().0 - residence).abs();
-            prop_assert!(error <= residence >> 16, "{} is told as {:?}", residence, told);
+            prop_assert!(error <= residence >> 16, "{} comes back as {:?}", residence, told);
         }
 
         #[test]

@@ -42,7 +42,7 @@ impl ErrorEstimate {
     };
 
     /// The field: S, Z 0 (NTP format), 6 bits of scale, 8 of multiplier, which is never 0; the error is
-    /// multiplier times 2^(scale - 32) seconds. Rounded up: what is told is never less than the error.
+    /// multiplier times 2^(scale - 32) seconds. Rounded up: what is sent is never less than the error.
     #[must_use]
     pub fn to_wire(self) -> u16 {
         // In units of 2^-32 s, 96 bits at most.

@@ -11,7 +11,7 @@ from scipy import special
 from tunnelmark.model.metrics import METRICS
 
 _MOST_EXPONENT: Final = 700.0
-"""e to more than this is no float."""
+"""e to more than this is not a float."""
 
 
 @dataclass(frozen=True)

@@ -446,7 +446,7 @@ def _no_units(_: int) -> Mapping[Unit, float]:
 
 
 _MOST_EXPONENT: Final = 700.0
-"""e to more than this is no float."""
+"""e to more than this is not a float."""
 
 
 def _back(logarithmic: bool, *, difference: bool) -> Callable[[float], float]:

@@ -361,7 +361,7 @@ def _scatter(group: Sequence[FitTrial], ops: Ops) -> float | None:
     if not found:
         return None
     scatter = math.sqrt(max(0.0, float(np.mean(found))))
-    # What varies more is the time until a process runs, which is no work.
+    # What varies more is the time until a process runs, which is not work.
     return scatter if scatter <= _WORK_SCATTERS else None
 
 

@@ -21,7 +21,7 @@ from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Deciding, Hypothesis, Outcome, Verdict
 
 _MOST_EXPONENT: Final = 700.0
-"""e to more than this is no float."""
+"""e to more than this is not a float."""
 
 
 @dataclass(frozen=True)

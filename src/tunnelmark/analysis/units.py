@@ -23,7 +23,7 @@ _STEPS: Final = (
 )
 """Ending of a parameter's name, and the step of it that a slope is given for."""
 _MOST_EXPONENT: Final = 700.0
-"""e to more than this is no float."""
+"""e to more than this is not a float."""
 _NOISE: Final = 1e-9
 """In the shown unit: what is smaller is left by rounding in floating point, not measured."""
 

@@ -26,7 +26,10 @@ docs/statistics.md explains every method.
 @click.option("--metric", "metrics", multiple=True, help="Metric to analyse; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def analyse(*, directory: Path, metrics: tuple[str, ...], as_json: bool) -> None:
-    """Find where curves bend, what correlates with CPU use, which factors matter, what drifted."""
+    """Find where curves bend, what drifted and which factors matter.
+
+    It also lists what correlates with CPU use.
+    """
     from tunnelmark.analysis.compare import headline_metrics  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.analysis.explore import explore  # noqa: PLC0415 - likewise
     from tunnelmark.analysis.strata import set_apart  # noqa: PLC0415 - likewise

@@ -43,7 +43,7 @@ def compare(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Compare two result directories: the environment first, then the figures."""
+    """Compare two results: the environment first, then the figures."""
     from tunnelmark.analysis.compare import (  # noqa: PLC0415 - keeps --help quick
         compare as compared,
     )

@@ -21,13 +21,14 @@ examples:
 The exit status is 3 if no tunnel can run here at all.
 """
 _NOTHING_RUNS = 3
+_NOT_CHECKED = "not checked (--no-machine)"
 
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--no-machine", is_flag=True, help="Do not boot a virtual machine to check.")
 def doctor(*, as_json: bool, no_machine: bool) -> int:
-    """Show what this computer can run and where, what is missing and how to install it."""
+    """Show what can run here, what is missing and how to install it."""
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.lab.ability import abilities  # noqa: PLC0415 - likewise
     from tunnelmark.lab.doctor import examine  # noqa: PLC0415 - likewise
@@ -45,7 +46,7 @@ def doctor(*, as_json: bool, no_machine: bool) -> int:
         Placement(ledger, engine="", wanted="machine", say=_say) as placement,
     ):
         local: Host | str = _sentence(no_engine) if no_engine else placement.local_host()
-        machine: Host | str = "not checked (--no-machine)"
+        machine: Host | str = _NOT_CHECKED
         if not no_machine:
             machine = _sentence(no_engine) if no_engine else placement.ready_machine()
         found = abilities(tunnel_kinds(), local, machine)
@@ -80,6 +81,8 @@ def _text(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:
 
 
 def _why(ability: "Ability") -> str:
-    """Return the reasons that differ; of a place that is not there at all only once."""
+    """Return the reasons; nothing of a machine that was not requested and is not needed."""
+    if ability.local is None and ability.machine == _NOT_CHECKED:
+        return ""
     named = (("here", ability.local), ("machine", ability.machine))
     return "; ".join(f"{place}: {reason}" for place, reason in named if reason is not None)

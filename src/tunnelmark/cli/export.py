@@ -35,7 +35,7 @@ index.csv in that folder names the trial of each file.
 @click.option("--iperf3", is_flag=True, help="iperf3's JSON of TCP transfers and UDP loads.")
 @click.option("--flent", is_flag=True, help="Delays and throughput over time as flent data files.")
 def export(*, directory: Path, into: Path, form: "Form | None", iperf3: bool, flent: bool) -> None:
-    """Export the samples of a result in formats that other programs read."""
+    """Export the samples of a result for other programs."""
     if form is None and not iperf3 and not flent:
         raise click.UsageError("give at least one of --samples, --iperf3 and --flent")
     from tunnelmark.report.foreign.export import export as write  # noqa: PLC0415 - keeps --help quick

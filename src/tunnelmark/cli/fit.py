@@ -35,7 +35,7 @@ is 5 if that is everything.
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def fit(*, result: Path, output: Path, force: bool) -> None:
-    """Fit cost models for `run --backend sim` to the measured run in RESULT."""
+    """Fit cost models for `run --backend sim` to the run in RESULT."""
     import tunnelmark  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.analysis.fit_result import fit_result  # noqa: PLC0415 - likewise
     from tunnelmark.model.costs import to_toml  # noqa: PLC0415 - likewise

@@ -40,7 +40,7 @@ def foreseen(study: Study, *, budget_s: float | None, like: Path | None) -> Iter
     if any(one.seen for one in found):
         yield f"in four of five runs, if figures scatter as in {source}"
     if unknown := found[0].unknown:
-        names = ", ".join(METRICS[name].title for name in unknown)
+        names = "; ".join(METRICS[name].title for name in unknown)
         yield f"the scatter of {names} is unknown; --like RESULT takes it from an earlier run"
 
 
@@ -53,7 +53,7 @@ def _seen(one: Foresight) -> str:
     told = [seen for seen in one.seen if seen.difference is not None]
     if not told:
         return "unknown size: too few repeats"
-    return ", ".join(f"{_size(seen)} in {METRICS[seen.metric].title}" for seen in told)
+    return "; ".join(f"{_size(seen)} in {METRICS[seen.metric].title}" for seen in told)
 
 
 def _size(seen: Seen) -> str:

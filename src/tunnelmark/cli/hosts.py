@@ -30,7 +30,7 @@ The exit status is 3 if a host or the line cannot be used.
 _CANNOT_SERVE = 3
 
 
-@click.group()
+@click.group(epilog="example: tunnelmark hosts check hosts.toml")
 def hosts() -> None:
     """Check real hosts that are reached over SSH (docs/hosts.md)."""
 
@@ -41,9 +41,10 @@ def hosts() -> None:
 @click.option("--install", is_flag=True, help="Install what is missing with the host's apt-get.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(*, inventory: Path, study: str | None, install: bool, as_json: bool) -> int:
-    """Show what the hosts of INVENTORY and the line between them can run, and what is missing.
+    """Check the two hosts of INVENTORY and the line between them.
 
-    With STUDY it is what that study needs; without --install nothing on the hosts is changed.
+    Show what they can run and what is missing, with STUDY for that study. Without --install
+    nothing on the hosts is changed.
     """
     from tunnelmark.hosts.inventory import load_inventory  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - likewise

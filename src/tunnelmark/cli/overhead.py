@@ -30,7 +30,10 @@ examples:
 def overhead(
     *, tunnel: str, payload: int, mtu: int, settings: tuple[str, ...], as_json: bool
 ) -> None:
-    """Print what a tunnel adds to a datagram, layer by layer, according to its model."""
+    """Print what a tunnel adds to a datagram, layer by layer.
+
+    Nothing is measured: the figures are those of the tunnel's model.
+    """
     from tunnelmark.cli.overhead_model import model  # noqa: PLC0415 - keeps --help quick
 
     wire, point, inner_mtu, mss = model(tunnel, payload, mtu, settings)

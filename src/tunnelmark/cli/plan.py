@@ -16,7 +16,12 @@ examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("study")
-@click.option("--scale", type=click.Choice(["smoke", "short", "full"]), default="full")
+@click.option(
+    "--scale",
+    type=click.Choice(["smoke", "short", "full"]),
+    default="full",
+    help="A smaller version of the study, if it has one; full is the study as written.",
+)
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), help="Seed to use instead of the study's."
 )
@@ -25,7 +30,7 @@ examples:
 )
 @click.option("--ids", is_flag=True, help="Print only the job IDs, one per line, for scripts.")
 def plan(*, study: str, scale: str, seed: int | None, as_json: bool, ids: bool) -> None:
-    """List the jobs of STUDY: what each brings up together, and how long it is expected to take."""
+    """List the jobs of STUDY and the expected time of each."""
     if as_json and ids:
         raise click.UsageError("--json and --ids are mutually exclusive")
     from dataclasses import replace  # noqa: PLC0415 - keeps --help quick

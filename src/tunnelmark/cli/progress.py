@@ -73,7 +73,7 @@ def describe(event: Event) -> str | None:
             skipped = "".join(f"\nskipped {label}: {why}" for label, why in event.skipped)
             count = trials(event.trials_min, event.trials_max)
             return (
-                f"{event.study}: {event.blocks} blocks, {count}, "
+                f"{event.study}: {event.blocks} block{'s' * (event.blocks != 1)}, {count}, "
                 f"about {shown_duration(event.expected_s)}, into {event.directory}{skipped}"
             )
         case BlockPhase():

@@ -35,6 +35,7 @@ examples:
     type=click.Choice(["terminal", "html", "markdown", "csv", "parquet", "latex", "json"]),
     default="terminal",
     show_default=True,
+    help="What to write: text for people, a page, or a table or document for programs.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file.")
 @click.option(
@@ -65,7 +66,10 @@ def report(
     where: str,
     beside: Path | None,
 ) -> None:
-    """Report on the run in DIRECTORY, or at a URL such as s3://bucket/results/NAME."""
+    """Report on the run in DIRECTORY.
+
+    DIRECTORY may be a URL, such as s3://bucket/results/NAME.
+    """
     from tunnelmark.store.remote import here  # noqa: PLC0415 - keeps --help quick
 
     if where == "beside" and (form != "html" or output is None):

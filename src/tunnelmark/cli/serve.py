@@ -11,11 +11,12 @@ from tunnelmark.model.errors import LabError
 _EPILOG = """
 \b
 examples:
-  tunnelmark serve                    the results in ./results
+  tunnelmark serve                          the results in ./results
   tunnelmark serve /data/results --port 0   on any free port
-  tunnelmark serve --allow-runs       also start built-in studies from the browser
+  tunnelmark serve --allow-runs             start built-in studies from the browser
 
-Only this computer can reach it. From another one, use SSH:
+\b
+Only this computer can reach the server. From another one, use SSH:
   ssh -L 8642:127.0.0.1:8642 HOST
 """
 _MOST_REQUESTS = 32
@@ -29,10 +30,16 @@ _MOST_REQUESTS = 32
     default=Path("results"),
     required=False,
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8642,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
+)
 @click.option("--allow-runs", is_flag=True, help="Let the browser start and stop built-in studies.")
 def serve(*, directory: Path, port: int, allow_runs: bool) -> None:
-    """Browse and compare the results in DIRECTORY in a web browser on this computer."""
+    """Browse and compare the results in DIRECTORY in a web browser."""
     import uvicorn  # noqa: PLC0415 - keeps --help quick
 
     from tunnelmark.serve.app import make_app  # noqa: PLC0415 - likewise

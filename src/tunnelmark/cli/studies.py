@@ -19,7 +19,7 @@ examples:
 
 @click.group(epilog=_EPILOG)
 def studies() -> None:
-    """List, show and check studies, and print the schema of study files."""
+    """List, show and check studies, and print their JSON Schema."""
 
 
 @studies.command("list")
@@ -50,7 +50,12 @@ def schema() -> None:
 
 @studies.command()
 @click.argument("file")
-@click.option("--scale", type=click.Choice(["smoke", "short", "full"]), default="full")
+@click.option(
+    "--scale",
+    type=click.Choice(["smoke", "short", "full"]),
+    default="full",
+    help="A smaller version of the study, if it has one; full is the study as written.",
+)
 @click.option(
     "--budget", metavar="TIME", callback=duration_s, help='Time to spend, such as "30 min".'
 )
@@ -60,7 +65,10 @@ def schema() -> None:
     help="An earlier result whose scatter predicts which differences the run will detect.",
 )
 def check(*, file: str, scale: str, budget: float | None, like: Path | None) -> None:
-    """Check a study: what would run, for how long, and which differences it can detect."""
+    """Check a study before its run.
+
+    Print what would run, for how long, and which differences the run can detect.
+    """
     from tunnelmark.cli.foresight import foreseen  # noqa: PLC0415 - likewise
     from tunnelmark.cli.progress import trials  # noqa: PLC0415 - likewise
     from tunnelmark.report.show import shown_duration  # noqa: PLC0415 - keeps --help quick
@@ -74,7 +82,7 @@ def check(*, file: str, scale: str, budget: float | None, like: Path | None) -> 
     least, most = study.precision.min_repeats, study.precision.max_repeats
     times = " to ".join(dict.fromkeys(shown_duration(seconds) for seconds in expected_s(plan)))
     click.echo(
-        f"{study.name}: {len(plan)} blocks, {points} points, "
+        f"{study.name}: {len(plan)} block{'s' * (len(plan) != 1)}, {points} points, "
         f"{trials(points * least, points * most)}, about {times}"
     )
     for line in foreseen(study, budget_s=budget, like=like):

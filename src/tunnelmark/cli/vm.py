@@ -15,8 +15,15 @@ from tunnelmark.vmimage.cache import Image
 from tunnelmark.vmimage.packages import Mirrors
 from tunnelmark.vmimage.recipe import RECIPE
 
+_EPILOG = """
+\b
+examples:
+  tunnelmark vm build      once, before the first run in a machine
+  tunnelmark vm status
+"""
 
-@click.group()
+
+@click.group(epilog=_EPILOG)
 def vm() -> None:
     """Build, show or remove the system image of the virtual machines."""
 
@@ -32,7 +39,10 @@ def vm() -> None:
     help="Debian security mirror.",
 )
 def build(refresh: bool, system: bool, mirror: str, security_mirror: str) -> None:
-    """Download Debian packages and build the image; needs neither root nor namespaces."""
+    """Download Debian packages and build the image.
+
+    This needs neither root nor namespaces.
+    """
     image = builder.build(
         clock=time.monotonic,
         say=lambda step: click.echo(f"vm: {step}", err=True),
@@ -47,7 +57,10 @@ def build(refresh: bool, system: bool, mirror: str, security_mirror: str) -> Non
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--verify", is_flag=True, help="Compare every byte with the image as built.")
 def status(as_json: bool, verify: bool) -> None:
-    """Show whether the image exists, how virtual machines would run, and what is missing."""
+    """Show whether the image exists and how virtual machines would run.
+
+    What is missing is named, with how to install it.
+    """
     image = cache.find()
     state: dict[str, object] = {
         "recipe": RECIPE.digest(),
@@ -92,7 +105,10 @@ def status(as_json: bool, verify: bool) -> None:
 )
 @click.option("--old", is_flag=True, help="Keep the image that this version uses.")
 def remove(system: bool, old: bool) -> None:
-    """Remove all images and leftovers of interrupted builds; running machines keep running."""
+    """Remove all images and leftovers of interrupted builds.
+
+    Running machines keep running.
+    """
     directory = cache.SYSTEM_CACHE if system else cache.user_cache()
     freed = cache.remove(directory, keep=RECIPE.digest() if old else None)
     if directory.is_dir() and not old:

@@ -14,7 +14,7 @@ _LINE_LIMIT: Final = 1 << 20
 
 
 def parse_event(line: str) -> Event:
-    """Parse one line; ``LabError`` if it is no event."""
+    """Parse one line; ``LabError`` if it is not an event."""
     if len(line) > _LINE_LIMIT:
         raise LabError(f"an event of the engine is longer than {_LINE_LIMIT} characters")
     try:

@@ -89,7 +89,7 @@ def _in_a_process(text: str, folder: Path, name: str, gone: Callable[[], bool]) 
                     break
     if process.returncode != 0:
         error = folder / ERROR
-        why = error.read_text(encoding="utf-8") if error.is_file() else "without a word"
+        why = error.read_text(encoding="utf-8") if error.is_file() else "it left no message"
         raise LabError(f"the job ended with status {process.returncode} on {name}: {why}")
 
 

@@ -51,7 +51,7 @@ def refusal(status: int | None, errors: str) -> str:
     """Return why a connection ended, by the exit status of ssh and what was written to errors."""
     last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
     if status is None:
-        return "the agent was ended, ssh is still there"
+        return "the agent was killed, though ssh is still connected"
     if status == Refusal.SSH:
         found = (words for sign, words in _BY_SSH.items() if sign in errors)
         return next(found, last or "ssh failed without a message")

@@ -110,7 +110,7 @@ def calibrate(
     else:
         raise LabError(
             f"device {device.kind}: {on} reached {_amount(on, measured)} instead of "
-            f"{_amount(on, wanted)} in {_ATTEMPTS} attempts, the limit is {TOLERANCE:.0%} off "
+            f"{_amount(on, wanted)} in {_ATTEMPTS} attempts; it may differ by {TOLERANCE:.0%} "
             "(is this computer busy with other work?)"
         )
     figures = {on: Measured(wanted, measured, device.figure(on).estimate)}

@@ -137,7 +137,7 @@ class GroupLimit:
 class MachineLimit:
     """The CPU limit of a machine that is one endpoint: of the threads that run its CPUs.
 
-    What QEMU does beside them, such as moving frames, is no work of the device.
+    What QEMU does beside them, such as moving frames, is not work of the device.
     """
 
     cpus: Sequence[int] = ()

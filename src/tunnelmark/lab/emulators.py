@@ -34,7 +34,7 @@ class LinkCounters:
     forward: Mapping[str, Any]
     reverse: Mapping[str, Any]
     header_bytes: int = _ETHERNET_HEADER_BYTES
-    """What they count in each frame that is no part of the wire rate."""
+    """What they count in each frame that is not part of the wire rate."""
     awake_ns: int = 0
     """Processor time that the emulator spent awake, waiting for a frame's time."""
 

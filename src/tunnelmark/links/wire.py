@@ -80,8 +80,8 @@ class WireParams(Params):
         for before, after in pairwise(self.changes):
             if after.at < before.at:
                 raise ValueError(
-                    f"changes: the one at {after.at / 1e9:g} s stands behind one at "
-                    f"{before.at / 1e9:g} s, must be in order of time"
+                    f"changes: {after.at / 1e9:g} s comes after {before.at / 1e9:g} s, "
+                    "must be in order of time"
                 )
         frame_bytes = self.mtu + ETHERNET_HEADER_BYTES
         if self.queue < frame_bytes:

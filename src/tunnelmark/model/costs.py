@@ -152,7 +152,7 @@ def parse_costs(text: str, place: str) -> CostModel:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise StudyError(f"{place}: is no TOML: {error}") from error
+        raise StudyError(f"{place}: is not TOML: {error}") from error
     if (found := document.pop("format", None)) != FORMAT:
         raise StudyError(f"{place}: format is {found!r:.40}, must be {FORMAT}")
     try:
@@ -216,7 +216,7 @@ def _check_end(end: EndCosts, place: str) -> None:
 def _put(lines: list[str], path: tuple[str, ...], table: object) -> None:
     """Add a table, its own values first, then the tables within."""
     if not isinstance(table, Mapping):
-        raise TypeError(f"{'.'.join(path)} is no table")
+        raise TypeError(f"{'.'.join(path)} is not a table")
     inner = {name: value for name, value in table.items() if _is_table(name, value)}
     lines += ["", f"[{'.'.join(map(_key, path))}]"]
     for name, value in table.items():

@@ -18,7 +18,7 @@ class SetUp:
     """One attempt to bring a tunnel up."""
 
     took_ns: int | None
-    """From the start of the client to the first answer through the tunnel; None: it failed."""
+    """From the start of the client to the first reply through the tunnel; None: it failed."""
     forward: Sent | None
     """What the client sent; None where nothing counts it."""
     reverse: Sent | None

@@ -45,7 +45,7 @@ class Ciphertext:
                     kept.append(parts[0][HEAD_BYTES:])
 
     def faults(self) -> list[str]:
-        """Return why it cannot be ciphertext, as sentences with figures; too little is no fault."""
+        """Return why it cannot be ciphertext, in sentences with figures; none for too few bytes."""
         return [fault for fault in (self._unused(), self._repeated()) if fault]
 
     def _unused(self) -> str | None:
@@ -57,7 +57,7 @@ class Ciphertext:
             return None
         return (
             f"the packets are not ciphertext: their {count} bytes have {entropy:.2f} bits of "
-            f"entropy each, the least of a cipher is {LEAST_ENTROPY_BITS:g}"
+            f"entropy each, a cipher has at least {LEAST_ENTROPY_BITS:g}"
         )
 
     def _repeated(self) -> str | None:
@@ -76,7 +76,7 @@ class Ciphertext:
             return None
         return (
             f"the packets are not ciphertext: in {len(alike)} of {len(shares)} pairs that carried "
-            f"the same payload {max(alike):.0%} of the bytes are the same, the most of a cipher is "
+            f"the same payload {max(alike):.0%} of the bytes are the same, with a cipher at most "
             f"{MOST_EQUAL_RATIO:.0%}"
         )
 

@@ -20,7 +20,7 @@ def link_seconds(
     """Return the rate of the link's IP packets and its drops between reports, by direction.
 
     ``reports`` are (time, counters by direction) in order; ``header_bytes`` is what the counters
-    have of each frame that is no part of an IP packet. ``end_s`` counts from ``start_ns``. Reports
+    have of each frame that is not part of an IP packet. ``end_s`` counts from ``start_ns``. Reports
     that came at once, one asked for and one by itself, are one.
     """
     found: list[dict[str, float]] = []

@@ -50,7 +50,7 @@ def compare(
     verdicts: Sequence[Verdict],
     blocks: Sequence[BlockRecord] = (),
 ) -> Comparison | None:
-    """Return the comparison; None if the study is no classic one.
+    """Return the comparison; None if the study is not a classic one.
 
     A verdict judges the claim whose id its hypothesis bears, alone or before a hyphen.
     """

@@ -138,7 +138,7 @@ class _Overall:
         settings = next((u.settings for u in self.working if u.recommended == (name,)), NOTHING)
         shown = name if settings == NOTHING else f"{name} ({settings})"
         if len(self.rivals) == 1:
-            return f"{shown}, the only tunnel measured"
+            return f"{shown}, the only tunnel with valid trials"
         alone = [use for use in self.working if use.standing is Standing.BEST]
         only = [use for use in self.working if use.standing is Standing.ONLY]
         said = [f"the best for {_titles(alone)}"] if alone else []

@@ -210,15 +210,20 @@ def _line(  # noqa: PLR0917 - one call
         dots.append(
             Dot(
                 "" if place is None else place,
-                estimate.value * factor,
-                None if estimate.low is None else estimate.low * factor,
-                None if estimate.high is None else estimate.high * factor,
+                _exact(estimate.value * factor),
+                None if estimate.low is None else _exact(estimate.low * factor),
+                None if estimate.high is None else _exact(estimate.high * factor),
                 estimate.n,
             )
         )
     if not words:
         dots.sort(key=lambda dot: float(dot.x))
     return Line(name, style, tuple(dots))
+
+
+def _exact(value: float) -> float:
+    """Return a value without its last digits: an axis would be drawn for their rounding alone."""
+    return float(f"{value:.12g}")
 
 
 def _at(point: PointEstimates, axis: str) -> str:

@@ -29,6 +29,8 @@ def row(one: Change) -> tuple[str, str, str, str, str]:
         "?" if value is None else change_as_text(value, one.metric, one.quantity)
         for value in (one.value, one.low, one.high)
     ]
-    shown = words[0] + ("" if one.low is None else f" [{words[1]}, {words[2]}]")
+    unit = words[0][words[0].find(" ") :]
+    ends = [word.removesuffix(unit) for word in words[1:]]
+    shown = words[0] + ("" if one.low is None else f" [{ends[0]}, {ends[1]}]")
     figures = (as_text(one.first, one.metric), as_text(one.second, one.metric))
     return (", ".join(place), METRICS[one.metric].title, *figures, shown)

@@ -63,8 +63,8 @@ def _surface(chart: Surface) -> list[dict[str, Any]]:
 
 def _shades(chart: Surface) -> dict[str, Any]:
     return {
-        "xaxis": {"title": {"text": html.escape(chart.x_title)}, "automargin": True},
-        "yaxis": {"title": {"text": html.escape(chart.y_title)}, "automargin": True},
+        "xaxis": {"title": _title(chart.x_title), "automargin": True},
+        "yaxis": {"title": _title(chart.y_title), "automargin": True},
         # Its lightness rises steadily: the same order in grey and with any colour vision.
         "coloraxis": {
             "colorscale": _CIVIDIS,
@@ -111,8 +111,13 @@ def _trace(chart: Chart, line: Line) -> dict[str, Any]:
     return trace
 
 
+def _title(text: str) -> dict[str, Any]:
+    """Return the title of an axis: Plotly's own size is cut off where a figure is low."""
+    return {"text": html.escape(text), "font": {"size": 12}}
+
+
 def _layout(chart: Chart) -> dict[str, Any]:
-    x: dict[str, Any] = {"title": {"text": html.escape(chart.x_title)}}
+    x: dict[str, Any] = {"title": _title(chart.x_title)}
     if chart.categories is not None:
         x |= {
             "type": "category",
@@ -121,7 +126,7 @@ def _layout(chart: Chart) -> dict[str, Any]:
             # By itself the axis ends at the first and the last one, whose marks would be cut.
             "range": [-0.5, len(chart.categories) - 0.5],
         }
-    y: dict[str, Any] = {"title": {"text": html.escape(chart.y_title)}}
+    y: dict[str, Any] = {"title": _title(chart.y_title)}
     if chart.top is not None:
         low = min(d.value if d.low is None else d.low for line in chart.lines for d in line.dots)
         y |= {"range": [max(low, -0.1 * chart.top), chart.top]}
@@ -134,7 +139,7 @@ def _layout(chart: Chart) -> dict[str, Any]:
         "legend": {
             "orientation": "h",
             "yanchor": "top",
-            "y": -0.22 if chart.categories is None else -0.5,
+            "y": -0.3 if chart.categories is None else -0.5,
             "x": 0,
         },
         "showlegend": not chart.named_on_axis and (len(chart.lines) > 1 or chart.joined),

@@ -195,7 +195,7 @@ def _open(where: str, told: Sequence[Told]) -> Iterator[str]:
 
 
 def _broken(section: Section) -> Iterator[str]:
-    """Say where nothing came through; such a point has no delay, and is no gap."""
+    """Say where nothing came through; such a point has no delay, and is not a gap."""
     for part in section.parts:
         where = f"{section.title}, {part.title}"
         alike: dict[tuple[int, int, str], list[str]] = {}

@@ -62,6 +62,8 @@ def figure(estimate: Estimate | None) -> str:
         text = f"{value:.{digits(value, None)}f}"
         # Many that are all alike have no interval, and no lack of repeats either.
         return text if estimate.n >= FEWEST else f"{text} (n={estimate.n})"
+    if estimate.low == estimate.high:
+        return f"{value:.{digits(value, None)}f}"
     half = (estimate.high - estimate.low) / 2 * factor
     places = digits(value, half)
     if estimate.method == "t on logarithms":
@@ -71,7 +73,7 @@ def figure(estimate: Estimate | None) -> str:
 
 
 def cell(point: PointEstimates, metric: str) -> str:
-    """Return a point's figure; what never carried anything has no delay, and is no gap."""
+    """Return a point's figure; what never carried anything has no delay, and is not a gap."""
     found = point.estimates.get(metric)
     return BROKEN if found is None and point.broken else figure(found)
 

@@ -105,7 +105,7 @@ def _pairs(
 ) -> Iterable[_Asked]:
     leading = leading_metric(family)
     for first, second in combinations(by_tunnel, 2) if leading is not None else ():
-        # A tunnel on an emulated CPU is no rival of one on a native CPU.
+        # A tunnel on an emulated CPU is not a rival of one on a native CPU.
         if leading is None or stratum_of(first) is not stratum_of(second):
             continue
         one, other = (_with(by_tunnel[name], leading) for name in (first, second))

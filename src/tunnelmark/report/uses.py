@@ -291,7 +291,7 @@ def _recommendation(standing: Standing, best: Sequence[str]) -> str:
         return _NO_CHOICE[standing]
     if standing in _NO_WINNER:
         return f"{_NO_WINNER[standing]}: {names(best, last='or')}"
-    return f"{best[0]}, the only tunnel measured" if standing is Standing.ONLY else best[0]
+    return f"{best[0]}, the only tunnel with valid trials" if standing is Standing.ONLY else best[0]
 
 
 def _each(shown: Sequence[str], words: Callable[[str], str]) -> str:

@@ -69,10 +69,10 @@ class Guard:
         headers = _headers(scope)
         host = headers.get("host", "")
         if host not in self._hosts:
-            return PlainTextResponse("this server accepts requests to its own address only", 421)
+            return PlainTextResponse("This server accepts requests to its own address only.", 421)
         query = scope["query_string"]
         if len(scope["path"]) + len(query) > _MOST_URL_BYTES:
-            return PlainTextResponse("the address is too long", 414)
+            return PlainTextResponse("The address is too long.", 414)
         reads = scope["method"] in {"GET", "HEAD"}
         fields = _fields(query)
         if reads and "token" in dict(fields):
@@ -113,7 +113,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def _fields(query: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a query; none of one that is no query."""
+    """Return the fields of a query; none of one that is not a query."""
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=20)
     except ValueError:
@@ -123,9 +123,9 @@ def _fields(query: bytes) -> list[tuple[str, str]]:
 def _change(headers: dict[str, str], ours: str) -> Response | None:
     """Return why a request may not change anything; None: it may."""
     if headers.get("origin") != ours:
-        return PlainTextResponse("the request comes from another page", 403)
+        return PlainTextResponse("The request comes from another page.", 403)
     if not _short(headers.get("content-length")):
-        return PlainTextResponse("the request is too large", 413)
+        return PlainTextResponse("The request is too large.", 413)
     return None
 
 
@@ -145,7 +145,7 @@ def _short(length: str | None) -> bool:
 
 
 def _refused() -> Response:
-    words = "open the address that tunnelmark serve printed: it has the token of this server"
+    words = "Open the address that tunnelmark serve printed: it has the token of this server."
     return PlainTextResponse(words, 403)
 
 

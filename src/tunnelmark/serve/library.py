@@ -46,7 +46,7 @@ class Seen:
     valid: int
     invalid: int
     least: int | None
-    """Trials that it needs at least; None: its study cannot be read here."""
+    """Trials that it needs at least; None: it has ended, or its study cannot be read here."""
     last: str
     """The last trial, in words."""
     written_at: float
@@ -175,7 +175,7 @@ def _seen(result: Result) -> Seen:
     total = trials.filter(trials["path"] == "total")
     valid = int(total["valid"].sum())
     last, left, written = "none yet", None, time.time()
-    least = _least(manifest)
+    least = None if manifest.outcome else _least(manifest)
     if total.height:
         end = total.row(total.height - 1, named=True)
         words = "valid" if end["valid"] else f"invalid: {'; '.join(end['reasons'])}"
@@ -193,4 +193,5 @@ def _least(manifest: Manifest) -> int | None:
         study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
     except StudyError:
         return None
-    return study.precision.min_repeats * sum(len(block.points) for block in blocks(study))
+    points = [len(b.points) for b in blocks(study) if b.tunnel.label not in manifest.skipped]
+    return study.precision.min_repeats * sum(points)

@@ -60,14 +60,15 @@ class Pages:
     def index(self) -> str:
         """List the results."""
         entries = self._library.entries()
-        names = [entry.name for entry in entries if entry.manifest is not None]
+        found = [(one.manifest.study, one.name) for one in entries if one.manifest is not None]
+        # The newest against the one before it of the same study: others cannot be compared.
+        earlier = [name for study, name in found[1:] if study == found[0][0]]
         return self._render(
             "index",
             "Results",
             folder=str(self._library.folder),
             entries=entries,
-            # The newest against the one before it.
-            picked={"a": names[1:2], "b": names[:1]},
+            picked={"a": earlier[:1], "b": [name for _, name in found[:1]]},
         )
 
     def report(self, name: str) -> str:
@@ -286,7 +287,7 @@ def _figure(metric: str, value: float | None) -> str:
 
 
 def _checks(text: str) -> list[Mapping[str, Any]]:
-    """Return the checks of an attempt; what is no list of checks is none."""
+    """Return the checks of an attempt; what is not a list of checks is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

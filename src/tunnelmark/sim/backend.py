@@ -76,5 +76,5 @@ def _named(block: Block) -> str:
 
 def _told(model: CostModel | None) -> str:
     if model is None:
-        return "none: its CPU costs no time"
+        return "none: CPU work takes no time"
     return f"{model.describe()}, {hashlib.sha256(to_toml(model).encode()).hexdigest()[:12]}"

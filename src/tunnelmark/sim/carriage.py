@@ -158,7 +158,7 @@ def payloads_of(flow: Mapping[str, object]) -> Sequence[int]:
     """
     size = flow["size"]
     if not isinstance(size, Mapping):
-        raise TypeError("size is no object")
+        raise TypeError("size is not an object")
     match size["type"]:
         case "fixed":
             return (int(size["payload_bytes"]),)

@@ -86,7 +86,7 @@ def _of_job(job: Job, models: Sequence[CostModel]) -> tuple[str, str] | None:
     block = job.block
     link = make(link_kinds(), block.link)
     if (spec := link.spec(0)) is None:
-        reason = "it is as fast as the computer that it is on, of which there is no model"
+        reason = "it is as fast as this computer, which is not simulated"
         return f"link {block.link.label}", reason
     tunnel = make(tunnel_kinds(), block.tunnel)
     if tunnel.params.clients is not None:

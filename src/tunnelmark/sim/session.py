@@ -70,7 +70,7 @@ class SimSession:
         self.where.placed_on, self.where.stratum = PLACED_ON, Stratum.SIMULATION
         notes = []
         if own.costs is None and block.tunnel.kind != BASELINE:
-            notes.append("no cost model, so its CPU costs no time in this simulation")
+            notes.append("no cost model, so CPU work takes no time in this simulation")
         if any(
             isinstance(load, TcpWorkload) and load.over_tcp for load in self._workloads.values()
         ):

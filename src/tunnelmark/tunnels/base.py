@@ -45,7 +45,7 @@ class TunnelParams(Params):
         ge=1,
         le=MOST_CLIENTS,
         description="clients of one gateway, each with an address, keys and a link of its own; "
-        "without it one client, and with count so many pairs of client and server",
+        "without it, each of the count tunnels has a server of its own",
     )
     shared: bool = Field(
         False,
@@ -80,8 +80,8 @@ class TunnelParams(Params):
     def _clients_or_count(self) -> Self:
         if self.clients is not None and self.count > 1:
             raise ValueError(
-                f"clients is {self.clients} and count {self.count}: give one gateway its clients, "
-                "or so many pairs"
+                f"clients is {self.clients} and count is {self.count}: a gateway has clients, "
+                "separate tunnels have a count; leave out one of the two"
             )
         if self.shared and self.clients is None:
             raise ValueError(
@@ -199,7 +199,7 @@ class Tunnel(ABC):
         """Return that it has no gateway for the ``clients`` that are asked for, or None."""
         if self.params.clients is None or self.gateway:
             return None
-        return f"{self.kind} has no gateway form: leave out clients, or give count"
+        return f"{self.kind} cannot be a gateway: leave out clients, or set count"
 
     def no_set_up(self) -> str | None:
         """Return why no handshake of it can be timed, or None."""

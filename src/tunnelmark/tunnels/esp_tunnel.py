@@ -215,7 +215,7 @@ class EspTunnel(Tunnel):
             end = self._ends.pop()
             end.charon.stop()
             while end.undo:
-                # It may be gone already: half-up, or with the daemon, which is no failure here.
+                # It may be gone already: half-up, or with the daemon, which is not a failure here.
                 end.endpoint.host.run(end.undo.pop(), check=False)
 
     def default_mtu_bytes(self, link_mtu_bytes: int) -> int:

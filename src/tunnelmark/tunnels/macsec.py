@@ -30,7 +30,7 @@ class MacsecParams(KernelLinkParams):
     """What a study can set."""
 
     outer: Literal["ipv4"] = Field(
-        "ipv4", description="has no effect: outside there is Ethernet and no IP"
+        "ipv4", description="has no effect: the outer packet is an Ethernet frame without IP"
     )
     cipher: Literal["GCM-AES-128", "GCM-AES-256"] = Field(
         "GCM-AES-128", description="cipher suite of IEEE 802.1AE section 14"

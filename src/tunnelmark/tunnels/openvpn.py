@@ -427,7 +427,7 @@ class OpenVpnTunnel(DaemonTunnel):
             version=" / ".join(versions),
             implementation="openvpn",
             mtu_bytes=self.params.mtu_bytes,
-            # One end that offloads is enough: its work is no process's.
+            # One end that offloads is enough: its work belongs to no process.
             data_path=DataPath.KERNEL
             if of_client.kernel_offload or of_server.kernel_offload
             else DataPath.USER_SPACE,

@@ -94,7 +94,7 @@ def _by_command(host: Host, name: str, key: Key, values: Mapping[str, str]) -> d
     found = re.search(key.reads or "", said)
     if found is None:
         # What it wrote is not shown: it may be the secret.
-        raise RefusedError(f"{argv[0]} on {host.name} wrote nothing that key.{name}.reads finds")
+        raise RefusedError(f"{argv[0]} on {host.name} wrote nothing that key.{name}.reads matches")
     return {group: value or "" for group, value in found.groupdict().items()}
 
 

@@ -117,7 +117,7 @@ class SingBoxTunnel(DaemonTunnel):
         )
 
     def unavailable(self, host: Host) -> str | None:
-        """Return why not, with the command that fixes it: sing-box is no Debian package."""
+        """Return why not, with the command that fixes it: sing-box is not a Debian package."""
         reason = super().unavailable(host)
         if reason is not None and reason.startswith(f"{PROGRAM} "):
             return (
@@ -276,7 +276,7 @@ def _prove_carried(sender: Daemon, receiver: Daemon, address: str) -> None:
 def _version(host: Host) -> str:
     found = _VERSION.search(host.run([PROGRAM, "version"]).text())
     if found is None:
-        raise TunnelError(f"{PROGRAM} on {host.name} does not tell its version")
+        raise TunnelError(f"{PROGRAM} on {host.name} does not report its version")
     return f"{PROGRAM} {found.group(1)}"
 
 

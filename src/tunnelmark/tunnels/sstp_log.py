@@ -58,6 +58,7 @@ _TLS: Final = re.compile(r"(TLSv[0-9.]{1,4}) ([A-Za-z0-9_-]{1,80})")
 _BOUND: Final = "crypto binding to nonce and certificate agreed"
 _CALL: Final = re.compile(r"call (?P<number>[0-9]{1,3})[: ]")
 _TROUBLE: Final = re.compile(
-    r"error|fail|could not|couldn't|verif|refus|somebody|ended the call|out of turn|which is not",
+    r"error|fail|could not|couldn't|verif|refus|man in the middle|ended the call|out of turn"
+    r"|which is not",
     re.IGNORECASE,
 )

@@ -274,7 +274,9 @@ class Call:
         if len(value) != _BINDING_BYTES or value[3] != _SHA256:
             raise SstpError(f"sent a crypto binding of {len(value)} bytes, not by SHA-256")
         if value[4:36] != self.nonce or value[36:68] != self.fingerprint:
-            raise SstpError("sent a crypto binding of another server: somebody is in between")
+            raise SstpError(
+                "sent a crypto binding of another server: there may be a man in the middle"
+            )
         return "crypto binding to nonce and certificate agreed"
 
     def start_pppd(self) -> None:

@@ -62,9 +62,7 @@ class Tailoring:
                 if name not in self.words:
                     known = ", ".join(self.words)
                     only = f"; it can be for {known}" if known else ""
-                    return (
-                        f"{what} is given{' for ' + name if name else ''}, which it cannot be{only}"
-                    )
+                    return f"{what} cannot be set{' for ' + name if name else ''}{only}"
         return None
 
 
@@ -189,7 +187,7 @@ def told(tailoring: Tailoring, hosts: Sequence[TailoredHost]) -> dict[str, str]:
             if name not in known:
                 raise RefusedError(
                     f"the study gives {what} {name}, which this tunnel did not start; it started "
-                    f"{', '.join(sorted(known)) or 'nothing that can be given'}"
+                    f"{', '.join(sorted(known)) or 'no program that can be set'}"
                 )
     for name in tailoring.append:
         if name not in written:

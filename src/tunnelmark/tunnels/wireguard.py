@@ -145,7 +145,7 @@ class WireGuardTunnel(Tunnel):
         return Need(programs=programs, kernel=("tun",))
 
     def unavailable(self, host: Host) -> str | None:
-        """Return why not, and the command that fixes it: boringtun is no Debian package."""
+        """Return why not, and the command that fixes it: boringtun is not a Debian package."""
         reason = super().unavailable(host)
         boringtun = PROGRAM["boringtun"]
         if reason is not None and reason.startswith(boringtun):
@@ -237,7 +237,7 @@ class WireGuardTunnel(Tunnel):
                 process.stop()
         while self._kernel_interfaces:
             host, interface = self._kernel_interfaces.pop()
-            # It may be gone already: half-up, or deleted by someone else, which is no failure here.
+            # It may be gone already: half-up, or deleted by someone else: not a failure here.
             host.run(["ip", "link", "delete", "dev", interface], check=False)
 
     def default_mtu_bytes(self, link_mtu_bytes: int) -> int:

@@ -69,7 +69,7 @@ class Wpa2Params(TunnelParams):
     count: int = Field(1, ge=1, le=8, description="networks of the access point, a station in each")
     security: Security = Field("wpa2-ccmp", description="how the air is protected")
     outer: Literal["ipv4"] = Field(
-        "ipv4", description="without a meaning: frames on air have no IP address outside"
+        "ipv4", description="has no effect: frames on air have no outer IP header"
     )
 
     @model_validator(mode="after")

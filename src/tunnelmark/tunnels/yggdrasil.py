@@ -220,7 +220,7 @@ def _version(host: Host) -> str:
     said = host.run([PROGRAM, "-version"], check=False).text()
     found = _VERSION.search(said)
     if found is None:
-        raise RefusedError(f"{PROGRAM} on {host.name} does not tell its version: {said[:80]!r}")
+        raise RefusedError(f"{PROGRAM} on {host.name} does not report its version: {said[:80]!r}")
     if found.group(1) != "unknown":
         return f"{PROGRAM} {found.group(1)}"
     package = host.run(["dpkg-query", "-W", "-f", "${Version}", PROGRAM], check=False)

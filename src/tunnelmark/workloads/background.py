@@ -70,7 +70,7 @@ class _Runner:
     def wait(self) -> None:
         """Wait until it moves something, has failed or is late."""
         if not self.begun.wait(START_LIMIT_S):
-            self.late = f"moved nothing within {START_LIMIT_S:g} s"
+            self.late = f"transferred nothing within {START_LIMIT_S:g} s"
 
     def _run(self) -> None:
         try:
@@ -146,7 +146,7 @@ class _Runner:
 
 
 def _failed(outcome: Outcome) -> str | None:
-    """Return why a load is not what was asked for; how exactly it kept its times is no matter."""
+    """Return why a load is not as requested; how exactly it kept its times does not matter."""
     reasons = [check.message for check in outcome.checks if not check.ok and _matters(check)]
     return "; ".join(reasons) or None
 

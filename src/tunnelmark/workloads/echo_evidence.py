@@ -90,8 +90,9 @@ def _reverse(sent: SendSummary, reflected: ReflectSummary | None, joined: Sequen
     return Check(
         "conservation_reverse",
         ok=agreed and ghosts == 0 and returned == counted <= answered,
-        message=f"answered {answered} ({_told(answers)}) = came back {returned} "
-        f"(counted {counted}) + lost {answered - returned}; {ghosts} came without an answer",
+        message=f"reflected {answered} ({_told(answers)}) = came back {returned} "
+        f"(counted {counted}) + lost {answered - returned}; "
+        f"{ghosts} came back that were not reflected",
     )
 
 

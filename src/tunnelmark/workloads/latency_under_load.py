@@ -106,7 +106,7 @@ class LatencyUnderLoad(Workload):
         own = dataclasses.replace(
             context,
             sample_stem=f"{context.sample_stem}-{phase}",
-            # What is sent before the load counts is no evidence of anything.
+            # What is sent before the load counts proves nothing.
             samples_dir=None if phase == "settle" else context.samples_dir,
         )
         return UdpEcho(params).run(own)

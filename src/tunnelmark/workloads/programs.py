@@ -125,7 +125,7 @@ class Bench:
         """Wait for the clients' ends; return what went wrong, after which all of them have ended.
 
         A server that dies, the limit and a wish to end early each end the clients; ``enough`` does
-        too, and is no problem.
+        too, and is not a problem.
         """
         start = time.monotonic()
         while running := [client for client in clients if client.poll() is None]:

@@ -50,7 +50,7 @@ class RequestResponseParams(TcpParams):
     ] = Field(64, description="payload of a request")
     response_bytes: Annotated[
         SizeBytes, Field(ge=transactions.HEADER_BYTES, le=transactions.LARGEST_MESSAGE_BYTES)
-    ] = Field(64, description="payload of an answer")
+    ] = Field(64, description="payload of a response")
     timeout: Annotated[DurationNs, Field(ge=10**6, le=60 * 10**9)] = Field(
         5 * 10**9,
         description="how long to wait for a response; over UDP it then counts as lost, over TCP "

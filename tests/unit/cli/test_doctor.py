@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tunnelmark.cli.doctor import doctor
+from tunnelmark.cli.doctor import _NOT_CHECKED, _text, doctor
 from tunnelmark.lab import doctor as lab_doctor
 from tunnelmark.lab import rootless
+from tunnelmark.lab.ability import Ability
 from tunnelmark.lab.doctor import Finding
 from tunnelmark.lab.placement import Placement
 from tunnelmark.tunnels.registry import tunnel_kinds
@@ -60,6 +61,11 @@ def test_the_table_has_a_line_for_each_tunnel(monkeypatch: pytest.MonkeyPatch) -
         )
 
 
+def test_a_machine_that_is_not_needed_needs_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    _text((), [Ability("gre", "GRE", None, _NOT_CHECKED)])
+    assert capsys.readouterr().out.splitlines()[-1] == "gre          ok    --"
+
+
 def test_without_the_engine_no_machine_is_booted(monkeypatch: pytest.MonkeyPatch) -> None:
     no_engine = Finding("engine", ok=False, message="no engine", mend="make setup")
     found(monkeypatch, no_engine, machine="was booted")
@@ -68,7 +74,7 @@ def test_without_the_engine_no_machine_is_booted(monkeypatch: pytest.MonkeyPatch
     assert {tunnel["machine"] for tunnel in tunnels} == {"no engine (make setup)"}
 
 
-def test_a_missing_emulator_and_a_missing_image_are_told_with_their_mend(
+def test_a_missing_emulator_and_a_missing_image_are_named_with_their_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def machine() -> Finding:

@@ -69,7 +69,7 @@ def test_status_of_an_image(home: Path, monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-def test_a_damaged_image_is_an_error_with_its_mend(home: Path) -> None:
+def test_a_damaged_image_is_an_error_with_its_remedy(home: Path) -> None:
     image = store(home)
     image.vmlinux.write_bytes(b"x" * 1_000_000)
     with pytest.raises(LabError, match=r"vmlinux: differs .* \(tunnelmark vm build --refresh\)"):

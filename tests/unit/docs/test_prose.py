@@ -1,5 +1,6 @@
 """What a reader sees is in the words of docs/style.md: pages, templates, strings of the program."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import prose
@@ -133,6 +134,49 @@ def test_readers_of_the_code_see_no_fault(folder: str) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize(
+    ("folder", "kind", "faults_of"),
+    [("crates", ".rs", prose.faults_of_rust), ("src", ".toml", prose.faults_of_toml)],
+)
+def test_readers_of_the_engine_and_of_studies_see_no_fault(
+    folder: str, kind: str, faults_of: Callable[[str], list[str]]
+) -> None:
+    found = []
+    for path in _texts(folder):
+        if path.suffix == kind:
+            faults = faults_of(path.read_text(encoding="utf-8"))
+            found += [f"{path.relative_to(ROOT)}:{fault}" for fault in faults]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('title = """\nFrom 25\nbyte."""\n', ["0: tunnelmark.plural"]),
+        ('[[a]]\nb = [{ c = "is told" }]\n', ["0: tunnelmark.ours"]),
+        ('near = "64 byte"  # 64 byte\n', ["1: tunnelmark.plural"]),
+        ('near = "64 byte"\nhere = "#8, 64 bytes"\n', []),
+    ],
+)
+def test_sentences_and_comments_of_a_study_are_searched(source: str, found: list[str]) -> None:
+    assert [fault.split(": '")[0] for fault in prose.faults_of_toml(source)] == found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('fn f() {\n    println!("{size} byte");\n}\n', ["2: tunnelmark.plural"]),
+        ('    "a line that \\\n     was handed on"\n', ["1: tunnelmark.ours"]),
+        ("/// What is\n/// told.\nfn f() {}\n", ["1: tunnelmark.ours"]),
+        ("let x = 1; // in 64 byte\n", ["1: tunnelmark.plural"]),
+        ("/// What is\nfn told() {}\n", []),
+        ('let told = "lane"; // `64 byte`, "64 bytes"\n', []),
+    ],
+)
+def test_strings_and_comments_of_rust_are_searched(source: str, found: list[str]) -> None:
+    assert [fault.split(": '")[0] for fault in prose.faults_of_rust(source)] == found
+
+
 def test_a_template_is_searched_with_its_lines() -> None:
     text = "{# lane #}\n<p>{% if a %}\n{{ size }} byte{% endif %}</p>\n"
     (fault,) = prose.faults_of_template(text)
@@ -152,7 +196,7 @@ def test_the_command_fails_where_something_is_found(
     program.parent.mkdir()
     program.write_text('print(f"{size} byte")\n', encoding="utf-8")
     assert prose.main([str(page), str(program)]) == 1
-    # What a test says on purpose is no text of ours; what its comments say is.
+    # What a test says on purpose is not our text; what its comments say is.
     test = tmp_path / "test_program.py"
     test.write_text('print(f"{size} byte")\n', encoding="utf-8")
     assert prose.main([str(test)]) == 0

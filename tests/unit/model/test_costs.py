@@ -31,7 +31,7 @@ def test_what_is_written_is_read_again() -> None:
         ("low = 20000.0", "low = 22000.0", "must be in this order"),
         ("estimate = 500.0", "estimate = 0.5", "most_waiting.estimate is 0.5, must be from 1"),
         ("trials = 40", "trials = 0", "provenance.trials is 0"),
-        ("[device]", "[device", "is no TOML"),
+        ("[device]", "[device", "is not TOML"),
         ("estimate = 900.0", "estimate = nan", "client.wrap.byte_ps"),
     ],
 )

@@ -169,7 +169,7 @@ def test_what_is_chosen_without_a_clear_win_is_not_called_the_best() -> None:
 
 def test_a_single_tunnel_is_better_than_nothing_it_was_compared_with() -> None:
     found = lines([*made(RTT, {"a": 0.01}), *made(RATE, {"a": -0.1})], skipped=["pptp"])
-    assert found["Choose"] == "a, the only tunnel measured"
+    assert found["Choose"] == "a, the only tunnel with valid trials"
     assert "Better by" not in found
     assert found["Costs"] == "against no tunnel: RTT, median 1 % higher, TCP goodput 10 % lower"
     assert "pptp: not run here" in found["Not known"]

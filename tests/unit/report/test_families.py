@@ -312,6 +312,13 @@ def test_an_interval_far_beyond_every_estimate_is_cut_off() -> None:
     assert figure.top is None
 
 
+def test_no_axis_is_drawn_for_the_last_digits_of_a_figure() -> None:
+    points = [point("a", {"parallel": n}, {RATE: (7e6 + n * 1e-9, 0)}) for n in (0, 1)]
+    figure = chart(points, RATE, "parallel", key="k")
+    assert figure is not None
+    assert figure.constant == 7.0
+
+
 def test_labels_cannot_leave_a_figure() -> None:
     evil = "</script><a href='http://example.org'>x"
     points = [point(evil, {"parallel": n}, {RATE: (n * 1e6, 1e5)}) for n in (1, 2)]

@@ -164,4 +164,4 @@ def test_a_browser_gets_in_by_the_address_and_draws_under_the_policy(
         assert "Made for a browser" in drawn
         assert 'class="plot-container' in drawn
     refused = became(chromium, f"{served}/?token=wrong", "--incognito")
-    assert "open the address that tunnelmark serve printed" in refused
+    assert "Open the address that tunnelmark serve printed" in refused

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-from synthetic import Truth, large, simulate
+from synthetic import Design, Truth, large, simulate
 from synthetic import write as write_made
 
 from made_results import manifest, trial_result, write
@@ -197,7 +197,7 @@ def test_points_are_those_of_the_report_and_of_what_changed_since(folder: Path) 
 
 def test_an_invalid_trial_says_why(client: TestClient) -> None:
     page = client.get("/results/first/trials?valid=no").text
-    assert "1 trials" in page
+    assert "1 trial<" in page
     assert "no: made &lt;b&gt;so" in page
     trial = client.get("/results/first/trial?id=b1-openvpn64-5&attempt=1").text
     assert "Invalid" in trial
@@ -206,6 +206,17 @@ def test_an_invalid_trial_says_why(client: TestClient) -> None:
     assert client.get("/results/first/trial?id=nothing").status_code == 404
     for odd in ("page=-1", "page=999999999", "page=%C2%B2", "valid=%00"):
         assert client.get(f"/results/first/trials?{odd}").status_code == 200
+
+
+def test_the_two_results_that_are_picked_are_of_one_study(folder: Path) -> None:
+    results = [trial_result("openvpn", 64, 1, {"rtt_p50_ns": 5e6})]
+    write(folder.parent / "make", results, study="other", started_at="2027-01-01T00:00:00+00:00")
+    (folder.parent / "make" / "result").rename(folder / "newest")
+    picked = re.findall(r'name="([ab])" value="(\w+)"[^>]*checked', client_of(folder).get("/").text)
+    assert picked == [("b", "newest")]
+    shutil.rmtree(folder / "newest")
+    picked = re.findall(r'name="([ab])" value="(\w+)"[^>]*checked', client_of(folder).get("/").text)
+    assert sorted(side for side, _ in picked) == ["a", "b"]
 
 
 def test_two_results_are_compared(client: TestClient) -> None:
@@ -229,20 +240,38 @@ def test_a_result_that_is_being_written_is_shown_as_far_as_it_is(tmp_path: Path)
     try:
         first = client.get("/results/now/progress/part").text
         assert "0 valid trials" in first
-        assert "no trial is written yet" in first
+        assert "no trial has been written yet" in first
         assert client.get("/results/now").status_code == 200
         for repeat in (1, 2):
             one = trial_result("openvpn", 64, repeat, {"rtt_p50_ns": 2e6})
             writer.append(one, pair_id=pair_id(one.trial.point))
             part = client.get("/results/now/progress/part").text
-            assert f"{repeat} valid trials" in part
+            assert f"{repeat} valid trial" in part
             assert "data-ended" not in part
             # The summary that is kept is not the one of before.
-            assert f"{repeat} valid trials" in client.get("/results/now").text
+            assert f"{repeat} valid trial" in client.get("/results/now").text
         writer.update(outcome="complete")
         assert "data-ended" in client.get("/results/now/progress/part").text
     finally:
         writer.close()
+
+
+def test_nothing_is_missing_from_a_run_that_has_ended(tmp_path: Path) -> None:
+    """What could not run here is left out of a run: it counts for neither bar nor minimum."""
+    made = simulate(Design(), Truth(), 1)
+    client = client_of(tmp_path)
+    changes: dict[str, dict[str, object]] = {
+        "ended": {"outcome": "complete"},
+        "now": {"outcome": None},
+        "skipped": {"outcome": None, "skipped": {"a": "not here"}},
+    }
+    for name, change in changes.items():
+        made.manifest = made.manifest.model_copy(update=change)
+        write_made(made, tmp_path / name)
+    said = {name: client.get(f"/results/{name}/progress/part").text for name in changes}
+    least = {name: re.findall(r"of at least (\d+)", text) for name, text in said.items()}
+    assert least == {"ended": [], "now": ["48"], "skipped": ["24"]}
+    assert ["<progress" in text for text in said.values()] == [False, True, True]
 
 
 def test_a_folder_that_is_a_result_shows_no_other(folder: Path) -> None:

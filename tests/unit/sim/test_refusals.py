@@ -71,7 +71,7 @@ def test_a_tunnel_without_a_model_is_left_out(tunnel: str, name: str, reason: st
             (LINK, '[[tunnel]]\nkind = "wireguard"\ncount = 9\n', BULK + "parallel = 128\n"),
             "1152 connections are too many for a simulation: 1024 at most",
         ),
-        (('[[link]]\nkind = "direct"\n', WIREGUARD, ECHO), "of which there is no model"),
+        (('[[link]]\nkind = "direct"\n', WIREGUARD, ECHO), "as fast as this computer"),
         (
             (LINK, '[[tunnel]]\nkind = "vxlan"\n', ECHO, '[topology]\nrouter = "nat"\n'),
             "vxlan: VXLAN (not encrypted) cannot pass a router with NAT",

@@ -62,13 +62,13 @@ def test_without_clients_a_tunnel_is_the_point_that_it_was() -> None:
     [
         (
             {"tunnels": '[[tunnel]]\nkind = "tinc"\nclients = 3\n'},
-            "tinc has no gateway form: leave out clients, or give count",
+            "tinc cannot be a gateway: leave out clients, or set count",
         ),
         (
             {"tunnels": '[[tunnel]]\nkind = "stunnel"\nclients = 3\n'},
-            "stunnel has no gateway form: leave out clients, or give count",
+            "stunnel cannot be a gateway: leave out clients, or set count",
         ),
-        ({"tunnels": _GATEWAY + "count = 2\n"}, "clients is 3 and count 2"),
+        ({"tunnels": _GATEWAY + "count = 2\n"}, "clients is 3 and count is 2"),
         ({"tunnels": _GATEWAY.replace("3", "0")}, "tunnel.clients is 0, must be at least 1"),
         ({"tunnels": _GATEWAY.replace("3", "201")}, "tunnel.clients is 201, must be at most 200"),
         (

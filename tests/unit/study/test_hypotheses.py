@@ -267,7 +267,7 @@ def test_orders_shapes_and_thresholds() -> None:
         ),
     ],
 )
-def test_mistakes_are_answered_with_place_value_and_mend(
+def test_mistakes_are_answered_with_place_value_and_remedy(
     text: str, line: int, message: str
 ) -> None:
     found = complaint(text)

@@ -136,10 +136,10 @@ def test_two_builds_are_two_tunnels_of_a_study() -> None:
 
 
 def test_a_program_that_no_driver_starts_is_told_at_its_line() -> None:
-    with pytest.raises(StudyError, match=r"^mine.toml:12: tunnel .*: program is given for openvp"):
+    with pytest.raises(StudyError, match=r"^mine.toml:12: tunnel .*program cannot be set"):
         parse_study(
             STUDY + 'kind = "wireguard"\nlabel = "w"\nprogram = { openvpn = "/opt/a" }\n',
             "mine.toml",
         )
-    with pytest.raises(StudyError, match="options is given, which it cannot be"):
+    with pytest.raises(StudyError, match="options cannot be set"):
         parse_study(STUDY + 'kind = "vxlan"\noptions = ["-x"]\n', "mine.toml")

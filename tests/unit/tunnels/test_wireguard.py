@@ -92,7 +92,7 @@ def test_where_the_kernel_escapes_the_limit_auto_is_a_program(hosts: Any) -> Non
         assert driver._choose(host) == chosen
 
 
-def test_what_is_missing_comes_with_its_mend(hosts: Any) -> None:
+def test_what_is_missing_comes_with_its_remedy(hosts: Any) -> None:
     host = hosts[0]
     host.programs, host.kernel = {"wg", "ip", "ping", "nsenter", "ss"}, {"tun"}
     assert tunnel().unavailable(host) == (

@@ -40,7 +40,7 @@ pub struct SendOutcome {
     pub flows: Vec<(SenderFlow, u32)>,
 }
 
-/// What is told while it runs.
+/// What is reported while it runs.
 pub enum SendEvent<'a> {
     /// All sockets are open; own address of each flow.
     Ready(&'a [SocketAddr]),
@@ -134,7 +134,7 @@ pub fn run(
                 let died = || IoError::new("sending", std::io::Error::other("thread died"));
                 thread.join().unwrap_or_else(|_| Err(died()))
             });
-            // All are waited for before the first error is told.
+            // All are waited for before the first error is reported.
             let ended: Vec<_> = ended.collect();
             ended.into_iter().collect::<Result<Vec<_>, _>>()
         })?;
@@ -144,7 +144,7 @@ pub fn run(
     Ok(joined(shards, overruns.so_far()))
 }
 
-/// What the shards told last, for whoever is told of all.
+/// What the shards reported last, for whoever wants all of it.
 struct Board<T> {
     tell: T,
     flows: Vec<FlowProgress>,

@@ -1,4 +1,4 @@
-//! What the kernel says beside a packet, and is told beside one (`cmsg(3)`).
+//! What the kernel and a program say beside a packet (`cmsg(3)`).
 
 use std::mem::size_of;
 

@@ -137,7 +137,7 @@ impl Socket {
 
     /// Packets that the kernel dropped at the full receive buffer so far.
     ///
-    /// `SO_RXQ_OVFL` tells of them with the next packet only, so the socket is asked too: what was
+    /// `SO_RXQ_OVFL` counts them in the next packet only, so the socket is asked too: what was
     /// dropped at the end has no next packet.
     #[must_use]
     pub fn overrun(&self) -> u32 {

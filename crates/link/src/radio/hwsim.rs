@@ -274,7 +274,7 @@ pub fn put_new_radio(writer: &mut Writer, family: u16, sequence: u32, name: &str
         .put(attribute::REG_CUSTOM_REG, &0_u32.to_ne_bytes());
 }
 
-/// Index of a rate for the receiver, which can be told legacy rates only: an HT rate is told as the
+/// Index of a rate for the receiver, which knows legacy rates only: an HT rate becomes the
 /// fastest of those that is not faster.
 #[must_use]
 pub fn legacy_index(rate_bit_s: u64, frequency_mhz: u32) -> u32 {

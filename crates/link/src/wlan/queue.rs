@@ -1,5 +1,5 @@
 //! Frames that wait in a station: a slab of frames and one list for each sender and receiver, and
-//! what callers are told when they end.
+//! what callers learn when they end.
 
 use std::collections::VecDeque;
 
@@ -146,7 +146,7 @@ impl Flow {
         self.head == NONE
     }
 
-    /// Whether there are frames to send, or a receiver to tell of some that were given up.
+    /// Whether there are frames to send, or a receiver to notify of some that were given up.
     pub(super) fn has_work(&self) -> bool {
         !self.is_empty() || self.request
     }
@@ -256,7 +256,7 @@ impl Queues {
         }
     }
 
-    /// The sender is done with an MPDU: tell of the frames that were lost, free their places.
+    /// The sender is done with an MPDU: report the frames that were lost, free their places.
     pub(super) fn settle(&mut self, flow: u32, leader: u32, state: State, time_ns: u64) -> Settled {
         let flow = &self.flows[flow as usize];
         let end = self.after_mpdu(leader);

@@ -150,7 +150,7 @@ impl Checker<'_> {
                 None => self.one_of(&key, rate, &self.legacy_rates())?,
             }
             if rates[..i].contains(rate) {
-                return self.error(&key, format!("is {rate}, which is there twice"));
+                return self.error(&key, format!("is {rate}, which is listed twice"));
             }
         }
         Ok(modes)

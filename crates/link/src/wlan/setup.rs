@@ -122,7 +122,7 @@ impl Setup {
     }
 
     /// MPDUs from the first that waits on which one exchange can carry, which is what one `BlockAck`
-    /// tells of. Both ends agree on that beforehand (10.25.2).
+    /// covers. Both ends agree on that beforehand (10.25.2).
     pub(super) fn block_ack_window(&self) -> u16 {
         match self.aggregation {
             Some(a) if a.ampdu_frames > BLOCK_ACK_WINDOW => HE_BLOCK_ACK_WINDOW,

@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn thresholds_rise_with_the_rate_and_stay_below_the_required_sensitivity() {
-        // Table 17-18: required sensitivity for 10 % loss of 1000 byte; the standard allows a
+        // Table 17-18: required sensitivity for 10 % loss of 1000 bytes; the standard allows a
         // noise figure of 10 dB and 5 dB for the implementation above −101 dBm of thermal noise.
         let sensitivity = [-82, -81, -79, -77, -74, -70, -66, -65];
         let mut before = f64::NEG_INFINITY;

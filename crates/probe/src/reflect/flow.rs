@@ -13,7 +13,7 @@ pub enum ReplyOutcome {
     Sent(Instant),
     /// The kernel refused it.
     Refused,
-    /// The reflector was told to count only.
+    /// The reflector only counts.
     NotAsked,
     /// The session is over its rate.
     Limited,

@@ -127,7 +127,7 @@ impl Outgoing {
     }
 
     /// Sends what is due of the flow that [`Outgoing::next_due`] names, at most a batch, to `outbox`;
-    /// `note` is told of each packet. Where it says that nobody hears it (false), the packet and those
+    /// `note` is called with each packet. Where it says that nobody hears it (false), the packet and those
     /// behind it do not leave: the run is to end.
     pub fn send_due(&mut self, outbox: &mut impl Outbox, mut note: impl FnMut(Note) -> bool) {
         let Some(Reverse((_, index))) = self.queue.pop() else {

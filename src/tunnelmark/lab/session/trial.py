@@ -181,7 +181,7 @@ class _Running:
         self.side = self.stand.own
         if set_ups.lost is not None:
             # A tunnel that does not come up is a figure of this trial; the next one has a new lab.
-            words = f"the tunnel did not come up again behind the trial: {set_ups.lost}"
+            words = f"the tunnel did not come up again after the trial: {set_ups.lost}"
             self.faults.checks.append(Check("proved_again", ok=True, message=words))
             return
         for proof in proofs_after(
@@ -194,7 +194,7 @@ class _Running:
                 Check(
                     "proved_again",
                     ok=proof.verdict is not ProofVerdict.SAW_WRONG,
-                    message=f"the proof by wire behind the set-ups: {proof.message}",
+                    message=f"the proof by wire after the set-ups: {proof.message}",
                 )
             )
 

@@ -4,14 +4,14 @@ from typing import Final
 
 from tunnelmark.model.metrics.metric import Metric
 
-_LATENCY: Final = "from the query's sending to its answer, as dnsperf times it, over all that were "
+_LATENCY: Final = "from query to response, as dnsperf times it, over all queries with a response"
 
 METRICS: Final = (
     Metric(
         "dns_queries_per_s",
         "DNS queries",
         "1/s",
-        "queries answered per second, all paths together",
+        "queries with a response per second, all paths together",
         "dnsperf(1)",
         "higher",
         "log",
@@ -21,7 +21,7 @@ METRICS: Final = (
             f"dns_latency_{column}_ns",
             f"DNS latency, {title}",
             "ns",
-            f"{_LATENCY}answered: {title}",
+            f"{_LATENCY}: {title}",
             "dnsperf(1)",
             "lower",
             "log",
@@ -37,7 +37,7 @@ METRICS: Final = (
         "dns_lost_ratio",
         "DNS queries lost",
         "ratio",
-        "queries without an answer within the timeout, as a share of those whose outcome is known",
+        "queries without a response within the timeout, as a share of those whose outcome is known",
         "dnsperf(1)",
         "lower",
     ),

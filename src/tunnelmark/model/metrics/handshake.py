@@ -6,7 +6,7 @@ from tunnelmark.model.metrics.metric import Metric
 
 _SOURCE: Final = "docs/handshake.md"
 _TIME: Final = (
-    "from the start of the client to the first answer through the tunnel, without the lab's own "
+    "from the start of the client to the first reply through the tunnel, without the lab's own "
     "work in between"
 )
 _WAYS: Final = (("forward", "the client"), ("reverse", "the server"))
@@ -49,7 +49,7 @@ METRICS: Final = (
         "setup_failed_ratio",
         "Set-ups failed",
         "ratio",
-        "set-ups without an answer through the tunnel within the limit, as a share of all",
+        "set-ups without a reply through the tunnel within the limit, as a share of all",
         _SOURCE,
         "lower",
         headline=True,

@@ -54,8 +54,8 @@ METRICS: Final = (
         "transfer_ttfb_p50_ns",
         "Time to first byte, median",
         "ns",
-        "from the first attempt to connect to the first byte of the answer, median over the files "
-        "of HTTP and HTTPS downloads",
+        "from the first attempt to connect to the first byte of the response, median over the "
+        "files of HTTP and HTTPS downloads",
         "curl(1), time_starttransfer",
         "lower",
         "log",

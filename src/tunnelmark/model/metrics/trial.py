@@ -69,8 +69,7 @@ METRICS: Final = (
         "cpu_core_max_ratio",
         "CPU, busiest core",
         "ratio",
-        "busy share of the busiest core in as many of its seconds as traffic was under way, the "
-        "busiest ones",
+        "busy share of the busiest core, over its busiest seconds: as many as the traffic lasted",
         "proc(5)",
         "lower",
         worth=0.01,

@@ -123,7 +123,7 @@ class Classic(Params):
 
 @cache
 def load_classic(study: str) -> Classic | None:
-    """Return what is known of a study by its name; None if it is no classic one."""
+    """Return what is known of a study by its name; None if it is not a classic one."""
     if study not in names():
         return None
     text = files(__package__).joinpath(f"{study}.toml").read_text(encoding="utf-8")

@@ -61,7 +61,7 @@ def test_every_tunnel_runs_without_a_router() -> None:
 
 
 class Machine:
-    """A place that is no namespace of this computer."""
+    """A place that is not a namespace of this computer."""
 
     def check_device(self, *_: object) -> None:
         """Every device can be had."""

@@ -293,7 +293,7 @@ def test_a_device_lacks_nothing_as_long_as_its_cores_have_room() -> None:
     # A device as fast as a core here: what interrupts it is not held against it.
     assert judge(0.19, capacity=1.0) == []
     assert judge(0.22, capacity=1.0) == ["device_cores_client"]
-    # Long before and after its traffic a trial brings programs up: that is no load beside it.
+    # Long before and after its traffic a trial brings programs up: that is not a load beside it.
     busy = CoreTicks(user=140, system=0, softirq=0, steal=0, idle=260, clock_s=4.0)
     seconds = tuple(
         CpuSecond(end, (CoreTicks(ticks, 0, 0, 0, 100 - ticks, 1.0),), None)

@@ -1,4 +1,4 @@
-"""What a link is set to take of a packet, which is no part of the instrument's floor."""
+"""What a link is set to take of a packet, which is not part of the instrument's floor."""
 
 from dataclasses import replace
 

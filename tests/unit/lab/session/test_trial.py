@@ -321,7 +321,7 @@ def test_a_tunnel_that_stays_down_behind_its_set_ups_is_no_fault_of_the_trial(
     }
     assert "tunnel_up" not in checks
     assert checks["proved_again"].ok
-    assert checks["proved_again"].message.endswith("again behind the trial: no answer")
+    assert checks["proved_again"].message.endswith("again after the trial: no answer")
 
 
 def test_what_breaks_while_the_tunnel_is_restored_is_a_fault(tmp_path: Path) -> None:
