@@ -353,7 +353,11 @@ mod tests {
         run(&mut window, 2_000, 40);
         // 50 round trips from 14 on; what has been worked out is kept for 32 ms.
         let grown = 14 + 50 * 8 / FRIENDLY_EIGHTHS;
-        assert!(window.segments().abs_diff(grown) <= 1, "{}", window.segments());
+        assert!(
+            window.segments().abs_diff(grown) <= 1,
+            "{}",
+            window.segments()
+        );
     }
 
     /// A round of so many samples of one RTT, 3 ms apart.
