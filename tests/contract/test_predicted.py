@@ -23,6 +23,7 @@ name = "beside"
 title = "Beside"
 [precision]
 metric = "rtt_p50_ns"
+metrics = { tcp_bulk = "tcp_goodput_bit_s" }
 min_repeats = 4
 max_repeats = 4
 bring_ups = 1
