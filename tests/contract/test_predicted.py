@@ -23,6 +23,7 @@ name = "beside"
 title = "Beside"
 [precision]
 metric = "rtt_p50_ns"
+metrics = { tcp_bulk = "tcp_goodput_bit_s" }
 min_repeats = 4
 max_repeats = 4
 bring_ups = 1
@@ -45,6 +46,10 @@ kind = "udp_load"
 packet_rate = 6000
 duration = "2 s"
 payload_bytes = 972
+[[workload]]
+kind = "tcp_bulk"
+duration = "1 s"
+omit = "1 s"
 """
 
 
@@ -73,6 +78,7 @@ def test_each_figure_has_its_limit_and_what_is_off_is_said(tmp_path: Path) -> No
     assert own["openvpn", "rtt_p50_ns"].within is True
     assert own["openvpn", "rtt_p50_ns"].difference == pytest.approx(12 / 3216, rel=0.2)
     assert own["openvpn", "received_forward_packet_s"].within is True
+    assert own["openvpn", "tcp_goodput_bit_s"].within is True
     assert own["openvpn", "fragmentation_point_bytes"].within is True
     # The link is the same: nothing of it is off.
     assert own["none", "rtt_p50_ns"].difference == 0
@@ -80,10 +86,15 @@ def test_each_figure_has_its_limit_and_what_is_off_is_said(tmp_path: Path) -> No
     wrong = {key for key, one in off.items() if one.within is False}
     assert wrong == {
         ("openvpn", metric)
-        for metric in ("rtt_p50_ns", "loss_forward_ratio", "received_forward_packet_s")
+        for metric in (
+            "rtt_p50_ns",
+            "loss_forward_ratio",
+            "received_forward_packet_s",
+            "tcp_goodput_bit_s",
+        )
     }
     assert off["openvpn", "received_forward_packet_s"].difference == pytest.approx(-0.118, abs=0.01)
-    assert far.said.startswith(f"The simulation is off in 3 of {len(far.rows)} figures, most in ")
+    assert far.said.startswith(f"The simulation is off in 4 of {len(far.rows)} figures, most in ")
     assert {one.metric for one in far.rows if one.workload.startswith("udp_load")} == {
         "loss_forward_ratio",
         "received_forward_packet_s",
@@ -102,7 +113,7 @@ def test_every_output_has_them_and_no_estimate_pools_them(
     assert main.call([*told, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     figures = document["prediction"]["figures"]
-    assert document["prediction"]["said"].startswith("The simulation is off in 3 of")
+    assert document["prediction"]["said"].startswith("The simulation is off in 4 of")
     rates = [one for one in figures if one["metric"] == "received_forward_packet_s"]
     assert [one["within"] for one in rates] == [False]
     assert {point["tunnel"] for point in document["points"]} == {"none", "openvpn"}
@@ -113,12 +124,12 @@ def test_every_output_has_them_and_no_estimate_pools_them(
     ] == [p.estimates["rtt_p50_ns"].value for p in alone.points if "rtt_p50_ns" in p.estimates]
     assert main.call([*told, "--format", "html"]) == 0
     page = capsys.readouterr().out
-    assert "The simulation is off in 3 of" in page
+    assert "The simulation is off in 4 of" in page
     assert 'id="figure-predicted-rtt-p50-ns"' in page
     assert main.call(told) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Measured and predicted" in said
-    assert "The simulation is off in 3 of" in said
+    assert "The simulation is off in 4 of" in said
     assert main.call([*told, "--format", "csv"]) == 2
 
 

@@ -1,6 +1,7 @@
 """Bulk transfers over TCP in virtual time: from the study to the figures of the report."""
 
 import json
+import statistics
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from made_costs import MODEL
 from tunnelmark.cli import main
 from tunnelmark.engine import config
-from tunnelmark.engine.link import Direction, Queue
+from tunnelmark.engine.link import Direction, Loss, Queue
 from tunnelmark.model.costs import CostedTunnel, EndCosts, Fitted, WorkCosts, to_toml
 from tunnelmark.store import Result, open_result
 
@@ -191,6 +192,46 @@ def test_the_engine_tells_each_connection_second_by_second(engine: str) -> None:
         assert len(one["seconds"]) == 2
         assert sum(second["delivered_bytes"] for second in one["seconds"]) > 1_000_000
     assert summary["a_to_b"]["delivered"] > 0
+
+
+# Linux 6.18 in the lab, 2026-11-23: 10 Mbit/s, random loss towards the server, 6 to 8 transfers of
+# 30 s each behind a second of start-up. Mbit/s; half an interval of 95 % is at most 9 % of it.
+LAB = {
+    ("cubic", 20, 0.001): 9.63,
+    ("cubic", 20, 0.005): 7.59,
+    ("cubic", 20, 0.01): 5.09,
+    ("cubic", 20, 0.02): 3.46,
+    ("cubic", 50, 0.001): 7.98,
+    ("cubic", 50, 0.005): 3.49,
+    ("cubic", 50, 0.01): 2.41,
+    ("cubic", 50, 0.02): 1.59,
+    ("reno", 20, 0.001): 9.55,
+    ("reno", 20, 0.005): 7.86,
+    ("reno", 20, 0.01): 5.66,
+    ("reno", 20, 0.02): 3.95,
+    ("reno", 50, 0.001): 7.81,
+    ("reno", 50, 0.005): 3.73,
+    ("reno", 50, 0.01): 2.57,
+    ("reno", 50, 0.02): 1.71,
+}
+
+
+@pytest.mark.parametrize(("congestion", "rtt_ms", "loss"), LAB)
+def test_goodput_under_random_loss_is_that_of_linux(
+    engine: str, congestion: str, rtt_ms: int, loss: float
+) -> None:
+    told = document()
+    back = Direction(10_000_000, rtt_ms * MS // 2, Queue("bytes", 65536))
+    told["b_to_a"] = back.to_json("/nowhere")
+    told["a_to_b"] = replace(back, loss=Loss("independent", loss)).to_json("/nowhere")
+    told["tcp"][0].update(congestion=congestion, seconds=31, window_bytes=3 << 20)
+    rates = []
+    for seed in range(16):
+        status, summary = simulate(engine, {**told, "seed": seed})
+        assert status == 0
+        seconds = summary["tcp"][0]["seconds"][1:]
+        rates.append(statistics.fmean(one["delivered_bytes"] * 8e-6 for one in seconds))
+    assert statistics.fmean(rates) == pytest.approx(LAB[congestion, rtt_ms, loss], rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,6 @@ const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 const LEAST_MARGIN: Duration = Duration::from_millis(200);
 /// Linux waits no longer than this (`TCP_RTO_MAX`).
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
-/// RFC 5681 section 3.1 behind a timeout: so much of an acknowledgement opens the window.
-const MOST_AFTER_TIMEOUT: u64 = 2;
 
 /// What a sender counted, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,7 +161,6 @@ impl Sender {
 
     /// Takes an acknowledgement at `now`.
     pub fn acknowledged(&mut self, now: Instant, said: &Acknowledgement) {
-        let flight = self.sent.len() as u64;
         let latest = self.arrived;
         let mut sample = None;
         let (before, mut fresh) = (self.first, 0);
@@ -198,7 +195,7 @@ impl Sender {
         if let Some(sample) = sample {
             self.rtt.sample(sample);
             let next = self.first + self.sent.len() as u64;
-            self.window.measured(sample, self.first, next);
+            self.window.measured(now, sample, self.first, next);
         }
         if self.first > before {
             // RFC 6298 section 5.3.
@@ -206,28 +203,33 @@ impl Sender {
             self.timer = (!self.sent.is_empty()).then(|| now + self.timeout());
             self.doubt(said.echo);
         }
-        if self.arrived > latest && self.find_losses() && self.phase == Phase::Open {
-            self.before = Some((now, self.window.clone()));
-            self.window.lost(flight);
-            self.phase = Phase::Recovery(self.first + self.sent.len() as u64);
-            self.at_once = true;
+        let found = self.arrived > latest && self.find_losses();
+        if found && self.phase == Phase::Open {
+            self.recover(now);
         }
         let ended = match self.phase {
             Phase::Open => false,
             Phase::Recovery(until) | Phase::Timeout(until) => self.first >= until,
         };
-        let opens = match self.phase {
-            Phase::Open => fresh,
-            Phase::Recovery(_) => 0,
-            Phase::Timeout(_) => fresh.min(MOST_AFTER_TIMEOUT),
-        };
-        if self.limited && opens > 0 {
-            let rtt = self.rtt.smoothed.unwrap_or_default();
-            self.window.acknowledged(now, opens, rtt);
+        if self.limited && fresh > 0 && !matches!(self.phase, Phase::Recovery(_)) {
+            self.window.acknowledged(now, fresh, self.rtt.least);
         }
         if ended {
             self.phase = Phase::Open;
+            // What was sent in the phase and is known to be lost begins another, as in Linux.
+            if self.sent.iter().any(|one| one.lost || one.again) {
+                self.recover(now);
+                self.before = None;
+            }
         }
+    }
+
+    /// A loss makes the window smaller, once for all of the flight.
+    fn recover(&mut self, now: Instant) {
+        self.before = Some((now, self.window.clone()));
+        self.window.lost();
+        self.phase = Phase::Recovery(self.first + self.sent.len() as u64);
+        self.at_once = true;
     }
 
     /// Looks at the retransmission timer at `now`.
@@ -241,7 +243,7 @@ impl Sender {
         if self.expirations == 0 {
             self.before = Some((now, self.window.clone()));
         }
-        self.window.timed_out(flight, self.expirations > 0);
+        self.window.timed_out(self.expirations > 0);
         self.counters.timeouts += 1;
         self.expirations += 1;
         self.phase = Phase::Timeout(self.first + flight);
@@ -465,6 +467,19 @@ mod tests {
         say(&mut sender, Instant(41 * MS), 10, &[]);
         assert!(sender.phase == Phase::Open && sender.lost == 0);
         assert_eq!(sender.counters().timeouts, 0);
+    }
+
+    #[test]
+    fn a_loss_of_what_was_sent_in_a_recovery_begins_another() {
+        let mut sender = sender(Congestion::Reno);
+        all(&mut sender, Instant(0));
+        say(&mut sender, Instant(20 * MS), 0, &[(1, 4)]);
+        assert_eq!(all(&mut sender, Instant(20 * MS)), [0]);
+        say(&mut sender, Instant(21 * MS), 0, &[(1, 10)]);
+        assert_eq!(all(&mut sender, Instant(21 * MS)), [10, 11, 12, 13]);
+        say(&mut sender, Instant(40 * MS), 10, &[(11, 14)]);
+        assert_eq!((sender.lost, sender.window_segments()), (1, 2));
+        assert_eq!(all(&mut sender, Instant(40 * MS))[0], 10);
     }
 
     #[test]

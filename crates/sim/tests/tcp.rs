@@ -144,8 +144,8 @@ fn reno_under_random_loss_has_the_rate_of_mathis() {
 fn cubic_is_reno_where_the_round_trip_is_short_and_faster_where_it_is_long() {
     let (short, loss) = (20 * MS, 0.005);
     let cubic = goodput_bit_s(&lossy(Congestion::Cubic, short, loss, 200));
-    let expected = f64::from(SEGMENT) * 8.0 / 0.02 * (1.5 / loss).sqrt();
-    let friendly = cubic / expected;
+    // Linux 6.18 in the lab at 50 ms and 0.5 to 2 %: 0.93 to 0.94.
+    let friendly = cubic / goodput_bit_s(&lossy(Congestion::Reno, short, loss, 200));
     assert!((0.85..1.15).contains(&friendly), "{friendly}");
     // RFC 9438 section 5.1, equation 6, for C = 0.4 and a factor of 0.7: 1.054 (RTT / p)^0.75.
     let (long_s, loss) = (0.2_f64, 5e-4_f64);
@@ -263,7 +263,7 @@ fn the_same_plan_gives_the_same_bytes_and_another_seed_others() {
     assert_eq!(hash, GOLDEN, "{hash:#x}");
 }
 
-const GOLDEN: u64 = 0x91bd_8c82_fdbb_4c86;
+const GOLDEN: u64 = 0x6a75_d915_bbc1_d0a1;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]

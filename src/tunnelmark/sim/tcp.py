@@ -18,10 +18,10 @@ from tunnelmark.sim.simulate import Connection, Simulated
 from tunnelmark.workloads.bulk import MODELLED_CONGESTION, BulkEnds, BulkFlow
 from tunnelmark.workloads.iperf3 import Report, Second
 
-MODEL: Final = "modelled by RFC 5681, 6298, 6675, 9406 and 9438"
+MODEL: Final = "modelled by RFC 5681, 6298, 6675 and 9438"
 """What stands where a lab has the version of iperf3."""
 NOTE: Final = (
-    "TCP is a model (RFC 5681, 6298, 6675, 9406, 9438), not a kernel's: it has no tail loss probe "
+    "TCP is a model (RFC 5681, 6298, 6675, 9438), not a kernel's: it has no tail loss probe "
     "and no pacing"
 )
 WINDOW_BYTES: Final = 3 << 20
