@@ -15,6 +15,7 @@ from typing import Final
 import emulator
 import endpoints
 from analysis import analysis
+from cluster import POINTS, cluster
 from ours import version
 from page import Line, write
 from pair import Pair, pair
@@ -22,7 +23,7 @@ from simulation import simulation
 
 from tunnelmark.engine.binary import find_engine
 
-_GROUPS: Final = ("endpoints", "emulator", "analysis", "simulation")
+_GROUPS: Final = ("endpoints", "emulator", "analysis", "simulation", "cluster")
 
 
 def main() -> None:
@@ -31,11 +32,12 @@ def main() -> None:
     parser.add_argument("--flood", type=Path, help="the source of frames")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one run")
+    parser.add_argument("--points", type=int, default=POINTS, help="of the study of the cluster")
     parser.add_argument("--only", choices=_GROUPS, help="no page is written")
     options = parser.parse_args()
     if options.flood is None and options.only in {None, "emulator"}:
         parser.error("--flood PROGRAM is needed for the emulator")
-    if os.geteuid() != 0 and options.only not in {"analysis", "simulation"}:
+    if os.geteuid() != 0 and options.only not in {"analysis", "simulation", "cluster"}:
         sys.exit("bench: needs root: network namespaces are made")
     load = os.getloadavg()[0]
     if load > 0.5:  # noqa: PLR2004 - two cores, of which a run needs both
@@ -52,6 +54,8 @@ def main() -> None:
         lines += _told(analysis(options.repeats))
     if options.only in {None, "simulation"}:
         lines += _told(simulation(options.repeats))
+    if options.only in {None, "cluster"}:
+        lines += _told(cluster(options.points))
     if options.only is None:
         write(lines, version=version(engine), repeats=options.repeats, load=load)
 

@@ -55,6 +55,10 @@ class Design:
     bring_ups: int = 2
     more: str = ""
     """Further text of the study, such as its hypotheses."""
+    workers: int = 1
+    """Computers, which take the blocks in turn."""
+    handed_on: bool = False
+    """Whether they take the bring-ups of each block in turn, as when a run is resumed elsewhere."""
 
     @property
     def text(self) -> str:
@@ -89,6 +93,8 @@ class Truth:
     """Standard deviation between repeats, of the logarithm."""
     bring_ups: float = 0.0
     """The same between bring-ups, half of its variance common to all points of a bring-up."""
+    workers: float = 0.0
+    """The same between workers, for the tunnels and for no tunnel each its own."""
     drift: float = 0.0
     """Growth of every rate and time over the whole run, of the logarithm."""
     unequal: float = 1.0
@@ -132,7 +138,10 @@ def simulate(design: Design, truth: Truth, seed: int, *, environment: str = "6.1
     dice = np.random.default_rng(seed)
     most = sum(len(job.block.points) for job in plan) * design.max_repeats
     rows: list[dict[str, Any]] = []
-    for planned_job in plan:
+    of_workers = np.zeros((design.workers, 2, len(DRAWN)))
+    if truth.workers:
+        of_workers = truth.workers * dice.standard_normal(of_workers.shape)
+    for number, planned_job in enumerate(plan):
         job = replace(planned_job, seed=seed)
         block = job.block
         drawn = _Drawn(design, truth, block, dice)
@@ -141,11 +150,15 @@ def simulate(design: Design, truth: Truth, seed: int, *, environment: str = "6.1
             for trial in trials:
                 if trial.point.point_id in progress.given_up:
                     continue
-                figures, counts = drawn.trial(trial, len(rows) / most)
+                turn = trial.bring_up if design.handed_on else number
+                worker = turn % design.workers
+                tunnel = int(trial.point.tunnel.kind != BASELINE)
+                figures, counts = drawn.trial(trial, len(rows) / most, of_workers[worker, tunnel])
                 valid = not truth.invalid or bool(dice.random() >= truth.invalid)
                 rows.append(
                     {
                         **_place(trial.point),
+                        "worker": f"worker{worker}",
                         "block_id": block.block_id,
                         "trial_id": trial.trial_id,
                         "repeat": trial.repeat,
@@ -220,15 +233,20 @@ class _Drawn:
             self._logs += up[:, number, :]
         self._lost = self._losses(block, dice)
 
-    def trial(self, trial: Trial, elapsed: float) -> tuple[dict[str, float | None], str]:
-        """Return the figures and the counts of one; ``elapsed`` is the share of the run before."""
+    def trial(
+        self, trial: Trial, elapsed: float, worker: Any
+    ) -> tuple[dict[str, float | None], str]:
+        """Return the figures and the counts of one; ``elapsed`` is the share of the run before.
+
+        ``worker`` is what its worker adds to the logarithms.
+        """
         at, repeat = self._at[trial.point.point_id], trial.repeat - 1
         sent = self._truth.packets
         where = (trial.point.tunnel.label, int(str(trial.point.workload.columns["payload_bytes"])))
         if where in self._truth.lost:
             figures: dict[str, float | None] = {"goodput_bit_s": 0.0, "loss_forward_ratio": 1.0}
             return figures, _counts(sent, 0, 0)
-        logs = self._logs[at, repeat] + self._truth.drift * elapsed
+        logs = self._logs[at, repeat] + self._truth.drift * elapsed + worker
         found = dict(zip(DRAWN, np.exp(logs).tolist(), strict=True))
         forward, reverse = self._lost[at, repeat].tolist()
         arrived = sent - forward
@@ -302,7 +320,6 @@ def _frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         "run_id": "tm00000",
         "path": "total",
         "duration_s": _TRIAL_S,
-        "worker": "synthetic",
         "environment": "synthetic",
         "stratum": "namespaces",
     }

@@ -79,10 +79,28 @@ SILENT: Final = (
 )
 CHANGED: Final = tuple(s for s in SILENT if s.name in {"plain", "between bring-ups", "all of it"})
 _EFFECT: Final = {("a", "goodput_bit_s"): -0.1, ("a", "loss_forward_ratio"): 0.01}
-COVERING: Final = tuple(
-    Scenario(name, replace(truth, effects=_EFFECT), Design(bring_ups=4))
-    for name, truth in _WORLDS.items()
-    if name != "rare bursts of 200"
+_WORKERS: Final = Truth(bring_ups=0.01, workers=0.03)
+FIGURES: Final = tuple(
+    Scenario(name, truth, Design(tunnels=tuple("abcdef"), bring_ups=2, workers=workers))
+    for name, truth, workers in (
+        ("one worker", Truth(bring_ups=0.01), 1),
+        ("three workers that are alike", Truth(bring_ups=0.01), 3),
+        ("three workers that differ by 3 %", _WORKERS, 3),
+    )
+)
+"""Each has the blocks of two tunnels."""
+HANDED_ON: Final = Scenario(
+    "bring-ups on three workers that differ by 3 %",
+    replace(_WORKERS, effects={("a", "goodput_bit_s"): -0.1}),
+    Design(bring_ups=6, min_repeats=6, max_repeats=6, workers=3, handed_on=True),
+)
+COVERING: Final = (
+    *(
+        Scenario(name, replace(truth, effects=_EFFECT), Design(bring_ups=4))
+        for name, truth in _WORLDS.items()
+        if name != "rare bursts of 200"
+    ),
+    HANDED_ON,
 )
 
 
@@ -150,6 +168,18 @@ def covers(scenario: Scenario, seed: int) -> Mapping[str, tuple[int, int]]:
     return {name: (held, of) for name, (held, of) in found.items()}
 
 
+def covers_figures(scenario: Scenario, seed: int) -> tuple[int, int]:
+    """Return how many intervals of figures without a tunnel hold the truth, of how many."""
+    made = simulate(scenario.design, scenario.truth, seed)
+    held = [
+        one.low is not None and one.high is not None and one.low <= level <= one.high
+        for point in point_estimates(made.trials(), confidence=0.95)
+        for metric, level in DRAWN.items()
+        if point.is_baseline and (one := point.estimates[metric])
+    ]
+    return sum(held), len(held)
+
+
 @dataclass(frozen=True)
 class Line:
     """One row of the page."""
@@ -210,6 +240,10 @@ def lines_of(simulations: int, each: Map, only: str | None = None) -> Iterable[L
             runs = list(each(partial(covers, scenario), seeds))
             for kind in _METRICS if scenario.truth.loss else ("rates and times",):
                 yield covered(f"intervals of {kind}", scenario.name, [run[kind] for run in runs])
+    for scenario in FIGURES:
+        if only is None or only in scenario.name:
+            held = list(each(partial(covers_figures, scenario), seeds))
+            yield covered("intervals of figures without a tunnel", scenario.name, held)
 
 
 def silent(question: str, name: str, hits: int, of: int) -> Line:

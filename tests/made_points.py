@@ -53,7 +53,7 @@ def _difference(name: str, changed: float, half: float) -> Estimate:
     logarithmic = METRICS[name].scale == "log"
     centre = math.log1p(changed) if logarithmic else changed
     step = half / 1e7
-    units = {("b1", 1, n): centre + step * (n - 2) for n in range(5)}
+    units = {("", "b1", 1, n): centre + step * (n - 2) for n in range(5)}
     own = spread(list(units.values()))
     method: Method = "t on logarithms" if logarithmic else "t"
     low, high = changed - 0.01, changed + 0.01

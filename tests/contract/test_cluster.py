@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import distributed
+import polars as pl
 import pytest
 
 from dask_processes import Processes
@@ -236,9 +237,12 @@ def test_a_worker_that_will_not_do_is_refused(
 
 
 @pytest.mark.lab
-def test_a_worker_with_the_resource_runs_labs(dask: Processes, tmp_path: Path) -> None:
+def test_a_worker_with_the_resource_runs_labs_and_is_set_beside_others_once(
+    dask: Processes, tmp_path: Path
+) -> None:
     file = tmp_path / "lab.toml"
-    file.write_text(one_echo("lab", "Lab", ""), encoding="utf-8")
+    tunnels = '[[tunnel]]\nkind = "openvpn"\n[[tunnel]]\nkind = "tinc"\n'
+    file.write_text(one_echo("lab", "Lab", tunnels), encoding="utf-8")
     dask.start(0)
     dask.add("--resources", "lab=1")
     _wait_for(dask, 1)
@@ -246,10 +250,18 @@ def test_a_worker_with_the_resource_runs_labs(dask: Processes, tmp_path: Path) -
     assert main.call([*command, "--results", str(tmp_path / "lab")]) == 0
     (directory,) = (tmp_path / "lab").iterdir()
     result = open_result(directory)
-    assert set(result.trials()["stratum"]) == {"namespaces"}
-    (key,) = set(result.trials()["environment"])
-    assert "kernel" in result.manifest.environments[key]
+    trials = result.trials()
+    assert set(trials["stratum"]) == {"namespaces"}
+    # The environment is that of the study, whichever programs a job itself needs.
+    (key,) = set(trials["environment"])
+    assert {"kernel", "openvpn", "tincd"} <= result.manifest.environments[key].keys()
     assert result.manifest.environment == result.manifest.environments[key]
+    (beside,) = set(result.jobs()) - {job.job_id for job in jobs(load_study(str(file)))}
+    own = trials.filter(block_id=beside)
+    assert own["trial_id"].n_unique() == 1
+    assert set(own["tunnel"]) == {"none"}
+    assert own["point_id"][0] in set(trials.filter(pl.col("block_id") != beside)["point_id"])
+    assert [len(one.jobs) for one in result.manifest.sittings] == [3]
 
 
 def test_no_scheduler_is_one_line(

@@ -8,14 +8,14 @@ from typing import Any, Final
 import polars as pl
 
 from tunnelmark.analysis.packets import Packets, packets
-from tunnelmark.analysis.strata import bare_name, stratum_of
+from tunnelmark.analysis.strata import COMPUTER, bare_name, computers, stratum_of
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.hypothesis import Selection, param_fits
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import BASELINE
 
-Slot = tuple[str, int, int]
-"""Block, bring-up and repeat: what was measured side by side."""
+Slot = tuple[str, str, int, int]
+"""Computer, block, bring-up and repeat: what was measured side by side."""
 
 _PLACE: Final = ("point_id", "link", "device")
 _REPEAT: Final = (*_PLACE, "block_id", "bring_up", "repeat")
@@ -53,9 +53,9 @@ class Cell:
         return list(self.figures.values())
 
     @property
-    def bring_ups(self) -> list[tuple[str, int]]:
-        """Return which bring-up each of ``values`` is of."""
-        return [slot[:2] for slot in self.figures]
+    def bring_ups(self) -> list[tuple[str, str, int]]:
+        """Return which bring-up each of ``values`` is of, the computer first."""
+        return [slot[:3] for slot in self.figures]
 
 
 def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple[Cell, ...]:
@@ -69,7 +69,7 @@ def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple
     params = [name for name in trials.columns if name.startswith("param_")]
     details = ["details"] if metric in _LOSSES else []
     kept = dict.fromkeys((*_NEEDED, *params, *details, metric))
-    rows = trials.filter(pl.col("path") == path).select(*kept)
+    rows = trials.filter(pl.col("path") == path).select(*kept, computers())
     counted = rows.filter(pl.col("valid") & pl.col(metric).is_not_null()).unique(
         _REPEAT, keep="first", maintain_order=True
     )
@@ -194,7 +194,7 @@ def _cell(
 
 
 def _slot(row: Mapping[str, Any]) -> Slot:
-    return row["block_id"], row["bring_up"], row["repeat"]
+    return row[COMPUTER], row["block_id"], row["bring_up"], row["repeat"]
 
 
 def _plain(value: object) -> object:

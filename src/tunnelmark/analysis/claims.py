@@ -117,7 +117,7 @@ def _fragmentation_cells(
             names={"tunnel": tunnel, "link": link, "device": device, "workload": ""},
             kinds={},
             params={},
-            figures={("proof", 1, 0): float(largest)},
+            figures={("", "proof", 1, 0): float(largest)},
             baseline={},
             baseline_id=None,
             packets=None,

@@ -206,8 +206,8 @@ def _of_run(cell: Cell, number: int, to_baseline: bool) -> Cell:
     """
     return replace(
         cell,
-        figures={(f"{number}/{b}", up, n): v for (b, up, n), v in cell.figures.items()},
-        baseline={(f"{number}/{b}", up, n): v for (b, up, n), v in cell.baseline.items()}
+        figures={(c, f"{number}/{b}", up, n): v for (c, b, up, n), v in cell.figures.items()},
+        baseline={(c, f"{number}/{b}", up, n): v for (c, b, up, n), v in cell.baseline.items()}
         if to_baseline
         else {},
     )

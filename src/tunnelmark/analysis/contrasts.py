@@ -87,7 +87,8 @@ def one_cell(cell: Cell, metric: str, *, limit: float, side: Literal[1, -1], wha
 
 def measured(figures: Mapping[Slot, float], metric: str) -> Spread:
     """Return mean and standard error of repeats; lengths on the wire that are alike are certain."""
-    found = spread(list(figures.values()), [slot[:2] for slot in figures])
+    ups, workers = [slot[:3] for slot in figures], [slot[0] for slot in figures]
+    found = spread(list(figures.values()), ups, workers)
     values = figures.values()
     if is_exact(metric) and min(values) == max(values):
         return replace(found, error=0.0, freedom=math.inf)

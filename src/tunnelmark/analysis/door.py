@@ -199,11 +199,12 @@ def averaged(estimates: Sequence[Estimate]) -> Spread | None:
     value = math.fsum(means) / len(means)
     repeats = min(one.repeats for one in spreads)
     ups = min(one.bring_ups for one in spreads)
+    workers = min(one.workers for one in spreads)
     bias = math.fsum(one.bias for one in spreads) / len(spreads)
     if all(one.error == 0 for one in spreads):
         freedom = min(one.freedom for one in spreads)
-        return Spread(value, 0.0, freedom, repeats, ups, bias)
+        return Spread(value, 0.0, freedom, repeats, ups, bias, workers)
     if count < 2:  # noqa: PLR2004 - scatter needs two
-        return Spread(value, None, 0, repeats, ups, bias)
+        return Spread(value, None, 0, repeats, ups, bias, workers)
     variance = math.fsum(one**2 for one in effects) / (count - 1)
-    return Spread(value, math.sqrt(variance / count), count - 1, repeats, ups, bias)
+    return Spread(value, math.sqrt(variance / count), count - 1, repeats, ups, bias, workers)

@@ -7,8 +7,8 @@ put into words only where it is asked for.
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -17,15 +17,17 @@ import polars as pl
 from scipy import special
 
 from tunnelmark.analysis.grouped import Bools, Floats, Grouping, Ints, Summaries
+from tunnelmark.analysis.strata import COMPUTER, computers
 from tunnelmark.analysis.testing import FEWEST, Spread, one_of
 from tunnelmark.model.metrics import METRICS
 
 Method = Literal["t", "t on logarithms", "t of a ratio of means", "none"]
-Unit = tuple[str, int, int]
-"""What is independent: block and bring-up (0 behind it), or also the repeat where there is one
-bring-up only."""
+Unit = tuple[str, str, int, int]
+"""What is independent: the computer where there are several (``""`` and 0 behind it), else block
+and bring-up (0 behind it), or also the repeat where there is one bring-up only."""
 
 _SLOT: Final = ("block_id", "bring_up", "repeat")
+_UP: Final = (COMPUTER, "block_id", "bring_up")
 _PLACE: Final = ("point_id", "link", "device")
 
 
@@ -43,6 +45,8 @@ class Estimate:
     method: Method
     bring_ups: int = 1
     """In so many starts of the tunnel; the interval of a single one is of its repeats only."""
+    workers: int = 1
+    """On so many computers; the interval of a single one is of that one."""
     between: float | None = None
     """Share of the variance of single figures that lies between bring-ups; None with one."""
     spread: Spread | None = None
@@ -181,7 +185,7 @@ class _Column:
         back = _back(logarithmic, difference=not self.is_value)
         certain = METRICS[self.metric].exact and own.error in {0.0, None}
         if certain:
-            own = Spread(own.value, 0.0, math.inf, own.repeats, own.bring_ups)
+            own = replace(own, error=0.0, freedom=math.inf, bias=0.0)
         low, high = (float(end[at]) for end in (self.low, self.high))
         told = not math.isnan(low)
         between = float(self.found.between[at]) if own.bring_ups > 1 else math.nan
@@ -201,6 +205,7 @@ class _Column:
             self.confidence,
             "none" if not told else names[bool(self.relative[at])],
             own.bring_ups,
+            own.workers,
             None if math.isnan(between) else between,
             own,
             moved,
@@ -244,21 +249,21 @@ class _Table:
         valid = (
             rows.filter(pl.col("valid"))
             .unique((*_PLACE, *_SLOT), keep="first", maintain_order=True)
-            .select(*_PLACE, *_SLOT, "pair_id", "is_baseline", *metrics)
+            .select(*_PLACE, *_SLOT, computers(), "pair_id", "is_baseline", *metrics)
             .join(numbered, on=_PLACE)
-            .sort("_point", "block_id", "bring_up", maintain_order=True)
+            .sort("_point", *_UP, maintain_order=True)
             .with_row_index("_row")
         )
-        self._slots = valid.select(*_SLOT)
+        self._slots = valid.select(*_UP, "repeat")
         points = len(places)
         self._own = _grouping(valid, points)
         beside = valid.filter(pl.col("is_baseline")).select(
-            *_SLOT, "pair_id", "link", "device", pl.col("_row").alias("_beside")
+            *_UP, "repeat", "pair_id", "link", "device", pl.col("_row").alias("_beside")
         )
         pairs = (
             valid.filter(~pl.col("is_baseline"))
-            .select(*_SLOT, "pair_id", "link", "device", "_row", "_point")
-            .join(beside, on=(*_SLOT, "pair_id", "link", "device"))
+            .select(*_UP, "repeat", "pair_id", "link", "device", "_row", "_point")
+            .join(beside, on=(*_UP, "repeat", "pair_id", "link", "device"))
             .sort("_row")
         )
         self._paired = _grouping(pairs, points)
@@ -364,9 +369,15 @@ class _Table:
         ups = len(np.unique(self._paired.bring_up[first:last][rows[first:last]]))
         for at in range(first, last):
             if rows[at]:
-                block, up, repeat = self._slots.row(int(self._pair_rows[at]))
-                own.setdefault((block, up, 0 if ups > 1 else repeat), []).append(float(scaled[at]))
-        return {unit: math.fsum(values) / len(values) for unit, values in own.items()}
+                computer, block, up, repeat = self._slots.row(int(self._pair_rows[at]))
+                unit = (computer, block, up, 0 if ups > 1 else repeat)
+                own.setdefault(unit, []).append(float(scaled[at]))
+        if len({unit[0] for unit in own}) > 1:
+            of_computers: dict[Unit, list[float]] = {}
+            for (computer, *_), value in _means(own).items():
+                of_computers.setdefault((computer, "", 0, 0), []).append(value)
+            own = of_computers
+        return _means(own)
 
 
 _NOTHING_CAME: Final[Mapping[str, float]] = {
@@ -381,17 +392,28 @@ _NOTHING_CAME: Final[Mapping[str, float]] = {
 """Figures of which one says that a trial carried nothing."""
 
 
+def _means(own: Mapping[Unit, Sequence[float]]) -> dict[Unit, float]:
+    return {unit: math.fsum(values) / len(values) for unit, values in own.items()}
+
+
 def _grouping(rows: pl.DataFrame, points: int) -> Grouping:
-    ups = rows.select("_point", "block_id", "bring_up")
     if not rows.height:
         empty: Ints = np.zeros(0, dtype=np.int64)
-        return Grouping(empty, empty, empty, points)
-    changed = ups.select(
+        return Grouping(empty, empty, empty, empty, points)
+    up, worker = _numbered(rows, "_point", *_UP), _numbered(rows, "_point", COMPUTER)
+    first = np.flatnonzero(np.diff(up, prepend=-1))
+    group: Ints = rows["_point"].to_numpy().astype(np.int64)
+    return Grouping(group, up, group[first], worker[first], points)
+
+
+def _numbered(rows: pl.DataFrame, *names: str) -> Ints:
+    """Return the number of each row's stretch of rows that are alike in some columns."""
+    columns = rows.select(names)
+    changed = columns.select(
         pl.any_horizontal(pl.all() != pl.all().shift(1)).fill_null(value=True)
     ).to_series()
-    up: Ints = changed.cum_sum().to_numpy().astype(np.int64) - 1
-    group: Ints = ups["_point"].to_numpy().astype(np.int64)
-    return Grouping(group, up, group[changed.to_numpy()], points)
+    found: Ints = changed.cum_sum().to_numpy().astype(np.int64) - 1
+    return found
 
 
 def clock_errors(trials: pl.DataFrame, metric: str) -> Floats:

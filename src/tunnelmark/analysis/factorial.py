@@ -84,7 +84,7 @@ def _factorial(cells: Sequence[Cell], metric: str, workload: str) -> Factorial |
     logarithmic = on_logarithms(metric, values)
     table = pd.DataFrame({f"f{i}": [row[n] for row in rows] for i, n in enumerate(varied)})
     table["y"] = np.log(values) if logarithmic else np.asarray(values)
-    blocks = _blocks(table, [(cell, slot[0]) for cell, slot, _ in figures])
+    blocks = _blocks(table, [(cell, slot[1]) for cell, slot, _ in figures])
     single = [f"C(f{i})" for i in range(len(varied))]
     pairs = [f"{a}:{b}" for a, b in combinations(single, 2)]
     for terms in (single + pairs, single):
@@ -102,10 +102,10 @@ def _factorial(cells: Sequence[Cell], metric: str, workload: str) -> Factorial |
 
 def _independent(cell: Cell) -> list[tuple[Slot, float]]:
     """Return the mean of each bring-up, or the repeats where there was one in each block."""
-    ups: dict[tuple[str, int], list[float]] = {}
-    for (block, up, _), value in cell.figures.items():
-        ups.setdefault((block, up), []).append(value)
-    if len(ups) == len({block for block, _ in ups}):
+    ups: dict[tuple[str, str, int], list[float]] = {}
+    for slot, value in cell.figures.items():
+        ups.setdefault(slot[:3], []).append(value)
+    if len(ups) == len({block for _, block, _ in ups}):
         return list(cell.figures.items())
     return [((*up, 0), math.fsum(own) / len(own)) for up, own in ups.items()]
 

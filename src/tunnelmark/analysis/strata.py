@@ -23,6 +23,9 @@ MARKS: Final[Mapping[Stratum, str]] = MappingProxyType(
 """Behind a tunnel's name; no label of a study can have a comma. Namespaces of this computer, where
 most is measured, have none."""
 
+COMPUTER: Final = "computer"
+"""Column of ``computers``."""
+
 ELSEWHERE: Final = ", in environment "
 """Behind a tunnel's name where a result was continued in another environment, with its key."""
 
@@ -53,6 +56,16 @@ def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFra
     place = pl.when(elsewhere).then(pl.lit(ELSEWHERE) + pl.col("environment")).otherwise(pl.lit(""))
     mark = own + place + of_block(strata)
     return trials.with_columns(pl.col(name) + mark for name in ("tunnel", "point_id"))
+
+
+def computers() -> pl.Expr:
+    """Return the column of the computers whose trials are more alike than those of others.
+
+    A worker of a cluster is ``computer/name``. A simulation is the same on each.
+    """
+    own = pl.col("worker").fill_null("").str.split("/").list.first()
+    simulated = pl.col("stratum").fill_null("") == Stratum.SIMULATION.value
+    return pl.when(simulated).then(pl.lit("")).otherwise(own).alias(COMPUTER)
 
 
 def shown_name(tunnel: str, block: BlockRecord) -> str:

@@ -32,11 +32,12 @@ class Spread:
     bring_ups: int = 1
     bias: float = 0.0
     """So far the value may be from the truth beside its scatter: no repeat lessens that."""
+    workers: int = 1
 
     @property
     def independent(self) -> int:
-        """How many independent figures it is of: bring-ups, or the repeats of a single one."""
-        return self.bring_ups if self.bring_ups > 1 else self.repeats
+        """How many independent figures it is of: workers, their bring-ups, or repeats of one."""
+        return next((n for n in (self.workers, self.bring_ups) if n > 1), self.repeats)
 
     @property
     def certain(self) -> bool:
@@ -238,6 +239,7 @@ def combined(parts: Sequence[Spread], weights: Sequence[float]) -> Spread:
     value = math.fsum(w * part.value for w, part in zip(weights, parts, strict=True))
     repeats = min(part.repeats for part in parts)
     ups = min(part.bring_ups for part in parts)
+    workers = min(part.workers for part in parts)
     bias = math.fsum(abs(w) * part.bias for w, part in zip(weights, parts, strict=True))
     variances = [
         None if part.error is None else (w * part.error) ** 2
@@ -245,25 +247,42 @@ def combined(parts: Sequence[Spread], weights: Sequence[float]) -> Spread:
     ]
     known = [v for v in variances if v is not None]
     if len(known) < len(parts):
-        return Spread(value, None, 0, repeats, ups, bias)
+        return Spread(value, None, 0, repeats, ups, bias, workers)
     total = math.fsum(known)
     if total == 0:
         # Certain only if each of them is.
-        return Spread(value, 0.0, min(part.freedom for part in parts), repeats, ups, bias)
+        freedom = min(part.freedom for part in parts)
+        return Spread(value, 0.0, freedom, repeats, ups, bias, workers)
     # As shares of the whole: the squares of very small variances would be no floats any more.
     inverse = math.fsum(
         (v / total) ** 2 / part.freedom for v, part in zip(known, parts, strict=True) if v > 0
     )
     freedom = 1 / inverse if inverse else math.inf
-    return Spread(value, math.sqrt(total), freedom, repeats, ups, bias)
+    return Spread(value, math.sqrt(total), freedom, repeats, ups, bias, workers)
 
 
-def spread(values: Sequence[float], bring_ups: Sequence[Hashable] | None = None) -> Spread:
-    """Return mean and standard error of repeats; without ``bring_ups`` they are all of one."""
-    names = {name: number for number, name in enumerate(dict.fromkeys(bring_ups or (0,)))}
-    ups = [names[name] for name in bring_ups] if bring_ups else [0] * len(values)
+def spread(
+    values: Sequence[float],
+    bring_ups: Sequence[Hashable] | None = None,
+    workers: Sequence[Hashable] | None = None,
+) -> Spread:
+    """Return mean and standard error of repeats.
+
+    Without ``bring_ups`` they are all of one, without ``workers`` all of one computer.
+    """
+    alone = [0] * len(values)
+    named = list(zip(workers or alone, bring_ups or alone, strict=True))
+    names = {name: number for number, name in enumerate(dict.fromkeys(named))}
+    ups = [names[name] for name in named]
+    computers = {name: number for number, name in enumerate(dict.fromkeys(workers or alone))}
     zeros = np.zeros(len(values), dtype=np.int64)
-    one = Grouping(zeros, np.array(ups), np.zeros(len(names), dtype=np.int64), 1)
+    one = Grouping(
+        zeros,
+        np.array(ups, dtype=np.int64),
+        np.zeros(len(names), dtype=np.int64),
+        np.array([computers[worker] for worker, _ in names], dtype=np.int64),
+        1,
+    )
     found = one.summaries(np.array(values, dtype=np.float64), np.ones(len(values), dtype=np.bool_))
     return one_of(found, 0)
 
@@ -278,6 +297,7 @@ def one_of(found: Summaries, at: int, bias: float = 0.0) -> Spread:
         int(found.repeats[at]),
         int(found.bring_ups[at]),
         0.0 if math.isinf(bias) else bias,
+        int(found.workers[at]),
     )
 
 

@@ -149,11 +149,11 @@ class _Run:
         self._directory = writer.directory
         self._start = time.monotonic()
         self._errors: list[str] = []
-        self._tally = _Tally()
         if able.environment:
             known = {environment_key(able.environment): able.environment}
             writer.update(environments={**writer.manifest.environments, **known})
         self._open = self._still_open(able.jobs, able.environment)
+        self._tally = _Tally(self._open)
 
     def hand_out(self, slots: int) -> Literal["complete", "interrupted"]:
         """Hand out all open jobs and keep what comes back; ``SchedulerLostError`` if it is lost."""
@@ -244,7 +244,8 @@ class _Run:
             except ResultError as problem:
                 error = str(problem)
             else:
-                total = part.trials().filter(pl.col("path") == "total")["valid"]
+                own = (pl.col("path") == "total") & (pl.col("block_id") == job.job_id)
+                total = part.trials().filter(own)["valid"]
                 valid, invalid = int(total.sum()), int((~total).sum())
                 record = part.blocks.get(job.job_id)
                 error = (record.error or "") if record is not None else "it has no record"
@@ -263,7 +264,7 @@ class _Run:
                 error=error,
                 jobs_done=self._tally.jobs,
                 jobs_expected=len(self._open),
-                time_left_s=self._tally.left_s(self._open, time.monotonic() - self._start),
+                time_left_s=self._tally.left_s(time.monotonic() - self._start),
             )
         )
 
@@ -292,9 +293,10 @@ class _Run:
 class _Tally:
     """What has come back."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        """Nothing of ``jobs`` has come back yet."""
         self.jobs = self.valid = self.invalid = 0
-        self._expected_s = 0.0
+        self._expected_s, self._whole_s = 0.0, expected_s(jobs)[0] if jobs else 0.0
 
     def add(self, job: Job, valid: int, invalid: int) -> None:
         """Enter a job that has ended."""
@@ -303,10 +305,10 @@ class _Tally:
         self.invalid += invalid
         self._expected_s += expected_s([job])[0]
 
-    def left_s(self, jobs: Sequence[Job], spent_s: float) -> float:
+    def left_s(self, spent_s: float) -> float:
         """Return how long the rest takes, at the pace of what has come back after ``spent_s``."""
-        whole = expected_s(jobs)[0]
-        return spent_s * (whole - self._expected_s) / self._expected_s if self._expected_s else 0.0
+        left = self._whole_s - self._expected_s
+        return spent_s * left / self._expected_s if self._expected_s else 0.0
 
 
 def _now() -> str:

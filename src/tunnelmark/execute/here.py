@@ -88,7 +88,7 @@ def execute(
                     placement = HostsPlacement(ledger, hosts, forwarded=forwarded(study), say=say)
                 closing.enter_context(placement)
                 backend = LabBackend(ledger, placement, engine, keep_samples)
-                able = backend.check(jobs)
+                able = backend.check(jobs, planned)
             writer = (
                 Writer(resume)
                 if resume

@@ -60,12 +60,14 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
 
 def _merged(sources: Sequence[Result], there: Result, writer: Writer) -> Merged:
     results = [there, *(one for one in sources if one.directory != there.directory)]
-    files = [(result, result.jobs()) for result in results]
-    names = sorted({name for _, jobs in files for name in jobs})
+    files: dict[str, list[tuple[Result, JobFiles]]] = {}
+    for result in results:
+        for name, paths in result.jobs().items():
+            files.setdefault(name, []).append((result, paths))
     added = known = left_out = with_trials = 0
-    for name in names:
+    for name in sorted(files):
         # One job at a time: all of them may be more than the memory holds.
-        runs = [run for result, jobs in files if name in jobs for run in _run(result, jobs[name])]
+        runs = [run for result, paths in files[name] for run in _run(result, paths)]
         if not runs:
             continue
         with_trials += 1

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,9 @@ from tunnelmark.run.loop import Loop
 from tunnelmark.sim.backend import SimBackend
 from tunnelmark.store import Manifest, Writer
 from tunnelmark.store.layout import first_fault
+from tunnelmark.study import parse_study
+from tunnelmark.study.plan import alike
+from tunnelmark.study.plan import jobs as plan_jobs
 
 TASK: Final = "task.json"
 RESULT: Final = "result"
@@ -49,6 +53,8 @@ class Task(BaseModel):
     """Cost models of a simulation, in TOML, the first that holds counts."""
     wanted: Wanted = "auto"
     """Where a lab stands."""
+    alike: bool = False
+    """Whether the part also has the job that sets this computer beside others (A/A)."""
     keep_samples: bool = True
     tunnelmark: str
     """Version that the worker must have too, as its engine."""
@@ -96,7 +102,13 @@ def run_part(task: Task, directory: Path, *, worker: str, interrupts: Interrupts
             placement = Placement(ledger, engine=engine, wanted=task.wanted)
             closing.enter_context(placement)
             backend = LabBackend(ledger, placement, engine, task.keep_samples)
-            able = backend.check([job])
+            study = parse_study(task.head.study_text, task.head.study_source, task.head.scale)
+            planned = plan_jobs(replace(study, seed=task.head.seed))
+            able = backend.check([job], planned)
+            if task.alike:
+                beside = alike(planned, worker.partition("/")[0])
+                able = replace(able, jobs=(*able.jobs, beside))
+        jobs = tuple(one.job_id for one in able.jobs)
         head = task.head.model_copy(
             update={
                 "environment": able.environment,
@@ -104,7 +116,7 @@ def run_part(task: Task, directory: Path, *, worker: str, interrupts: Interrupts
                 "sittings": (),
                 "skipped": able.skipped,
                 "omitted": (),
-                "jobs": (job.job_id,),
+                "jobs": jobs,
                 "outcome": None,
             }
         )
@@ -115,7 +127,7 @@ def run_part(task: Task, directory: Path, *, worker: str, interrupts: Interrupts
                 able.environment,
                 head.run_id,
                 started_at=task.started_at,
-                jobs=(job.job_id,),
+                jobs=jobs,
             )
             return Loop(
                 able.jobs,

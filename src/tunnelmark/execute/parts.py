@@ -11,6 +11,7 @@ from tunnelmark.execute.merge import merge
 from tunnelmark.model.errors import LabError, ResultError
 from tunnelmark.model.faults import writing
 from tunnelmark.store import Result, Writer, open_result
+from tunnelmark.study.plan import is_alike
 
 LARGEST_PART_BYTES: Final = 1 << 30
 """Of what one job is sent back as; a scheduler and two processes hold it in memory."""
@@ -37,7 +38,8 @@ def pack(directory: Path) -> bytes:
 def keep(data: bytes, result: Path, job_id: str) -> Result:
     """Put a part beside a result that is under way: whole or not at all.
 
-    Raises ``ResultError`` if it is not a result of this one job.
+    Raises ``ResultError`` if it is not a result of this one job, with or without the one of its
+    worker.
     """
     folder = result / _FOLDER
     begun, whole = folder / f".{job_id}", folder / job_id
@@ -46,7 +48,9 @@ def keep(data: bytes, result: Path, job_id: str) -> Result:
         begun.mkdir(parents=True)
         _unpack(data, begun, job_id)
         found = open_result(begun)
-        if found.manifest.jobs != (job_id,) or set(found.jobs()) - {job_id}:
+        (first, *more) = found.manifest.jobs or ("",)
+        own = first == job_id and all(map(is_alike, more))
+        if not own or set(found.jobs()) - {first, *more}:
             raise ResultError(f"{begun}: is not the result of job {job_id}")
         shutil.rmtree(whole, ignore_errors=True)
         begun.rename(whole)

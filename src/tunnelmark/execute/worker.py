@@ -22,6 +22,8 @@ _LOOK_S: Final = 1.0
 _ENDING_S: Final = 120.0
 """What a lab has for removing what it made."""
 _EXECUTING: Final = frozenset({"executing", "long-running"})
+_beside_others: Final[set[str]] = set()
+"""Runs for which this worker has been set beside others."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,10 @@ def carry_out(text: str) -> Sent:
         else:
             if worker.state.total_resources.get(LAB) != 1:
                 raise LabError(f"worker {name} has no resource {LAB}=1, so it takes no labs")
+            first = task.head.run_id not in _beside_others
+            text = task.model_copy(update={"alike": first}).model_dump_json()
             _in_a_process(text, Path(folder), name, gone)
+            _beside_others.add(task.head.run_id)
         return Sent(name, pack(Path(folder, RESULT)))
 
 

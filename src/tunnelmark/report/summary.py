@@ -20,6 +20,7 @@ from tunnelmark.report.sections import Section, across, sections
 from tunnelmark.report.told import Told, told_of
 from tunnelmark.report.uses import Use, uses_of
 from tunnelmark.report.verdicts import deciding_of, moments_of, verdicts_of
+from tunnelmark.report.workers import worker_notes
 from tunnelmark.store import Manifest, Result
 
 
@@ -92,7 +93,8 @@ def summarise(result: Result) -> Summary:
     )
     total = trials.filter(pl.col("path") == "total")
     blocks = tuple(result.blocks.values())
-    parts = sections(points, blocks, deciding_of(result))
+    deciding = deciding_of(result)
+    parts = sections(points, blocks, deciding)
     verdicts, unjudged = verdicts_of(result)
     told = told_of(parts, confidence=confidence, moments=moments_of(result))
     return Summary(
@@ -105,6 +107,7 @@ def summarise(result: Result) -> Summary:
         told=told,
         findings=(
             *findings(parts, blocks, told),
+            *worker_notes(trials, points, (one.metric for one in deciding.values())),
             *congestion_notes(total),
             *(() if unjudged is None else (unjudged,)),
         ),

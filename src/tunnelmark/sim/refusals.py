@@ -12,7 +12,7 @@ from tunnelmark.model.costs import CostModel, choose
 from tunnelmark.model.errors import StudyError, TunnelmarkError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
-from tunnelmark.model.trial import Point
+from tunnelmark.model.trial import DriverSpec
 from tunnelmark.sim.carriage import carriage
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
@@ -43,6 +43,8 @@ def sort_out(jobs: Sequence[Job], models: Sequence[CostModel]) -> Sorted:
     omitted: list[str] = []
     reasons: dict[str, str] = {}
     points: Counter[str] = Counter()
+    # A study has few workloads and tunnels, and many points that are one over the other.
+    asked: dict[tuple[str, str, bool], tuple[str, str] | None] = {}
     for job in jobs:
         if (found := _of_job(job, models)) is not None:
             name, reason = found
@@ -54,7 +56,10 @@ def sort_out(jobs: Sequence[Job], models: Sequence[CostModel]) -> Sorted:
         compresses = make(tunnel_kinds(), job.block.tunnel).compresses
         for point in job.block.points:
             own = point.tunnel.kind == job.block.tunnel.kind
-            if (found := _of_workload(point, compresses=own and compresses)) is None:
+            key = (point.workload.label, point.tunnel.label, own and compresses)
+            if key not in asked:
+                asked[key] = _of_workload(point.workload, point.tunnel, compresses=key[-1])
+            if (found := asked[key]) is None:
                 possible.append(point)
                 continue
             name, reason = found
@@ -115,13 +120,14 @@ def _of_tunnel(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int) -> str | 
     return None
 
 
-def _of_workload(point: Point, *, compresses: bool) -> tuple[str, str] | None:
-    """Return what of a point's workload is in the way and why, or None."""
-    spec = point.workload
+def _of_workload(
+    spec: DriverSpec, tunnel: DriverSpec, *, compresses: bool
+) -> tuple[str, str] | None:
+    """Return what of a workload over a tunnel is in the way and why, or None."""
     if not workload_kinds()[spec.kind].simulated:
         reason = "only UDP datagrams by a schedule and bulk transfers over TCP are simulated"
         return f"workload {spec.kind}", reason
-    paths = make(tunnel_kinds(), point.tunnel).params.count
+    paths = make(tunnel_kinds(), tunnel).params.count
     if (lacking := make(workload_kinds(), spec).unmodelled(paths)) is not None:
         return f"workload {spec.label}", lacking
     if spec.background:
@@ -129,6 +135,6 @@ def _of_workload(point: Point, *, compresses: bool) -> tuple[str, str] | None:
         return f"workload {spec.kind} beside {names}", "background loads are not simulated"
     content = spec.columns.get("content", _RANDOM)
     if compresses and content != _RANDOM:
-        name = f"workload {spec.kind} of {content} payload over {point.tunnel.label}"
+        name = f"workload {spec.kind} of {content} payload over {tunnel.label}"
         return name, "compression is simulated for random payload only, which does not get smaller"
     return None

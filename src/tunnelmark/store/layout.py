@@ -25,7 +25,7 @@ __all__ = [
 
 MANIFEST: Final = "manifest.json"
 FOLDERS: Final = ("trials", "blocks", "samples", "captures", "logs", "report")
-MOST_FILES: Final = 20_000
+MOST_FILES: Final = 200_000
 """No study has more points than half of this, so no directory of ours has more blocks."""
 _JSON_LIMIT_BYTES: Final = 64 << 20
 _PART: Final = ".part"

@@ -18,7 +18,7 @@ from tunnelmark.model.trial import DriverSpec
 from tunnelmark.study.lines import Path
 from tunnelmark.study.messages import most_telling, nearest, sentence, shown
 
-MOST_POINTS: Final = 10_000
+MOST_POINTS: Final = 100_000
 """No study has more points: at a second a trial they take a day."""
 
 LABEL: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9 ._+/()-]{0,63}$")

@@ -3,11 +3,13 @@
 import hashlib
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from tunnelmark.model.job import Aim, Job
 from tunnelmark.model.registry import make
-from tunnelmark.model.seeds import stream
-from tunnelmark.model.trial import Point, Trial
+from tunnelmark.model.seeds import short_hash, stream
+from tunnelmark.model.trial import BASELINE, Point, Trial
 from tunnelmark.study.aims import aims
 from tunnelmark.study.points import blocks, pair_id
 from tunnelmark.study.study import Study
@@ -35,6 +37,31 @@ def jobs(study: Study) -> tuple[Job, ...]:
         )
         for block in blocks(study)
     )
+
+
+def alike(jobs: Sequence[Job], computer: str) -> Job:
+    """Return the job that shows how far a computer differs from the others of a study (A/A).
+
+    The study's first point without a tunnel, by itself, with the fewest repeats.
+    """
+    first = jobs[0]
+    point = next(point for point in first.block.points if point.tunnel.kind == BASELINE)
+    block_id = f"{_ALIKE}{short_hash(computer)}"
+    return replace(
+        first,
+        block=replace(first.block, block_id=block_id, tunnel=point.tunnel, points=(point,)),
+        precision=first.precision.model_copy(update={"max_repeats": first.precision.min_repeats}),
+        aims={point.point_id: first.aims[point.point_id]},
+    )
+
+
+def is_alike(job_id: str) -> bool:
+    """Say whether a job is one of ``alike``."""
+    return job_id.startswith(_ALIKE)
+
+
+_ALIKE: Final = "a"
+"""Start of the names of such jobs; that of a study's own blocks is ``b``."""
 
 
 def pairs(points: Sequence[Point]) -> tuple[tuple[Point, ...], ...]:

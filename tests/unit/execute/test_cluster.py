@@ -66,10 +66,16 @@ def test_a_part_comes_back_as_it_was_sent(tmp_path: Path) -> None:
     assert found.samples("x.bin") == b"bytes"
 
 
-def test_a_part_of_another_job_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="is not the result of job a2"):
-        parts.keep(parts.pack(_part(tmp_path, "a1")), tmp_path / "whole", "a2")
-    assert not (tmp_path / "whole" / ".parts" / "a2").exists()
+@pytest.mark.parametrize("jobs", [("b1",), ("b2", "b1"), ("a1", "b2"), ()])
+def test_a_part_of_another_job_is_refused(tmp_path: Path, jobs: tuple[str, ...]) -> None:
+    with pytest.raises(ResultError, match="is not the result of job b2"):
+        parts.keep(parts.pack(_part(tmp_path, *jobs)), tmp_path / "whole", "b2")
+    assert not (tmp_path / "whole" / ".parts" / "b2").exists()
+
+
+def test_a_part_may_have_the_job_that_sets_its_worker_beside_others(tmp_path: Path) -> None:
+    part = _part(tmp_path, "b1", "a1")
+    assert parts.keep(parts.pack(part), tmp_path / "whole", "b1").manifest.jobs == ("b1", "a1")
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])

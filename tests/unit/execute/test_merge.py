@@ -49,7 +49,7 @@ def _result(
     }
     directory = folder / run_id
     with closing(Writer.create(directory, manifest(**values))) as writer:
-        writer.begin(f"worker of {run_id}", {"kernel": "6.1"}, run_id)
+        writer.begin(f"lab/{run_id}", {"kernel": "6.1"}, run_id)
         for job in only:
             for number, trial in enumerate(first_round(job)[:trials]):
                 name = f"{trial.trial_id}-1.bin"
@@ -105,8 +105,8 @@ def test_merged_jobs_report_as_one_run(tmp_path: Path) -> None:
     assert asked.manifest.outcome == "complete"
     assert asked.manifest.jobs == ()
     assert {one.worker for one in asked.manifest.sittings} == {
-        "worker of tmone",
-        "worker of tmtwo",
+        "lab/tmone",
+        "lab/tmtwo",
     }
     points = [[(p.tunnel, p.estimates) for p in summarise(r).points] for r in (asked, wanted)]
     assert points[0] == points[1]

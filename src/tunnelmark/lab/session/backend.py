@@ -8,7 +8,7 @@ from tunnelmark.hosts.ledger import Ledger, read_journal
 from tunnelmark.lab.environment import describe
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement
-from tunnelmark.lab.session.check import check_jobs
+from tunnelmark.lab.session.check import check_jobs, programs_of
 from tunnelmark.lab.session.session import LabSession
 from tunnelmark.model.job import Job
 from tunnelmark.model.session import Able, Observer
@@ -23,12 +23,15 @@ class LabBackend:
     engine: str
     keep_samples: bool
 
-    def check(self, jobs: Sequence[Job]) -> Able:
+    def check(self, jobs: Sequence[Job], of: Sequence[Job] = ()) -> Able:
         """Ask every driver of the jobs before anything is made.
 
+        ``of`` are all jobs of the study where ``jobs`` are a part of it: the environment has the
+        programs of all, or each part would be of an environment of its own.
         Raises ``LabError`` if a workload cannot run, or no tunnel can.
         """
         skipped, programs = check_jobs(jobs, self.placement)
+        programs |= programs_of(of, self.placement)
         return Able(
             tuple(job for job in jobs if job.block.tunnel.label not in skipped),
             skipped,

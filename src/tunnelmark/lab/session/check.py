@@ -64,6 +64,20 @@ def check_jobs(
     return {label: reason for label, reason in skipped.items() if label in own}, programs
 
 
+def programs_of(jobs: Sequence[Job], placement: Placement | HostsPlacement) -> set[str]:
+    """Return the programs of the tunnels of some jobs, as far as these could run on this computer.
+
+    Nothing is placed, and no machine is booted for it.
+    """
+    host = placement.local_host() if isinstance(placement, Placement) else ""
+    if isinstance(host, str):
+        return set()
+    specs = _by_label(job.block.tunnel for job in jobs).values()
+    tunnels = [make(tunnel_kinds(), spec) for spec in specs if spec.kind != BASELINE]
+    able = [tunnel for tunnel in tunnels if tunnel.unavailable(host) is None]
+    return {program for tunnel in able for program in tunnel.need(host).programs}
+
+
 def _placed(
     tunnels: Mapping[str, DriverSpec],
     router: Router,
