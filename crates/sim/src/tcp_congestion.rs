@@ -75,6 +75,11 @@ impl Window {
         self.segments as u64
     }
 
+    /// Whether the window grows by all that is acknowledged.
+    pub fn starts_slowly(&self) -> bool {
+        self.segments < self.threshold
+    }
+
     /// So many segments were acknowledged at `now` while the window was full.
     pub fn acknowledged(&mut self, now: Instant, count: u64, rtt: Duration) {
         let mut count = count as f64;
