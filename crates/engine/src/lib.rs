@@ -10,6 +10,7 @@ mod reflect;
 mod rr;
 mod send;
 mod sim;
+mod sim_clients;
 mod sim_tcp;
 
 use std::io::Write;

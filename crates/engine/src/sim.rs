@@ -22,6 +22,7 @@ use crate::flow::FlowConfig;
 use crate::link::{Between, MediumConfig};
 use crate::reflect::ReflectConfig;
 use crate::send::SendConfig;
+use crate::sim_clients::{self, ClientConfig};
 use crate::sim_tcp::{self, ConnectionConfig};
 use crate::{config, emulator, link, reflect, send, Failure};
 
@@ -44,6 +45,9 @@ struct SimConfig {
     reverse: Option<WayConfig>,
     #[serde(default)]
     tcp: Vec<ConnectionConfig>,
+    /// Programs at the client that ask the server over TCP.
+    #[serde(default)]
+    clients: Vec<ClientConfig>,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +124,7 @@ const NAMES: [&str; 2] = ["forward", "reverse"];
 /// Runs it.
 pub fn main(path: &str) -> Result<(), Failure> {
     let config: SimConfig = config::read(path)?;
+    let alike: Vec<usize> = config.clients.iter().map(ClientConfig::count).collect();
     let (plan, ways) = checked(config, |place, config| {
         let (config, opportunities) = link::with_trace(place, config)?;
         Ok(DirectionPlan {
@@ -132,12 +137,14 @@ pub fn main(path: &str) -> Result<(), Failure> {
     files.finish()?;
     let connections = outcome.ways.each_mut();
     let connections = connections.map(|way| std::mem::take(&mut way.connections));
+    let clients = std::mem::take(&mut outcome.ways[0].clients);
+    let (clients, asked) = sim_clients::told(&alike, clients);
     let mut summary = json!({
         "event": "summary", "end_ns": outcome.end.0, "damaged": outcome.damaged,
         "a_to_b": direction(outcome.link[0]), "b_to_a": direction(outcome.link[1]),
         "stations": outcome.stations.as_deref().map(emulator::stations),
         "paths": outcome.ends.iter().map(|ends| tunnel(ends.as_ref())).collect::<Vec<_>>(),
-        "tcp": sim_tcp::told(connections),
+        "tcp": sim_tcp::told(connections), "clients": clients, "asked": asked,
     });
     for ((name, way), outcome_of) in NAMES.into_iter().zip(ways).zip(outcome.ways) {
         summary[name] = way.map_or(Value::Null, |way| told(&way, outcome_of, outcome.end));
@@ -194,6 +201,7 @@ fn checked(
     for (way, connections) in plans.iter_mut().zip(sim_tcp::plans(&config.tcp, &paths)?) {
         way.connections = connections;
     }
+    plans[0].clients = sim_clients::plans(&config.clients, &paths)?;
     let plan = Plan {
         seed: config.seed,
         link,
@@ -298,6 +306,7 @@ fn way_plan(name: &str, way: &WayConfig, paths: &[PathPlan]) -> Result<Checked, 
     let plan = WayPlan {
         flows,
         connections: Vec::new(),
+        clients: Vec::new(),
         waiting: sent.waiting,
         missed: sent.missed,
         reply: answered.answer,

@@ -6,15 +6,25 @@ use tm_sim::{Congestion, ConnectionOutcome, ConnectionPlan, ConnectionSecond, Pa
 
 use crate::{config, Failure};
 
+/// How both ends of a connection send.
+pub struct Ends {
+    /// Place of the path.
+    pub path: usize,
+    /// Payload of a full segment.
+    pub segment_bytes: u32,
+    /// What the receiver takes.
+    pub window_bytes: u64,
+    /// Of the sender.
+    pub congestion: CongestionName,
+}
+
 /// A connection as the configuration has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionConfig {
     way: WayName,
     path: usize,
-    /// Payload of a full segment.
     segment_bytes: u32,
-    /// What the receiver takes.
     window_bytes: u64,
     congestion: CongestionName,
     /// How long data is sent.
@@ -30,13 +40,14 @@ enum WayName {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum CongestionName {
+pub enum CongestionName {
     Cubic,
     Reno,
 }
 
 const WAYS: [WayName; 2] = [WayName::Forward, WayName::Reverse];
-const MOST_CONNECTIONS: usize = 1024;
+/// Connections or clients of one simulation.
+pub const MOST_CONNECTIONS: usize = 1024;
 /// What headers of 52 bytes leave of the smallest MTU (RFC 791 section 3.2).
 const LEAST_SEGMENT_BYTES: u32 = 16;
 /// What they leave of the longest packet.
@@ -69,42 +80,58 @@ fn plan(
     config: &ConnectionConfig,
     paths: &[PathPlan],
 ) -> Result<ConnectionPlan, Failure> {
-    let path = config::within(&format!("{at}.path"), config.path, 0, paths.len() - 1)?;
-    let segment_bytes = config::within(
-        &format!("{at}.segment_bytes"),
-        config.segment_bytes,
-        LEAST_SEGMENT_BYTES,
-        LARGEST_SEGMENT_BYTES,
-    )?;
-    let window_bytes = config::within(
-        &format!("{at}.window_bytes"),
-        config.window_bytes,
-        u64::from(segment_bytes),
-        LARGEST_WINDOW_BYTES,
-    )?;
+    let ends = Ends {
+        path: config.path,
+        segment_bytes: config.segment_bytes,
+        window_bytes: config.window_bytes,
+        congestion: config.congestion,
+    };
+    let congestion = ends.check(at, paths.len())?;
     let seconds = config::within(&format!("{at}.seconds"), config.seconds, 1, LONGEST_SECONDS)?;
     let plan = ConnectionPlan {
-        path,
-        segment_bytes,
-        window_bytes,
-        congestion: match config.congestion {
-            CongestionName::Cubic => Congestion::Cubic,
-            CongestionName::Reno => Congestion::Reno,
-        },
+        path: config.path,
+        segment_bytes: config.segment_bytes,
+        window_bytes: config.window_bytes,
+        congestion,
         seconds,
     };
+    known(at, config.path, plan.sizes(), paths)?;
+    Ok(plan)
+}
+
+impl Ends {
+    /// The congestion control; refuses what makes no sense.
+    pub fn check(&self, at: &str, paths: usize) -> Result<Congestion, Failure> {
+        config::within(&format!("{at}.path"), self.path, 0, paths - 1)?;
+        let segment_bytes = config::within(
+            &format!("{at}.segment_bytes"),
+            self.segment_bytes,
+            LEAST_SEGMENT_BYTES,
+            LARGEST_SEGMENT_BYTES,
+        )?;
+        config::within(
+            &format!("{at}.window_bytes"),
+            self.window_bytes,
+            u64::from(segment_bytes),
+            LARGEST_WINDOW_BYTES,
+        )?;
+        Ok(match self.congestion {
+            CongestionName::Cubic => Congestion::Cubic,
+            CongestionName::Reno => Congestion::Reno,
+        })
+    }
+}
+
+/// Refuses a path that does not know one of the sizes.
+pub fn known(at: &str, path: usize, sizes: Vec<u32>, paths: &[PathPlan]) -> Result<(), Failure> {
     let forms = &paths[path].forms;
-    if let Some(missing) = plan
-        .sizes()
-        .into_iter()
-        .find(|size| forms.of(*size).is_none())
-    {
-        return config::wrong(format!(
+    match sizes.into_iter().find(|size| forms.of(*size).is_none()) {
+        None => Ok(()),
+        Some(missing) => config::wrong(format!(
             "{at}: a payload of {missing} bytes, as long as one of its packets, is not among \
              paths[{path}].sizes"
-        ));
+        )),
     }
-    Ok(plan)
 }
 
 /// What became of the connections, those of the client first.

@@ -9,6 +9,7 @@ use tm_wire::Duration;
 use crate::end::EndPlan;
 use crate::forms::Forms;
 use crate::tcp::ConnectionPlan;
+use crate::tcp_client::ClientPlan;
 
 /// What is between the hosts.
 pub enum LinkPlan {
@@ -64,6 +65,8 @@ pub struct WayPlan {
     pub flows: Vec<FlowPlan>,
     /// TCP connections over which this host sends data.
     pub connections: Vec<ConnectionPlan>,
+    /// Programs of this host that ask the other one over TCP.
+    pub clients: Vec<ClientPlan>,
     /// How long replies are waited for.
     pub waiting: Waiting,
     /// What happens to packets that were due while the sender was held up, which it never is here.
@@ -78,6 +81,7 @@ impl Default for WayPlan {
         Self {
             flows: Vec::new(),
             connections: Vec::new(),
+            clients: Vec::new(),
             waiting: Waiting {
                 late: Duration::ZERO,
                 drain: Duration::ZERO,

@@ -8,28 +8,16 @@ use tm_probe::Stream;
 use tm_wire::{Duration, Instant};
 
 pub use crate::tcp_congestion::Congestion;
-use crate::tcp_receiver::{Acknowledgement, Receiver, MOST_BLOCKS};
+use crate::tcp_receiver::Receiver;
+use crate::tcp_segment::{Handshake, Segment};
 use crate::tcp_sender::{Sender, SenderCounters};
 
 /// Connections are opened within so long, at random: flows that begin as one move in step, which no
 /// real ones do (Floyd and Jacobson 1991, On Traffic Phase Effects in Packet-Switched Gateways).
-const OPENING_NS: u64 = 10_000_000;
-/// RFC 6298 section 2.1, doubled each time.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
+pub const OPENING_NS: u64 = 10_000_000;
 /// A connection that is not open after this never will be, as for iperf3 in a lab.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
-/// RFC 9293 section 3.1, and timestamps (RFC 7323 appendix A) in every segment.
-const HEADER_BYTES: u32 = 20 + 12;
-/// Beside the header of 20 bytes: maximum segment size, selective acknowledgements permitted,
-/// timestamps, window scale and padding.
-const OPEN_BYTES: u32 = 20 + 20;
-/// RFC 2018 section 3, behind two bytes of padding.
-const BLOCKS_BYTES: u32 = 4;
-const BLOCK_BYTES: u32 = 8;
-/// RFC 768.
-const UDP_HEADER_BYTES: u32 = 8;
-
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionPlan {
@@ -49,19 +37,7 @@ impl ConnectionPlan {
     /// The payloads of the UDP datagrams that are as long as its packets: a path must know them.
     #[must_use]
     pub fn sizes(&self) -> Vec<u32> {
-        let blocks = [(0, 0); MOST_BLOCKS];
-        let said = (0..=MOST_BLOCKS).map(|count| {
-            Segment::Said(Acknowledgement {
-                next: 0,
-                blocks: blocks[..count].to_vec(),
-                echo: Instant(0),
-            })
-        });
-        [Segment::Open, Segment::Data(0, Instant(0))]
-            .into_iter()
-            .chain(said)
-            .map(|segment| segment.size(self.segment_bytes))
-            .collect()
+        Segment::sizes([self.segment_bytes])
     }
 }
 
@@ -103,7 +79,7 @@ pub struct Leaving {
     pub connection: usize,
     /// It goes from the receiver to the sender.
     pub answer: bool,
-    /// As in [`ConnectionPlan::sizes`].
+    /// As in [`ConnectionPlan::sizes`] and [`crate::ClientPlan::sizes`].
     pub size: u32,
     /// What it says.
     pub bytes: Vec<u8>,
@@ -181,14 +157,6 @@ enum Phase {
     Over,
 }
 
-/// The part of an end in the opening.
-#[derive(Default)]
-struct Handshake {
-    sent: Instant,
-    tries: u32,
-    timer: Option<Instant>,
-}
-
 /// Where a connection's segments go.
 struct Out<'a>(usize, &'a mut VecDeque<Leaving>);
 
@@ -199,10 +167,7 @@ impl Connection {
             reverse,
             phase: Phase::Opening,
             opens,
-            client: Handshake {
-                timer: Some(opens),
-                ..Handshake::default()
-            },
+            client: Handshake::at(opens),
             server: Handshake::default(),
             receiver: Receiver::default(),
             sender: None,
@@ -278,7 +243,7 @@ impl Connection {
                     self.begin(now, rtt, out);
                 }
             }
-            Segment::Data(number, sent) => {
+            Segment::Data(number, sent, _) => {
                 if self.receiver.take(now, *number, *sent) {
                     self.say(out);
                 }
@@ -289,6 +254,8 @@ impl Connection {
                 }
                 self.send_data(now, out);
             }
+            // Its end is not waited for.
+            Segment::Close | Segment::Closed => {}
         }
     }
 
@@ -306,7 +273,7 @@ impl Connection {
             return;
         }
         while let Some(number) = self.sender.as_mut().and_then(|one| one.next(now)) {
-            self.send(&Segment::Data(number, now), false, out);
+            self.send(&Segment::Data(number, now, None), false, out);
         }
     }
 
@@ -354,121 +321,9 @@ impl Connection {
     }
 }
 
-impl Handshake {
-    /// Whether its segment is to be sent now, for the first time or again.
-    fn due(&mut self, now: Instant) -> bool {
-        if self.timer.is_none_or(|timer| timer > now) {
-            return false;
-        }
-        self.timer = Some(now + HANDSHAKE_TIMEOUT.saturating_mul(1 << self.tries.min(16)));
-        self.sent = now;
-        self.tries += 1;
-        true
-    }
-
-    /// The RTT of an answer at `now`; None where nobody knows to which of several it is one.
-    fn rtt(&self, now: Instant) -> Option<Duration> {
-        (self.tries == 1).then_some(now - self.sent)
-    }
-}
-
-/// What the ends say to each other. Numbers count full segments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Segment {
-    /// SYN.
-    Open,
-    /// SYN and ACK.
-    Opening,
-    /// The ACK of it.
-    Opened,
-    /// Its number, and when it was sent.
-    Data(u64, Instant),
-    Said(Acknowledgement),
-}
-
-impl Segment {
-    /// The payload of the UDP datagram that is as long.
-    fn size(&self, segment_bytes: u32) -> u32 {
-        let tcp_bytes = match self {
-            Self::Open | Self::Opening => OPEN_BYTES,
-            Self::Opened => HEADER_BYTES,
-            Self::Data(..) => HEADER_BYTES + segment_bytes,
-            Self::Said(said) => {
-                let blocks = u32::try_from(said.blocks.len()).unwrap_or(0);
-                HEADER_BYTES + BLOCKS_BYTES * blocks.min(1) + BLOCK_BYTES * blocks
-            }
-        };
-        tcp_bytes - UDP_HEADER_BYTES
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        let (kind, numbers) = match self {
-            Self::Open => (0, Vec::new()),
-            Self::Opening => (1, Vec::new()),
-            Self::Opened => (2, Vec::new()),
-            Self::Data(number, sent) => (3, vec![*number, sent.0.cast_unsigned()]),
-            Self::Said(said) => {
-                let blocks = said.blocks.iter().flat_map(|(from, to)| [*from, *to]);
-                let fixed = [said.next, said.echo.0.cast_unsigned()];
-                (4, fixed.into_iter().chain(blocks).collect())
-            }
-        };
-        let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
-        std::iter::once(kind).chain(numbers).collect()
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let (kind, rest) = bytes.split_first()?;
-        let number = |eight: &[u8]| Some(u64::from_le_bytes(eight.try_into().ok()?));
-        let numbers: Vec<u64> = rest.chunks(8).map(number).collect::<Option<_>>()?;
-        match (kind, numbers.as_slice()) {
-            (0, []) => Some(Self::Open),
-            (1, []) => Some(Self::Opening),
-            (2, []) => Some(Self::Opened),
-            (3, [number, sent]) => Some(Self::Data(*number, Instant(sent.cast_signed()))),
-            (4, [next, echo, blocks @ ..]) if blocks.len() % 2 == 0 => {
-                let blocks = blocks.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-                Some(Self::Said(Acknowledgement {
-                    next: *next,
-                    blocks: blocks.collect(),
-                    echo: Instant(echo.cast_signed()),
-                }))
-            }
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_segment_is_read_as_it_was_written() {
-        let said = Acknowledgement {
-            next: 7,
-            blocks: vec![(9, 12), (14, u64::MAX)],
-            echo: Instant(-5),
-        };
-        for segment in [
-            Segment::Open,
-            Segment::Opening,
-            Segment::Opened,
-            Segment::Data(3, Instant(1 << 40)),
-            Segment::Said(said),
-        ] {
-            assert_eq!(Segment::parse(&segment.to_bytes()), Some(segment));
-        }
-        for wrong in [
-            &[][..],
-            &[9],
-            &[3],
-            &[3, 1, 2],
-            &[0, 1, 2, 3, 4, 5, 6, 7, 8],
-        ] {
-            assert_eq!(Segment::parse(wrong), None);
-        }
-    }
 
     #[test]
     fn packets_have_the_lengths_that_linux_gives_them() {

@@ -91,6 +91,11 @@ impl Window {
         self.segments
     }
 
+    /// Whether the window grows by all that is acknowledged.
+    pub fn starts_slowly(&self) -> bool {
+        self.segments < self.threshold
+    }
+
     /// So many segments were acknowledged at `now` while the window was full; `least` is the
     /// shortest RTT.
     pub fn acknowledged(&mut self, now: Instant, count: u64, least: Duration) {

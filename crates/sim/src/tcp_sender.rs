@@ -1,6 +1,7 @@
 //! The end of a TCP connection that sends the data: what is under way, lost, and sent again.
 //!
-//! The application always has more to send, so every segment is full and numbers count segments.
+//! Numbers count segments, whatever their lengths. An application has more of them to send always, or
+//! as many as it has written so far.
 //! Losses are found by selective acknowledgements (RFC 6675), here by the order of transmissions as
 //! in RFC 9002 section 6.1.1: so a retransmission that is lost is found as well, as RFC 8985 does.
 
@@ -42,6 +43,8 @@ pub struct Sender {
     sent: VecDeque<Sent>,
     /// How many the receiver takes.
     most: u64,
+    /// How many the application has written.
+    written: u64,
     /// Segments that are taken for being on their way.
     in_flight: u64,
     /// Segments that wait to be sent again, none of them before `lost_from`.
@@ -58,10 +61,19 @@ pub struct Sender {
     before: Option<(Instant, Window)>,
     /// The congestion window, and not the receiver's, is what holds segments back.
     limited: bool,
+    usage: Usage,
     rtt: Rtt,
     timer: Option<Instant>,
     expirations: u32,
     counters: SenderCounters,
+}
+
+/// How much of the window was used while the application had nothing more to send: what Linux keeps
+/// in `max_packets_out` and `cwnd_usage_seq`.
+#[derive(Default)]
+struct Usage {
+    most: u64,
+    until: u64,
 }
 
 /// A segment that was sent.
@@ -93,6 +105,7 @@ impl Sender {
             first: 0,
             sent: VecDeque::new(),
             most: most.max(1),
+            written: u64::MAX,
             in_flight: 0,
             lost: 0,
             lost_from: 0,
@@ -102,6 +115,7 @@ impl Sender {
             at_once: false,
             before: None,
             limited: false,
+            usage: Usage::default(),
             rtt,
             timer: None,
             expirations: 0,
@@ -117,6 +131,11 @@ impl Sender {
     /// The smoothed RTT; None before the first sample.
     pub fn smoothed_rtt(&self) -> Option<Duration> {
         self.rtt.smoothed
+    }
+
+    /// The application has written so many segments, all together.
+    pub fn wrote(&mut self, segments: u64) {
+        self.written = segments;
     }
 
     /// The congestion window in segments.
@@ -138,6 +157,9 @@ impl Sender {
         }
         let segment = if self.lost > 0 {
             self.next_lost(now)?
+        } else if self.first + self.sent.len() as u64 >= self.written {
+            self.all_is_sent();
+            return None;
         } else if (self.sent.len() as u64) < self.most {
             self.sent.push_back(Sent {
                 at: now,
@@ -211,7 +233,10 @@ impl Sender {
             Phase::Open => false,
             Phase::Recovery(until) | Phase::Timeout(until) => self.first >= until,
         };
-        if self.limited && fresh > 0 && !matches!(self.phase, Phase::Recovery(_)) {
+        // Linux: in slow start a window of which more than half was used opens as well.
+        let half = self.window.starts_slowly() && self.window.segments() < 2 * self.usage.most;
+        let opens = (self.limited || half) && !matches!(self.phase, Phase::Recovery(_));
+        if opens && fresh > 0 {
             self.window.acknowledged(now, fresh, self.rtt.least);
         }
         if ended {
@@ -230,6 +255,19 @@ impl Sender {
         self.window.lost();
         self.phase = Phase::Recovery(self.first + self.sent.len() as u64);
         self.at_once = true;
+    }
+
+    /// The application has no more: what held segments back holds until a flight of them is
+    /// acknowledged, or a larger one leaves (`tcp_cwnd_validate` of Linux).
+    fn all_is_sent(&mut self) {
+        let out = self.sent.len() as u64;
+        if self.first >= self.usage.until || (!self.limited && out > self.usage.most) {
+            self.limited = false;
+            self.usage = Usage {
+                most: out,
+                until: self.first + out,
+            };
+        }
     }
 
     /// Looks at the retransmission timer at `now`.

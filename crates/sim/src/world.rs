@@ -17,6 +17,7 @@ use crate::link::Link;
 use crate::mailbox::Mailbox;
 use crate::plan::{Carrier, DirectionPlan, LinkPlan, PathPlan, Plan, WayPlan};
 use crate::tcp::{ConnectionOutcome, Connections};
+use crate::tcp_client::{ClientOutcome, Clients};
 use crate::under_way::{Piece, UnderWay};
 
 /// When the schedules start.
@@ -50,6 +51,8 @@ pub struct WayOutcome {
     pub residence: Delays,
     /// In the order of the plan.
     pub connections: Vec<ConnectionOutcome>,
+    /// In the order of the plan.
+    pub clients: Vec<ClientOutcome>,
 }
 
 /// What it came to.
@@ -104,9 +107,12 @@ struct Way {
     incoming: Incoming,
     reflector: Reflector,
     connections: Connections,
+    clients: Clients,
     /// Number of flows: a connection's place in a datagram is behind those.
     flows: usize,
-    /// Paths of the flows, then of the connections.
+    /// Number of flows and connections: a client's place is behind those.
+    before_clients: usize,
+    /// Paths of the flows, then of the connections, then of the clients.
     paths: Vec<usize>,
     sent_until: Option<Instant>,
 }
@@ -187,6 +193,7 @@ impl<'a> World<'a> {
                 Some(sent) => Some(sent + drain),
             };
             let wait = earlier(wait, way.connections.next_due());
+            let wait = earlier(wait, way.clients.next_due());
             open |= wait.is_some();
             next = earlier(next, wait);
         }
@@ -216,15 +223,21 @@ impl<'a> World<'a> {
         for way in WAYS {
             self.send(now, way);
             self.ways[way].connections.turn(now);
+            self.ways[way].clients.turn(now);
             self.segments_leave(now, way);
         }
     }
 
-    /// Lets segments of a way's connections leave their hosts.
+    /// Lets segments of a way's connections and clients leave their hosts.
     fn segments_leave(&mut self, now: Instant, way: usize) {
         while let Some(segment) = self.ways[way].connections.pop() {
             let flow = self.ways[way].flows + segment.connection;
             let place = (way, segment.answer, flow);
+            self.leave(now, place, segment.size, &segment.bytes);
+        }
+        while let Some(segment) = self.ways[way].clients.pop() {
+            let place = self.ways[way].before_clients + segment.connection;
+            let place = (way, segment.answer, place);
             self.leave(now, place, segment.size, &segment.bytes);
         }
     }
@@ -360,7 +373,11 @@ impl<'a> World<'a> {
             self.under_way.drop_now(number);
         }
         if let Some(connection) = flow.checked_sub(self.ways[way].flows) {
-            self.ways[way].connections.take(now, connection, &bytes);
+            let of = &mut self.ways[way];
+            match flow.checked_sub(of.before_clients) {
+                Some(client) => of.clients.take(now, client, reply, &bytes),
+                None => of.connections.take(now, connection, &bytes),
+            }
             self.under_way.give_back(bytes);
             self.segments_leave(now, way);
             return;
@@ -398,6 +415,7 @@ impl<'a> World<'a> {
                 rejected: way.reflector.rejected,
                 residence: way.reflector.residence,
                 connections: way.connections.finish(),
+                clients: way.clients.finish(),
                 flows: way.incoming.finish(|record| sink.sent(at, record)),
             }
         });
@@ -425,6 +443,7 @@ impl Way {
         let WayPlan {
             flows,
             connections,
+            clients,
             waiting,
             missed,
             reply,
@@ -442,13 +461,16 @@ impl Way {
         }
         let of_flows = flows.iter().map(|flow| flow.path);
         let of_connections = connections.iter().map(|connection| connection.path);
+        let of_clients = clients.iter().map(|client| client.path);
         Self {
             outgoing,
             incoming,
             reflector: Reflector::new(&sessions, &[], *reply),
             connections: Connections::new(connections, plan.seed, way, START),
+            clients: Clients::new(clients, plan.seed, way, START),
             flows: flows.len(),
-            paths: of_flows.chain(of_connections).collect(),
+            before_clients: flows.len() + connections.len(),
+            paths: of_flows.chain(of_connections).chain(of_clients).collect(),
             sent_until,
         }
     }

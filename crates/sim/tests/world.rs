@@ -120,6 +120,7 @@ fn way() -> WayPlan {
     WayPlan {
         flows: Vec::new(),
         connections: Vec::new(),
+        clients: Vec::new(),
         waiting: Waiting {
             late: Duration(1_000 * MS),
             drain: Duration(500 * MS),

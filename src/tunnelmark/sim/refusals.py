@@ -125,16 +125,15 @@ def _of_workload(
 ) -> tuple[str, str] | None:
     """Return what of a workload over a tunnel is in the way and why, or None."""
     if not workload_kinds()[spec.kind].simulated:
-        reason = "only UDP datagrams by a schedule and bulk transfers over TCP are simulated"
-        return f"workload {spec.kind}", reason
+        return f"workload {spec.kind}", "there is no model of what its programs send"
     paths = make(tunnel_kinds(), tunnel).params.count
-    if (lacking := make(workload_kinds(), spec).unmodelled(paths)) is not None:
+    workload = make(workload_kinds(), spec)
+    if (lacking := workload.unmodelled(paths)) is not None:
         return f"workload {spec.label}", lacking
     if spec.background:
         names = " and ".join(dict.fromkeys(one.label for one in spec.background))
         return f"workload {spec.kind} beside {names}", "background loads are not simulated"
-    content = spec.columns.get("content", _RANDOM)
-    if compresses and content != _RANDOM:
-        name = f"workload {spec.kind} of {content} payload over {tunnel.label}"
+    if compresses and workload.content != _RANDOM:
+        name = f"workload {spec.kind} of {workload.content} payload over {tunnel.label}"
         return name, "compression is simulated for random payload only, which does not get smaller"
     return None

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from tunnelmark.engine.events import parse_event
 from tunnelmark.engine.summary import LinkDirection, Reader, parse_link_direction
+from tunnelmark.engine.transactions import AskSummary, parse_ask_summary
 from tunnelmark.model.errors import LabError
+from tunnelmark.workloads.exchanges import ClientEnd, Exchanged
 
 START_NS: Final = 1_000_000_000
 """When the schedules of a simulation start, in its own time."""
@@ -66,6 +68,9 @@ class Simulated:
     """In virtual time, with the wait behind the last packet."""
     tcp: tuple[Connection, ...] = ()
     """Connections, those whose data goes forward first."""
+    clients: tuple[ClientEnd, ...] = ()
+    asked: AskSummary | None = None
+    """Of the exchanges of the clients; None: there are none."""
 
 
 def simulate(
@@ -124,6 +129,10 @@ def _parse(event: Mapping[str, Any]) -> Simulated:
         ends=tuple(_ends(one) for one in ends),
         lasted_ns=read.whole("end_ns") - START_NS,
         tcp=tuple(_connection(one) for one in read.objects("tcp")) if "tcp" in event else (),
+        clients=tuple(_client(one) for one in read.objects("clients"))
+        if "clients" in event
+        else (),
+        asked=parse_ask_summary(event["asked"]) if event.get("clients") else None,
     )
 
 
@@ -141,6 +150,26 @@ def _connection(read: Reader) -> Connection:
             )
             for one in read.objects("seconds")
         ),
+    )
+
+
+def _client(read: Reader) -> ClientEnd:
+    return ClientEnd(
+        gave_up=read.whole("gave_up"),
+        exchanges=tuple(
+            Exchanged(
+                stage=one.whole("stage"),
+                place=one.whole("exchange"),
+                began_ns=one.whole("began_ns"),
+                connected_ns=one.whole_or_none("connected_ns"),
+                opened_ns=one.whole_or_none("opened_ns"),
+                first_ns=one.whole("first_ns"),
+                done_ns=one.whole("done_ns"),
+            )
+            for one in read.objects("exchanges")
+        ),
+        retransmits=read.whole("retransmits"),
+        timeouts=read.whole("timeouts"),
     )
 
 

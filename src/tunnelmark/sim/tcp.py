@@ -68,7 +68,7 @@ def bulk_config(
         "protocol": config.PROTOCOL,
         "seed": seed,
         **carried.link_json(files_dir),
-        "paths": [carried.path_json(_payloads(segment)) for segment in segments],
+        "paths": [carried.path_json(payloads(segment)) for segment in segments],
         "forward": None,
         "reverse": None,
         "tcp": connections,
@@ -88,9 +88,12 @@ def bulk_ends(
     )
 
 
-def _payloads(segment: int) -> tuple[int, ...]:
-    """Return the payloads of UDP datagrams that are as long as the packets of a connection."""
-    lengths = (_OPENING_BYTES, _HEADERS_BYTES + segment, *(_HEADERS_BYTES + n for n in _SACK_BYTES))
+def payloads(*segments: int) -> tuple[int, ...]:
+    """Return the payloads of UDP datagrams that are as long as the packets of a connection.
+
+    ``segments`` are the lengths of its segments.
+    """
+    lengths = (_OPENING_BYTES, *(_HEADERS_BYTES + n for n in (*segments, *_SACK_BYTES)))
     return tuple(length - UDP_HEADER_BYTES for length in lengths)
 
 

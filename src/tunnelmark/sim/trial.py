@@ -18,11 +18,13 @@ from tunnelmark.model.validity import INTERRUPTED, Check, Validity
 from tunnelmark.probes.carried import fairness
 from tunnelmark.sim import evidence
 from tunnelmark.sim.carriage import Carriage, payloads_of
+from tunnelmark.sim.clients import client_config, client_ends
 from tunnelmark.sim.host import Line, Parts, SimHost
 from tunnelmark.sim.simulate import Simulated, simulate
 from tunnelmark.sim.tcp import bulk_config, bulk_ends
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.bulk import BulkEnds, BulkFlow
+from tunnelmark.workloads.exchanges import Client, ClientEnds
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING: Final = Outcome((), (), 0, 0, 0.0)
@@ -130,6 +132,7 @@ class _Running:
             at_once=line.expect,
             pause=lambda _seconds: None,
             carry_bulk=self.carry_bulk,
+            carry_clients=self.carry_clients,
         )
 
     def simulate(self, parts: Parts) -> Simulated:
@@ -142,6 +145,12 @@ class _Running:
         files_dir = str(self.stand.work_dir)
         document = bulk_config(flows, self.carried, seed=self._seed(), files_dir=files_dir)
         return bulk_ends(flows, self.carried, self._run(document))
+
+    def carry_clients(self, clients: Sequence[Client]) -> ClientEnds:
+        """Run the simulator once for programs that ask over TCP."""
+        files_dir = str(self.stand.work_dir)
+        document = client_config(clients, self.carried, seed=self._seed(), files_dir=files_dir)
+        return client_ends(self._run(document))
 
     def _seed(self) -> int:
         """Return the seed of the next run of the simulator."""

@@ -18,6 +18,7 @@ from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.tunnel import ServerPorts, TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.bulk import CarryBulk
+from tunnelmark.workloads.exchanges import CarryClients
 
 FIRST_PORT: Final = 7700
 PORTS: Final = 16
@@ -80,6 +81,8 @@ class TrialContext:
     """Sets the tunnel up again, for workloads that ``restarts``; None for others."""
     carry_bulk: CarryBulk | None = None
     """Carries bulk transfers where hosts have no programs: in virtual time; else None."""
+    carry_clients: CarryClients | None = None
+    """Likewise lets programs that ask over TCP run."""
     first_port: int = FIRST_PORT
     """Ports from here on, ``PORTS`` of them, are free on both hosts for this workload."""
 
@@ -121,7 +124,7 @@ class Workload(ABC):
     wants_background: ClassVar[bool] = False
     """Whether it starts the study's background itself, when it wants it, and cannot do without."""
     simulated: ClassVar[bool] = False
-    """Whether virtual time can have it: it sends UDP datagrams by a schedule, or bulk over TCP."""
+    """Whether virtual time can have it: its packets do not depend on a program."""
     many_clients: ClassVar[bool] = False
     """Whether its traffic begins at every client of a gateway, wherever that is."""
     may_be_background: ClassVar[bool] = True
@@ -157,6 +160,11 @@ class Workload(ABC):
     def withheld(self, metric: str) -> str | None:  # noqa: ARG002 - for drivers that have one
         """Return why these parameters never give a metric that the kind has, or None."""
         return None
+
+    @property
+    def content(self) -> str:
+        """What its payload is for a tunnel that compresses; ``random`` gets no smaller."""
+        return str(getattr(self.params, "content", "random"))
 
     @property
     def server_begins(self) -> bool:

@@ -7,6 +7,7 @@ from pydantic import Field
 from tunnelmark.model.host import Host
 from tunnelmark.model.params import Params
 from tunnelmark.workloads.base import Workload
+from tunnelmark.workloads.bulk import MODELLED_CONGESTION
 
 AVAILABLE: Final = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 _ALLOWED: Final = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
@@ -32,6 +33,15 @@ class TcpWorkload(Workload):
     def over_tcp(self) -> bool:
         """Whether it does with these."""
         return True
+
+    def unmodelled(self, paths: int) -> str | None:  # noqa: ARG002 - for drivers that have one
+        """Virtual time has some congestion controls."""
+        if self.params.congestion in (None, *MODELLED_CONGESTION):
+            return None
+        return (
+            f"congestion is {self.params.congestion!r}, only {' and '.join(MODELLED_CONGESTION)} "
+            "are simulated"
+        )
 
     def unavailable(self, host: Host) -> str | None:
         """Beside the programs, namespaces must be able to use the congestion control."""

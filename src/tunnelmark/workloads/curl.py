@@ -8,6 +8,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tunnelmark.workloads.exchanges import Exchanged
+
 LARGEST_TRACE_BYTES: Final = 64 << 20
 CONNECT_LIMIT_S: Final = 20
 STALL_LIMIT_S: Final = 30
@@ -127,6 +129,29 @@ def parse_transfer(line: str) -> Transfer:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "document"
         raise ValueError(f"the account of curl is damaged at {place}: {first['msg']}") from error
+
+
+def transferred(
+    one: Exchanged, address: str, *, downloaded: int = 0, uploaded: int = 0
+) -> Transfer:
+    """Return curl's account of an exchange that came to its end in virtual time."""
+
+    def since(at_ns: int | None) -> float:
+        return 0.0 if at_ns is None else (at_ns - one.began_ns) / 1e9
+
+    return Transfer(
+        exitcode=0,
+        errormsg=None,
+        http_code=201 if uploaded else 200,
+        num_connects=int(one.connected_ns is not None),
+        size_download=downloaded,
+        size_upload=uploaded,
+        time_connect=since(one.connected_ns),
+        time_appconnect=since(one.opened_ns),
+        time_starttransfer=since(one.first_ns),
+        time_total=since(one.done_ns),
+        url=address,
+    )
 
 
 def complaint(trace: str) -> str | None:

@@ -1,7 +1,7 @@
 """Files that are fetched or left by HTTP, HTTPS, scp or sftp: what an office does all day."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Final, Literal, Self
 
@@ -16,11 +16,12 @@ from tunnelmark.model.quantity import DurationNs, RateBitS, SizeBytes
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads import curl, ssh_server, web_server
+from tunnelmark.workloads import curl, http_lengths, ssh_server, web_server
 from tunnelmark.workloads.arrival import damaged, few, put_files, sizes, told
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.corpus import LARGEST_BYTES, File, Kind, corpus
+from tunnelmark.workloads.exchanges import CarryClients, Client, Stage
 from tunnelmark.workloads.patience import patience_s
 from tunnelmark.workloads.programs import Bench, words
 from tunnelmark.workloads.transfers import Fetched, figures, file_details
@@ -90,6 +91,11 @@ class FileTransferParams(TcpParams):
         return self
 
     @property
+    def secure(self) -> curl.Tls | None:
+        """What is asked of TLS."""
+        return curl.Tls(self.tls, self.tls_cipher) if self.protocol == "https" else None
+
+    @property
     def ssh(self) -> bool:
         """Whether it is one of OpenSSH's protocols."""
         return self.protocol in {"scp", "sftp"}
@@ -123,6 +129,7 @@ class FileTransfer(TcpWorkload):
 
     kind: ClassVar[str] = "file_transfer"
     title: ClassVar[str] = "File transfer"
+    simulated: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = FileTransferParams
     metrics: ClassVar[tuple[str, ...]] = (
         "transfer_time_ns",
@@ -140,6 +147,19 @@ class FileTransfer(TcpWorkload):
         """Need nginx and curl, or OpenSSH."""
         return Need(programs=ssh_server.PROGRAMS if self.params.ssh else web_server.PROGRAMS)
 
+    def unmodelled(self, paths: int) -> str | None:
+        """Virtual time has HTTP, as fast as it goes."""
+        if self.params.ssh:
+            return f"protocol is {self.params.protocol!r}, only http and https are simulated"
+        if self.params.pace is not None:
+            return "a pace is kept by curl and nginx, of which there is no model"
+        return super().unmodelled(paths)
+
+    @property
+    def content(self) -> str:
+        """What is encrypted gets no smaller."""
+        return self.params.corpus if self.params.protocol == "http" else "random"
+
     @property
     def expected_s(self) -> float:
         """Ten megabit a second, or the pace: only the time that was seen is more precise."""
@@ -149,6 +169,8 @@ class FileTransfer(TcpWorkload):
         """Run one trial."""
         try:
             files = corpus(self.params.corpus, self.params.size, self.params.corpus_seed)
+            if context.carry_clients is not None:
+                return _without_programs(self.params, context, context.carry_clients, files)
             with Bench(context, self.kind) as bench:
                 return _Trial(self.params, context, bench, files).run()
         except LabError as error:
@@ -199,11 +221,12 @@ class _Trial:
             message="; ".join(dict.fromkeys(self._problems))
             or "the server stayed up and all clients finished",
         )
-        return self._outcome((alive, *checks), fetched, moved, samples)
+        found = _outcome(params, context, self._files, fetched, moved, enough=bench.enough)
+        return replace(found, checks=(alive, *checks), samples=samples)
 
     def _start_web(self) -> tuple[Process, list[_Client]]:
         params, context, bench = self._params, self._context, self._bench
-        tls = curl.Tls(params.tls, params.tls_cipher) if params.protocol == "https" else None
+        tls = params.secure
         root = bench.directory(context.server) / "files"
         # Each sender keeps to the pace: curl that only receives takes 10 MB before it looks.
         pace = max(1, params.pace // 8) if params.pace else None
@@ -386,30 +409,89 @@ class _Trial:
                 kept.append(name)
         return tuple(kept)
 
-    def _outcome(
-        self,
-        checks: tuple[Check, ...],
-        fetched: Sequence[Fetched],
-        moved: int,
-        samples: tuple[str, ...],
-    ) -> Outcome:
-        spans = [one.span_s for one in fetched if one.span_s is not None]
-        mss = min(path.mtu_bytes for path in self._context.paths) - 52
-        return Outcome(
-            (
-                Measurement("total", figures(fetched, self._files, enough=self._bench.enough)),
-                *(
-                    Measurement(one.path, figures([one], self._files, enough=self._bench.enough))
-                    for one in fetched
-                ),
-            ),
-            checks,
-            payload_bytes=moved,
-            payload_packets=moved // max(1, mss),
-            measuring_s=max(spans, default=0.0),
-            details={
-                "corpus": {"kind": self._params.corpus, "files": len(self._files)},
-                "transfers": [file_details(one) for one in fetched],
-            },
-            samples=samples,
+
+def _without_programs(
+    params: FileTransferParams,
+    context: TrialContext,
+    carry: CarryClients,
+    files: tuple[File, ...],
+) -> Outcome:
+    """Run one trial in virtual time: what curl and nginx send, and take no time for."""
+    tls, close = params.secure, params.connections == "each"
+    message = http_lengths.fetch if params.direction == "download" else http_lengths.leave
+    opening = http_lengths.opening(tls, [path.server_address for path in context.paths])
+    clients, addresses = [], []
+    numbers = web_server.ports(context.paths, context.first_port)
+    for path, port in zip(context.paths, numbers, strict=True):
+        # Uploads of several paths go to places of their own.
+        folder = "" if params.direction == "download" else f"path-{path.name}/"
+        urls = [
+            curl.url(params.protocol, path.server_address, port, folder + file.name)
+            for file in files
+        ]
+        exchanges = [
+            message(url, len(file.data), tls=tls, close=close)
+            for url, file in zip(urls, files, strict=True)
+        ]
+        addresses.append(urls)
+        clients.append(
+            Client(
+                path=path,
+                stages=(Stage(tuple(exchanges), opening=opening, fresh=close),),
+                congestion=params.congestion,
+                patience_ns=curl.STALL_LIMIT_S * 10**9,
+                limit_ns=round(params.limit_s(context.link, len(files), len(context.paths)) * 1e9),
+            )
         )
+    ends = carry(clients).clients
+    lengths = {file.name: len(file.data) for file in files}
+    way = "downloaded" if params.direction == "download" else "uploaded"
+    fetched = [
+        Fetched.by_curl(
+            path.name,
+            [
+                curl.transferred(one, urls[one.place], **{way: len(files[one.place].data)})
+                for one in end.exchanges
+            ],
+            lengths,
+            download=params.direction == "download",
+        )
+        for path, urls, end in zip(context.paths, addresses, ends, strict=True)
+    ]
+    lost = [path.name for path, end in zip(context.paths, ends, strict=True) if end.gave_up]
+    alive = Check(
+        "processes",
+        ok=not lost,
+        message=f"curl gave up on path {', '.join(lost)}" if lost else "all clients finished",
+    )
+    moved = sum(file.payload_bytes for one in fetched for file in one.files)
+    found = _outcome(params, context, files, fetched, moved, enough=False)
+    return replace(found, checks=(alive,))
+
+
+def _outcome(
+    params: FileTransferParams,
+    context: TrialContext,
+    files: Sequence[File],
+    fetched: Sequence[Fetched],
+    moved: int,
+    *,
+    enough: bool,
+) -> Outcome:
+    """Return what a trial came to, without checks."""
+    spans = [one.span_s for one in fetched if one.span_s is not None]
+    mss = min(path.mtu_bytes for path in context.paths) - 52
+    return Outcome(
+        (
+            Measurement("total", figures(fetched, files, enough=enough)),
+            *(Measurement(one.path, figures([one], files, enough=enough)) for one in fetched),
+        ),
+        (),
+        payload_bytes=moved,
+        payload_packets=moved // max(1, mss),
+        measuring_s=max(spans, default=0.0),
+        details={
+            "corpus": {"kind": params.corpus, "files": len(files)},
+            "transfers": [file_details(one) for one in fetched],
+        },
+    )

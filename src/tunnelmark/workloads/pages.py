@@ -62,9 +62,29 @@ def read_pages(lines: Sequence[str], trace: str, files: Sequence[File]) -> tuple
             if spent is None:
                 raise ValueError(f"curl reported no times of page {number}")
             seconds += spent
-        pages.append(_page(number, found, seconds, lengths))
+        pages.append(page_of(number, found, seconds, lengths))
         number += 1
     return tuple(pages)
+
+
+def page_of(
+    number: int, found: Sequence[Transfer], seconds: float, lengths: dict[str, int]
+) -> Page:
+    """Return a page of what curl reported of each object; ``ValueError`` for what is too short."""
+    told = {transfer.name: transfer for transfer in found}
+    for name, length in lengths.items():
+        one = told.get(name)
+        if one is None or not one.done or one.size_download != length:
+            size = one.size_download if one is not None and one.done else 0
+            raise ValueError(f"page {number}: {name} has {size} bytes of {length}")
+    if seconds <= 0:
+        raise ValueError(f"page {number}: curl reports {seconds:g} s")
+    return Page(
+        seconds,
+        told["document"].time_starttransfer,
+        tuple(told[name].time_total for name in lengths if name != "document"),
+        sum(lengths.values()),
+    )
 
 
 def figures(paths: Sequence[Sequence[Page]]) -> dict[str, float | None]:
@@ -106,23 +126,6 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[tuple[str, int], list[str]]]:
             part.append(line)
     if key is not None:
         yield key, part
-
-
-def _page(number: int, found: Sequence[Transfer], seconds: float, lengths: dict[str, int]) -> Page:
-    told = {transfer.name: transfer for transfer in found}
-    for name, length in lengths.items():
-        one = told.get(name)
-        if one is None or not one.done or one.size_download != length:
-            size = one.size_download if one is not None and one.done else 0
-            raise ValueError(f"page {number}: {name} has {size} bytes of {length}")
-    if seconds <= 0:
-        raise ValueError(f"page {number}: curl reports {seconds:g} s")
-    return Page(
-        seconds,
-        told["document"].time_starttransfer,
-        tuple(told[name].time_total for name in lengths if name != "document"),
-        sum(lengths.values()),
-    )
 
 
 def _quantile_ns(ordered: Sequence[float]) -> float | None:

@@ -19,6 +19,7 @@ from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
+from tunnelmark.workloads.exchanges import CarryClients, Client, Exchange, Stage
 from tunnelmark.workloads.programs import Bench
 from tunnelmark.workloads.quantiles import needed
 from tunnelmark.workloads.web_server import ports
@@ -73,6 +74,7 @@ class RequestResponse(TcpWorkload):
 
     kind: ClassVar[str] = "request_response"
     title: ClassVar[str] = "Request and response"
+    simulated: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = RequestResponseParams
     metrics: ClassVar[tuple[str, ...]] = (
         "rr_transactions_per_s",
@@ -104,6 +106,17 @@ class RequestResponse(TcpWorkload):
             )
         return None
 
+    def unmodelled(self, paths: int) -> str | None:
+        """Virtual time has transactions over TCP."""
+        if self.over_tcp:
+            return super().unmodelled(paths)
+        return "transport is 'udp', transactions are simulated over TCP only"
+
+    @property
+    def content(self) -> str:
+        """Messages are zeros behind their headers."""
+        return "zero"
+
     @property
     def expected_s(self) -> float:
         """Asking, and a moment for both ends."""
@@ -114,6 +127,8 @@ class RequestResponse(TcpWorkload):
         problems: list[str] = []
         summary: AskSummary | None = None
         rejected = 0
+        if context.carry_clients is not None:
+            return self._without_programs(context, context.carry_clients)
         with Bench(context, self.kind) as bench:
             try:
                 server, client = self._start(context, bench)
@@ -124,11 +139,7 @@ class RequestResponse(TcpWorkload):
             except LabError as error:
                 problems.append(str(error))
         checks = [
-            Check(
-                "processes",
-                ok=not problems,
-                message="; ".join(dict.fromkeys(problems)) or "both ends finished",
-            ),
+            _alive(problems),
             Check(
                 "strangers",
                 ok=rejected == 0,
@@ -138,6 +149,43 @@ class RequestResponse(TcpWorkload):
             ),
         ]
         return self._outcome(context, summary, checks)
+
+    def _without_programs(self, context: TrialContext, carry: CarryClients) -> Outcome:
+        """Run one trial in virtual time: what ``ask`` and ``answer`` send, and take no time for."""
+        params = self.params
+        fresh = params.transport == "connect"
+        stage = Stage(
+            (Exchange((params.request_bytes,), (params.response_bytes,)),),
+            fresh=fresh,
+            awaits_close=fresh,
+            opening_counts=fresh,
+            lasts_ns=params.duration,
+        )
+        clients = [
+            Client(
+                path=path,
+                stages=(stage,),
+                congestion=params.congestion,
+                patience_ns=params.timeout,
+                limit_ns=params.duration + params.timeout,
+                count=params.outstanding,
+            )
+            for path in context.paths
+        ]
+        problems: list[str] = []
+        summary: AskSummary | None = None
+        try:
+            ends = carry(clients)
+        except LabError as error:
+            problems.append(str(error))
+        else:
+            problems += [
+                f"an answer on path {path.name} did not come in time"
+                for path, end in zip(context.paths, ends.clients, strict=True)
+                if end.gave_up
+            ]
+            summary = None if problems else ends.asked
+        return self._outcome(context, summary, [_alive(problems)])
 
     def _start(self, context: TrialContext, bench: Bench) -> tuple[Process, Process]:
         params = self.params
@@ -252,6 +300,11 @@ class RequestResponse(TcpWorkload):
                 ]
             },
         )
+
+
+def _alive(problems: Sequence[str]) -> Check:
+    words = "; ".join(dict.fromkeys(problems)) or "both ends finished"
+    return Check("processes", ok=not problems, message=words)
 
 
 def figures(

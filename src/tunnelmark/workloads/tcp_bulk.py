@@ -18,7 +18,7 @@ from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext
-from tunnelmark.workloads.bulk import MODELLED_CONGESTION, MOST_MODELLED, BulkFlow, CarryBulk
+from tunnelmark.workloads.bulk import MOST_MODELLED, BulkFlow, CarryBulk
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.iperf3 import LARGEST_REPORT_BYTES, parse_report
 from tunnelmark.workloads.programs import Bench, words
@@ -149,12 +149,9 @@ class TcpBulk(TcpWorkload):
 
     def unmodelled(self, paths: int) -> str | None:
         """Virtual time has some congestion controls, and so many connections."""
+        if (lacking := super().unmodelled(paths)) is not None:
+            return lacking
         params = self.params
-        if params.congestion not in (None, *MODELLED_CONGESTION):
-            return (
-                f"congestion is {params.congestion!r}, only {' and '.join(MODELLED_CONGESTION)} "
-                "are simulated"
-            )
         count = params.parallel * len(params.directions) * (paths if params.load == "each" else 1)
         if count > MOST_MODELLED:
             return f"{count} connections are too many for a simulation: {MOST_MODELLED} at most"

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Final, Literal, Self
 
@@ -15,12 +15,13 @@ from tunnelmark.model.quantity import DurationNs, SizeBytes
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads import curl, web_server
+from tunnelmark.workloads import curl, http_lengths, web_server
 from tunnelmark.workloads.arrival import damaged, few, put_files, told
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.corpus import LARGEST_BYTES, File
-from tunnelmark.workloads.pages import Page, figures, page_details, read_pages, site
+from tunnelmark.workloads.exchanges import CarryClients, Client, Exchanged, Stage
+from tunnelmark.workloads.pages import Page, figures, page_details, page_of, read_pages, site
 from tunnelmark.workloads.patience import patience_s
 from tunnelmark.workloads.programs import Bench, words
 
@@ -120,6 +121,7 @@ class Web(TcpWorkload):
 
     kind: ClassVar[str] = "web"
     title: ClassVar[str] = "Web pages"
+    simulated: ClassVar[bool] = True
     params_type: ClassVar[type[Params]] = WebParams
     metrics: ClassVar[tuple[str, ...]] = (
         "web_page_p50_ns",
@@ -136,6 +138,17 @@ class Web(TcpWorkload):
         """Need nginx and curl."""
         return Need(programs=web_server.PROGRAMS)
 
+    def unmodelled(self, paths: int) -> str | None:
+        """Virtual time has HTTP/1.1."""
+        if self.params.http == "2":
+            return "http is '2', whose frames are not simulated: 1.1 is"
+        return super().unmodelled(paths)
+
+    @property
+    def content(self) -> str:
+        """What is encrypted gets no smaller."""
+        return "text" if self.params.protocol == "http" else "random"
+
     @property
     def expected_s(self) -> float:
         """A second a page, and the pauses: only the time that was seen is more precise."""
@@ -151,6 +164,8 @@ class Web(TcpWorkload):
             params.corpus_seed,
         )
         try:
+            if context.carry_clients is not None:
+                return self._without_programs(context, context.carry_clients, files)
             with Bench(context, self.kind) as bench:
                 return self._trial(context, bench, files)
         except LabError as error:
@@ -196,6 +211,50 @@ class Web(TcpWorkload):
             _agreed(agreed, tls),
         )
         return self._outcome(context, pages, checks)
+
+    def _without_programs(
+        self, context: TrialContext, carry: CarryClients, files: tuple[File, ...]
+    ) -> Outcome:
+        """Run one trial in virtual time: what curl and nginx send, and take no time for."""
+        params, tls = self.params, self.params.secure
+        opening = http_lengths.opening(tls, [path.server_address for path in context.paths])
+        clients, addresses = [], []
+        numbers = web_server.ports(context.paths, context.first_port)
+        for path, port in zip(context.paths, numbers, strict=True):
+            urls = [
+                curl.url(params.protocol, path.server_address, port, file.name) for file in files
+            ]
+            document, *objects = [
+                http_lengths.fetch(url, len(file.data), tls=tls, close=False)
+                for url, file in zip(urls, files, strict=True)
+            ]
+            parts = [
+                Stage((document,), opening=opening),
+                Stage(tuple(objects), connections=params.connections, opening=opening),
+            ]
+            later = [replace(parts[0], wait_ns=params.pause), parts[1]]
+            addresses.append(urls)
+            clients.append(
+                Client(
+                    path=path,
+                    stages=(*parts, *later * (params.pages - 1)),
+                    congestion=params.congestion,
+                    patience_ns=curl.STALL_LIMIT_S * 10**9,
+                    limit_ns=round(self._limit_s(context) * 1e9),
+                )
+            )
+        ends = carry(clients).clients
+        lost = [path.name for path, end in zip(context.paths, ends, strict=True) if end.gave_up]
+        alive = Check(
+            "processes",
+            ok=not lost,
+            message=f"curl gave up on path {', '.join(lost)}" if lost else "all pages were loaded",
+        )
+        pages = [
+            (path.name, _loaded(end.exchanges, urls, files))
+            for path, urls, end in zip(context.paths, addresses, ends, strict=True)
+        ]
+        return self._outcome(context, pages, (alive,))
 
     def _clients(
         self,
@@ -295,6 +354,35 @@ class Web(TcpWorkload):
                 "pages": {name: page_details(found[:_MOST_DETAILS]) for name, found in pages},
             },
         )
+
+
+def _loaded(
+    exchanges: Sequence[Exchanged], urls: Sequence[str], files: Sequence[File]
+) -> tuple[Page, ...]:
+    """Return the pages that came to their end, of stages in pairs: a document, its objects."""
+    lengths = {file.name: len(file.data) for file in files}
+    stages: dict[int, list[Exchanged]] = {}
+    for one in exchanges:
+        stages.setdefault(one.stage, []).append(one)
+    pages = []
+    for number in range(len(stages) // 2):
+        parts = [stages[2 * number], stages[2 * number + 1]]
+        if len(parts[1]) < len(files) - 1:
+            break
+        # The document is the first file; places of objects count from behind it.
+        found = [
+            curl.transferred(
+                one, urls[one.place + behind], downloaded=len(files[one.place + behind].data)
+            )
+            for behind, part in enumerate(parts)
+            for one in part
+        ]
+        seconds = sum(
+            (max(one.done_ns for one in part) - min(one.began_ns for one in part)) / 1e9
+            for part in parts
+        )
+        pages.append(page_of(number + 1, found, seconds, lengths))
+    return tuple(pages)
 
 
 def _median(pages: Sequence[Page]) -> float:

@@ -12,6 +12,9 @@ LINK = '[[link]]\nkind = "serial"\nlabel = "slow"\nrate = "2 Mbit/s"\n'
 ECHO = '[[workload]]\nkind = "udp_echo"\ngap = "5 ms"\npackets = 10\npayload_bytes = [64, 100]\n'
 BULK = '[[workload]]\nkind = "tcp_bulk"\n'
 FILE = '[[workload]]\nkind = "file_transfer"\n'
+WEB = '[[workload]]\nkind = "web"\n'
+ASK = '[[workload]]\nkind = "request_response"\n'
+DNS = '[[workload]]\nkind = "dns"\n'
 WIREGUARD = '[[tunnel]]\nkind = "wireguard"\n'
 
 
@@ -22,6 +25,9 @@ def sorted_out(*parts: str) -> Sorted:
         for kind, metric in (
             ("tcp_bulk", "tcp_goodput_bit_s"),
             ("file_transfer", "transfer_goodput_bit_s"),
+            ("web", "web_page_p50_ns"),
+            ("request_response", "rr_latency_p50_ns"),
+            ("dns", "dns_latency_p50_ns"),
         )
         if any(f'kind = "{kind}"' in part for part in parts)
     ]
@@ -31,10 +37,9 @@ def sorted_out(*parts: str) -> Sorted:
 
 
 def test_a_workload_of_programs_is_left_out_and_the_echo_beside_it_runs() -> None:
-    found = sorted_out(LINK, WIREGUARD, ECHO, FILE)
+    found = sorted_out(LINK, WIREGUARD, ECHO, DNS)
     assert found.skipped == {
-        "workload file_transfer": "only UDP datagrams by a schedule and bulk transfers over TCP "
-        "are simulated (2 points)"
+        "workload dns": "there is no model of what its programs send (2 points)"
     }
     (job,) = found.jobs
     assert [point.workload.kind for point in job.block.points] == ["udp_echo"] * 4
@@ -62,7 +67,18 @@ def test_a_tunnel_without_a_model_is_left_out(tunnel: str, name: str, reason: st
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ((LINK, WIREGUARD, FILE), "workload file_transfer: only UDP datagrams"),
+        ((LINK, WIREGUARD, DNS), "workload dns: there is no model of what its programs send"),
+        (
+            (LINK, WIREGUARD, FILE + 'protocol = "scp"\n'),
+            "protocol is 'scp', only http and https are simulated (2 points)",
+        ),
+        ((LINK, WIREGUARD, FILE + 'pace = "1 Mbit/s"\n'), "a pace is kept by curl and nginx"),
+        ((LINK, WIREGUARD, WEB + 'http = "2"\n'), "http is '2', whose frames are not simulated"),
+        (
+            (LINK, WIREGUARD, ASK + 'transport = "udp"\n'),
+            "transport is 'udp', transactions are simulated over TCP only (2 points)",
+        ),
+        ((LINK, WIREGUARD, WEB + 'congestion = "bbr"\n'), "congestion is 'bbr', only cubic and"),
         (
             (LINK, WIREGUARD, BULK + 'congestion = "bbr"\n'),
             "congestion is 'bbr', only cubic and reno are simulated (2 points)",
@@ -113,6 +129,20 @@ def test_compression_is_simulated_for_payload_that_does_not_get_smaller() -> Non
     (job,) = found.jobs
     of_tunnel = [point for point in job.block.points if point.tunnel.kind == "openvpn"]
     assert {point.workload.columns["content"] for point in of_tunnel} == {"random"}
+
+
+def test_files_and_pages_that_are_encrypted_get_no_smaller() -> None:
+    lzo = '[[tunnel]]\nkind = "openvpn"\ncompression = "lzo"\n'
+    both = 'protocol = ["http", "https"]\n'
+    found = sorted_out(LINK, lzo, FILE + both + 'corpus = "text"\n', WEB + both, ASK)
+    assert set(found.skipped) == {
+        "workload file_transfer of text payload over openvpn-lzo",
+        "workload web of text payload over openvpn-lzo",
+        "workload request_response of zero payload over openvpn-lzo",
+    }
+    (job,) = found.jobs
+    of_tunnel = [point for point in job.block.points if point.tunnel.kind == "openvpn"]
+    assert [point.workload.columns["protocol"] for point in of_tunnel] == ["https", "https"]
 
 
 def test_a_router_forwards_what_the_tunnel_lets_it() -> None:

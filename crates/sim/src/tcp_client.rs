@@ -1,0 +1,520 @@
+//! Programs that ask over TCP: connections that are opened, used for exchanges, and closed.
+//!
+//! A client takes its stages one after the other. In each it has so many connections at most, and each
+//! of these takes the next exchange as soon as it has none, as a browser does. Neither program takes
+//! any time.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tm_probe::{Delays, Stream};
+use tm_wire::{Duration, Instant};
+
+use crate::tcp::{Leaving, OPENING_NS};
+use crate::tcp_congestion::Congestion;
+use crate::tcp_line::{parse, Line, LinePlan, Out, CLIENT, SERVER};
+use crate::tcp_segment::Segment;
+
+/// A request and the reply to it; each is written in these pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// Bytes of the pieces of the request; at least one piece.
+    pub request: Vec<u64>,
+    /// Bytes of the pieces of the reply. Without any the client goes on at once.
+    pub reply: Vec<u64>,
+}
+
+/// What a client does before it goes on to the next stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagePlan {
+    /// How long it waits first.
+    pub wait: Duration,
+    /// Simultaneous connections, at most.
+    pub connections: usize,
+    /// Each exchange has a connection of its own.
+    pub fresh: bool,
+    /// The server closes the connection behind its reply, which is over with that.
+    pub awaits_close: bool,
+    /// Opening a connection is a part of its first exchange.
+    pub opening_counts: bool,
+    /// What each connection begins with.
+    pub opening: Vec<Exchange>,
+    /// What it is for, in this order.
+    pub exchanges: Vec<Exchange>,
+    /// They are begun again and again for so long; None: once.
+    pub lasts: Option<Duration>,
+}
+
+/// A client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientPlan {
+    /// Place of its path.
+    pub path: usize,
+    /// Payload of a full segment.
+    pub segment_bytes: u32,
+    /// What a receiver takes before a sender has to wait.
+    pub window_bytes: u64,
+    /// Of both ends.
+    pub congestion: Congestion,
+    /// One after the other.
+    pub stages: Vec<StagePlan>,
+    /// It gives up when it has heard nothing for so long.
+    pub patience: Duration,
+    /// It gives up after this time.
+    pub limit: Duration,
+}
+
+impl ClientPlan {
+    /// The payloads of the UDP datagrams that are as long as its packets: a path must know them.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<u32> {
+        let full = u64::from(self.segment_bytes.max(1));
+        let exchanges =
+            |stage: &'_ StagePlan| [stage.opening.clone(), stage.exchanges.clone()].concat();
+        let pieces = self.stages.iter().flat_map(exchanges);
+        let pieces = pieces.flat_map(|one| [one.request, one.reply].concat());
+        let rest = pieces.filter_map(|bytes| u32::try_from(bytes % full).ok());
+        let mut lengths: Vec<u32> = rest.chain([self.segment_bytes]).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        Segment::sizes(lengths)
+    }
+
+    fn line(&self) -> LinePlan {
+        LinePlan {
+            segment_bytes: self.segment_bytes,
+            window_bytes: self.window_bytes,
+            congestion: self.congestion,
+        }
+    }
+}
+
+/// An exchange that came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchanged {
+    /// Place of its stage, and its own in that.
+    pub place: (usize, usize),
+    /// When it was begun.
+    pub began: Instant,
+    /// When its connection was there, and what that begins with was done; None: it was there before.
+    pub opened: Option<(Instant, Instant)>,
+    /// When the first segment of the reply came, and the last.
+    pub replied: (Instant, Instant),
+}
+
+/// What became of a client.
+#[derive(Clone, Default)]
+pub struct ClientOutcome {
+    /// Exchanges that were begun.
+    pub begun: u64,
+    /// From the first one's begin to the last one's end.
+    pub span: Option<(Instant, Instant)>,
+    /// How long each took.
+    pub delays: Delays,
+    /// Those of stages that have them once.
+    pub exchanges: Vec<Exchanged>,
+    /// It came to the end of its stages; if not it gave up.
+    pub finished: bool,
+    /// Segments sent again, by both ends of all connections.
+    pub retransmits: u64,
+    /// Times that a retransmission timer of these expired.
+    pub timeouts: u64,
+}
+
+/// The clients of one host.
+pub struct Clients {
+    all: Vec<Client>,
+    leaving: VecDeque<Leaving>,
+}
+
+impl Clients {
+    /// Those that `plans` name, which begin after `start`.
+    pub fn new(plans: &[ClientPlan], seed: u64, way: usize, start: Instant) -> Self {
+        let client = |(place, plan): (usize, &ClientPlan)| {
+            let mut random = Stream::named(seed, &format!("client/{way}/{place}/start"));
+            let wait_ns = i64::try_from(random.between(0, OPENING_NS)).unwrap_or(0);
+            Client::new(plan.clone(), start + Duration(wait_ns))
+        };
+        Self {
+            all: plans.iter().enumerate().map(client).collect(),
+            leaving: VecDeque::new(),
+        }
+    }
+
+    /// When something is due; None: all are over.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.all.iter().filter_map(Client::next_due).min()
+    }
+
+    /// Does what is due at `now`.
+    pub fn turn(&mut self, now: Instant) {
+        for (place, one) in self.all.iter_mut().enumerate() {
+            if one.next_due().is_some_and(|due| due <= now) {
+                one.turn(now, place, &mut self.leaving);
+            }
+        }
+    }
+
+    /// Takes what came to the server, or as an answer to the client.
+    pub fn take(&mut self, now: Instant, place: usize, answer: bool, bytes: &[u8]) {
+        if let Some((line, segment)) = parse(bytes) {
+            let at = if answer { CLIENT } else { SERVER };
+            let leaving = &mut self.leaving;
+            let out = &mut Out {
+                client: place,
+                line,
+                leaving,
+            };
+            self.all[place].take(now, at, &segment, out);
+        }
+    }
+
+    /// The next segment that leaves; its connection is the place of its client.
+    pub fn pop(&mut self) -> Option<Leaving> {
+        self.leaving.pop_front()
+    }
+
+    /// What it came to, in the order of the plans.
+    pub fn finish(self) -> Vec<ClientOutcome> {
+        self.all.into_iter().map(|one| one.outcome).collect()
+    }
+}
+
+struct Client {
+    plan: ClientPlan,
+    start: Instant,
+    stage: usize,
+    /// The stage begins then; None: it is under way.
+    waits: Option<Instant>,
+    /// Exchanges of the stage that were begun, and since when they count.
+    begun: usize,
+    since: Instant,
+    lines: BTreeMap<u32, Used>,
+    next_line: u32,
+    heard: Instant,
+    over: bool,
+    outcome: ClientOutcome,
+}
+
+/// A connection and what it is used for.
+struct Used {
+    line: Line,
+    /// The exchange that it has or, before that, what it begins with; None: it waits for the others.
+    task: Option<Task>,
+}
+
+struct Task {
+    index: usize,
+    began: Instant,
+    /// Place of the exchange among those that the connection begins with; behind them its own.
+    step: usize,
+    asked: Option<Asked>,
+    connected: Option<Instant>,
+    opened: Option<Instant>,
+    first: Option<Instant>,
+}
+
+/// A request that was written, by numbers of segments.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// It has arrived with all before this one.
+    request: u64,
+    /// The reply begins with this one.
+    from: u64,
+    /// The reply has arrived with all before this one; None: it is not written yet.
+    until: Option<u64>,
+}
+
+impl Client {
+    fn new(plan: ClientPlan, start: Instant) -> Self {
+        let first = plan.stages.first().map(|stage| start + stage.wait);
+        Self {
+            plan,
+            start,
+            stage: 0,
+            waits: first,
+            begun: 0,
+            since: start,
+            lines: BTreeMap::new(),
+            next_line: 0,
+            heard: start,
+            over: first.is_none(),
+            outcome: ClientOutcome::default(),
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        if self.over {
+            return None;
+        }
+        let limit = self.start + self.plan.limit;
+        let next = self.waits.unwrap_or_else(|| {
+            let lines = self.lines.values().filter_map(|one| one.line.next_due());
+            lines.fold(self.heard + self.plan.patience, Instant::min)
+        });
+        Some(next.min(limit))
+    }
+
+    fn turn(&mut self, now: Instant, place: usize, leaving: &mut VecDeque<Leaving>) {
+        let late = now >= self.start + self.plan.limit;
+        let deaf = self.waits.is_none() && now >= self.heard + self.plan.patience;
+        if late || deaf {
+            // What is not over never will be.
+            for (_, used) in std::mem::take(&mut self.lines) {
+                self.count(&used.line);
+            }
+            self.over = true;
+            return;
+        }
+        if self.waits.is_some_and(|begins| begins <= now) {
+            self.begin_stage(now, place, leaving);
+        }
+        for (line, used) in &mut self.lines {
+            let (client, line) = (place, *line);
+            used.line.turn(
+                now,
+                &mut Out {
+                    client,
+                    line,
+                    leaving,
+                },
+            );
+        }
+    }
+
+    fn begin_stage(&mut self, now: Instant, place: usize, leaving: &mut VecDeque<Leaving>) {
+        (self.waits, self.begun, self.since, self.heard) = (None, 0, now, now);
+        for _ in 0..self.stage().connections {
+            if let Some(index) = self.next_exchange(now) {
+                self.open(now, index, place, leaving);
+            }
+        }
+    }
+
+    fn stage(&self) -> &StagePlan {
+        &self.plan.stages[self.stage]
+    }
+
+    /// The exchange that is begun next in this stage.
+    fn next_exchange(&mut self, now: Instant) -> Option<usize> {
+        let stage = self.stage();
+        let count = stage.exchanges.len();
+        let more = match stage.lasts {
+            None => self.begun < count,
+            Some(lasts) => now < self.since + lasts,
+        };
+        more.then(|| {
+            self.begun += 1;
+            (self.begun - 1) % count
+        })
+    }
+
+    fn open(&mut self, now: Instant, index: usize, place: usize, leaving: &mut VecDeque<Leaving>) {
+        let number = self.next_line;
+        self.next_line += 1;
+        let mut line = Line::new(self.plan.line(), now);
+        line.turn(
+            now,
+            &mut Out {
+                client: place,
+                line: number,
+                leaving,
+            },
+        );
+        let task = Some(Task::new(index, now, 0));
+        self.lines.insert(number, Used { line, task });
+    }
+
+    fn take(&mut self, now: Instant, at: usize, segment: &Segment, out: &mut Out) {
+        // Of a connection that is closed nothing is left: its last segments need no state.
+        match segment {
+            Segment::Close => out.push(at, &Segment::Closed, 0),
+            Segment::Closed => out.push(at, &Segment::Opened, 0),
+            _ => {}
+        }
+        if self.over {
+            return;
+        }
+        if at == CLIENT {
+            self.heard = now;
+        }
+        let Some(mut used) = self.lines.remove(&out.line) else {
+            return;
+        };
+        used.line.take(now, at, segment, out);
+        if at == SERVER {
+            self.answer(&mut used);
+            used.line.send(now, SERVER, out);
+            self.lines.insert(out.line, used);
+        } else if self.go_on(now, &mut used) {
+            used.line.send(now, CLIENT, out);
+            self.lines.insert(out.line, used);
+        } else {
+            self.close(&used.line, out);
+            if let Some(index) = self.next_exchange(now) {
+                self.open(now, index, out.client, out.leaving);
+            }
+        }
+        if self.lines.values().all(|used| used.task.is_none()) {
+            self.end_stage(now, out);
+        }
+    }
+
+    /// The server answers a request that is there.
+    fn answer(&self, used: &mut Used) {
+        let Some(task) = &mut used.task else { return };
+        let stage = self.stage();
+        let exchange = stage.exchange(task);
+        let closes = stage.awaits_close && stage.is_own(task);
+        if let Some(asked) = &mut task.asked {
+            if asked.until.is_none() && used.line.has(SERVER) >= asked.request {
+                for bytes in &exchange.reply {
+                    used.line.write(SERVER, *bytes);
+                }
+                if closes {
+                    used.line.write(SERVER, 0);
+                }
+                asked.until = Some(used.line.written(SERVER));
+            }
+        }
+    }
+
+    /// The client goes on with a connection on which something came: whether it is of use still.
+    fn go_on(&mut self, now: Instant, used: &mut Used) -> bool {
+        while used.line.open() {
+            let Some(task) = &mut used.task else {
+                break;
+            };
+            let stage = &self.plan.stages[self.stage];
+            let own = stage.is_own(task);
+            if used.line.written(CLIENT) == 0 && task.connected.is_none() {
+                task.connected = Some(now);
+            }
+            let Some(asked) = task.asked else {
+                if own && task.connected.is_some() && task.opened.is_none() {
+                    task.opened = Some(now);
+                    if !stage.opening_counts {
+                        // What the connection begins with is no part of any exchange.
+                        task.began = now;
+                        (task.connected, task.opened) = (None, None);
+                        self.since = self.since.max(now);
+                    }
+                }
+                let exchange = stage.exchange(task);
+                let from = used.line.written(SERVER);
+                for bytes in &exchange.request {
+                    used.line.write(CLIENT, *bytes);
+                }
+                task.asked = Some(Asked {
+                    request: used.line.written(CLIENT),
+                    from,
+                    until: exchange.reply.is_empty().then_some(from),
+                });
+                self.outcome.begun += u64::from(own);
+                continue;
+            };
+            let has = used.line.has(CLIENT);
+            if task.first.is_none() && has > asked.from {
+                task.first = Some(now);
+            }
+            if asked.until.is_none_or(|until| has < until) {
+                break;
+            }
+            if !own {
+                (task.step, task.asked, task.first) = (task.step + 1, None, None);
+                continue;
+            }
+            let (step, fresh) = (task.step, stage.fresh);
+            self.done(now, used);
+            if fresh {
+                return false;
+            }
+            used.task = self
+                .next_exchange(now)
+                .map(|index| Task::new(index, now, step));
+        }
+        true
+    }
+
+    /// The exchange of a connection is over.
+    fn done(&mut self, now: Instant, used: &mut Used) {
+        let Some(task) = used.task.take() else { return };
+        let first = self.outcome.span.map_or(task.began, |(first, _)| first);
+        self.outcome.span = Some((first.min(task.began), now));
+        self.outcome.delays.add(now - task.began);
+        if self.stage().lasts.is_none() {
+            self.outcome.exchanges.push(Exchanged {
+                place: (self.stage, task.index),
+                began: task.began,
+                opened: task.connected.zip(task.opened),
+                replied: (task.first.unwrap_or(now), now),
+            });
+        }
+    }
+
+    /// The client closes a connection.
+    fn close(&mut self, line: &Line, out: &mut Out) {
+        // Where the server has closed it this is the answer.
+        let last = if self.stage().awaits_close {
+            Segment::Closed
+        } else {
+            Segment::Close
+        };
+        out.push(CLIENT, &last, 0);
+        self.count(line);
+    }
+
+    fn count(&mut self, line: &Line) {
+        for counters in line.counters() {
+            self.outcome.retransmits += counters.retransmits;
+            self.outcome.timeouts += counters.timeouts;
+        }
+    }
+
+    /// All exchanges of the stage are over.
+    fn end_stage(&mut self, now: Instant, out: &mut Out) {
+        for (line, used) in std::mem::take(&mut self.lines) {
+            let (client, leaving) = (out.client, &mut *out.leaving);
+            self.close(
+                &used.line,
+                &mut Out {
+                    client,
+                    line,
+                    leaving,
+                },
+            );
+        }
+        self.stage += 1;
+        match self.plan.stages.get(self.stage) {
+            Some(next) => self.waits = Some(now + next.wait),
+            None => (self.over, self.outcome.finished) = (true, true),
+        }
+    }
+}
+
+impl Task {
+    fn new(index: usize, began: Instant, step: usize) -> Self {
+        Self {
+            index,
+            began,
+            step,
+            asked: None,
+            connected: None,
+            opened: None,
+            first: None,
+        }
+    }
+}
+
+impl StagePlan {
+    /// What a task is at.
+    fn exchange(&self, task: &Task) -> &Exchange {
+        self.opening
+            .get(task.step)
+            .unwrap_or(&self.exchanges[task.index])
+    }
+
+    /// Whether that is its own exchange.
+    fn is_own(&self, task: &Task) -> bool {
+        task.step >= self.opening.len()
+    }
+}

@@ -1,0 +1,290 @@
+//! A TCP connection over which both ends send what they write, when they write it.
+//!
+//! Neither end waits with a short segment (`TCP_NODELAY`, as all programs of ours set it), and an
+//! acknowledgement that is delayed goes with the data that leaves before it is due.
+
+use std::collections::VecDeque;
+
+use tm_wire::Instant;
+
+use crate::tcp::Leaving;
+use crate::tcp_congestion::Congestion;
+use crate::tcp_receiver::{Acknowledgement, Receiver};
+use crate::tcp_segment::{Handshake, Segment};
+use crate::tcp_sender::{Sender, SenderCounters};
+
+/// Places of the two ends.
+pub const CLIENT: usize = 0;
+pub const SERVER: usize = 1;
+
+/// Where the segments of a connection go.
+pub struct Out<'a> {
+    /// Place of the client.
+    pub client: usize,
+    /// Number of its connection.
+    pub line: u32,
+    pub leaving: &'a mut VecDeque<Leaving>,
+}
+
+impl Out<'_> {
+    /// Lets a segment leave an end; `data_bytes` is the length of its data.
+    pub fn push(&mut self, from: usize, segment: &Segment, data_bytes: u32) {
+        let mut bytes = segment.to_bytes();
+        bytes.extend_from_slice(&self.line.to_le_bytes());
+        self.leaving.push_back(Leaving {
+            connection: self.client,
+            answer: from == SERVER,
+            size: segment.size(data_bytes),
+            bytes,
+        });
+    }
+}
+
+/// The number of the connection and the segment that [`Out::push`] let leave.
+pub fn parse(bytes: &[u8]) -> Option<(u32, Segment)> {
+    let (segment, line) = bytes.split_last_chunk::<4>()?;
+    Some((u32::from_le_bytes(*line), Segment::parse(segment)?))
+}
+
+/// What an end has written, cut into segments: the last one of each piece is shorter.
+#[derive(Default)]
+struct Written {
+    segments: u64,
+    /// The number behind the last segment of each piece, and that one's length.
+    pieces: Vec<(u64, u32)>,
+}
+
+#[derive(Default)]
+struct End {
+    handshake: Handshake,
+    sender: Option<Sender>,
+    written: Written,
+    receiver: Receiver,
+}
+
+/// How both ends of a connection send.
+#[derive(Clone, Copy)]
+pub struct LinePlan {
+    pub segment_bytes: u32,
+    pub window_bytes: u64,
+    pub congestion: Congestion,
+}
+
+/// The connection.
+pub struct Line {
+    plan: LinePlan,
+    ends: [End; 2],
+}
+
+impl Line {
+    /// One that the client opens at `now`.
+    pub fn new(plan: LinePlan, now: Instant) -> Self {
+        let client = End {
+            handshake: Handshake::at(now),
+            ..End::default()
+        };
+        Self {
+            plan,
+            ends: [client, End::default()],
+        }
+    }
+
+    /// When one of its timers expires.
+    pub fn next_due(&self) -> Option<Instant> {
+        let timers = self.ends.iter().flat_map(|end| {
+            let sender = end.sender.as_ref().and_then(Sender::timer);
+            [end.handshake.timer, sender, end.receiver.timer()]
+        });
+        timers.flatten().min()
+    }
+
+    /// Whether the client may send.
+    pub fn open(&self) -> bool {
+        self.ends[CLIENT].sender.is_some()
+    }
+
+    /// Segments that an end has written.
+    pub fn written(&self, end: usize) -> u64 {
+        self.ends[end].written.segments
+    }
+
+    /// Segments in order that an end's application has.
+    pub fn has(&self, end: usize) -> u64 {
+        self.ends[end].receiver.delivered()
+    }
+
+    /// What both ends counted.
+    pub fn counters(&self) -> impl Iterator<Item = SenderCounters> + '_ {
+        let senders = self.ends.iter().filter_map(|end| end.sender.as_ref());
+        senders.map(Sender::counters)
+    }
+
+    /// An end writes so many bytes; 0 is the end of its stream.
+    pub fn write(&mut self, end: usize, bytes: u64) {
+        self.ends[end].written.push(bytes, self.plan.segment_bytes);
+    }
+
+    /// Does what is due at `now`.
+    pub fn turn(&mut self, now: Instant, out: &mut Out) {
+        for (place, opens) in [(CLIENT, Segment::Open), (SERVER, Segment::Opening)] {
+            let end = &mut self.ends[place];
+            if end.handshake.due(now) {
+                out.push(place, &opens, 0);
+            }
+            if end.receiver.timer().is_some_and(|timer| timer <= now) {
+                end.say(place, out);
+            }
+            if let Some(sender) = &mut end.sender {
+                sender.expire(now);
+            }
+            self.send(now, place, out);
+        }
+    }
+
+    /// Takes a segment that came to an end at `now`.
+    pub fn take(&mut self, now: Instant, place: usize, segment: &Segment, out: &mut Out) {
+        let plan = self.plan;
+        let end = &mut self.ends[place];
+        match segment {
+            Segment::Open if end.sender.is_some() => out.push(place, &Segment::Opening, 0),
+            Segment::Open => {
+                end.handshake.timer = Some(now);
+                if end.handshake.due(now) {
+                    out.push(place, &Segment::Opening, 0);
+                }
+            }
+            Segment::Opening => {
+                out.push(place, &Segment::Opened, 0);
+                end.begin(now, plan);
+            }
+            Segment::Opened => end.begin(now, plan),
+            Segment::Data(number, sent, said) => {
+                // Of the client it is the answer to the SYN of the server as well.
+                end.begin(now, plan);
+                if let (Some((next, echo)), Some(sender)) = (said, &mut end.sender) {
+                    let (next, echo, blocks) = (*next, *echo, Vec::new());
+                    sender.acknowledged(now, &Acknowledgement { next, blocks, echo });
+                }
+                if end.receiver.take(now, *number, *sent) {
+                    end.say(place, out);
+                }
+            }
+            Segment::Said(said) => {
+                if let Some(sender) = &mut end.sender {
+                    sender.acknowledged(now, said);
+                }
+            }
+            Segment::Close | Segment::Closed => {}
+        }
+    }
+
+    /// Lets leave what may.
+    pub fn send(&mut self, now: Instant, place: usize, out: &mut Out) {
+        let End {
+            sender: Some(sender),
+            written,
+            receiver,
+            ..
+        } = &mut self.ends[place]
+        else {
+            return;
+        };
+        sender.wrote(written.segments);
+        while let Some(number) = sender.next(now) {
+            let said = receiver.timer().is_some().then(|| {
+                let said = receiver.acknowledgement();
+                (said.next, said.echo)
+            });
+            let bytes = written.length(number, self.plan.segment_bytes);
+            out.push(place, &Segment::Data(number, now, said), bytes);
+        }
+    }
+}
+
+impl End {
+    /// The other end is there: from now on this one may send.
+    fn begin(&mut self, now: Instant, plan: LinePlan) {
+        if self.sender.is_none() {
+            let most = plan.window_bytes / u64::from(plan.segment_bytes.max(1));
+            let rtt = self.handshake.rtt(now);
+            self.sender = Some(Sender::new(plan.congestion, most, rtt));
+        }
+        self.handshake.timer = None;
+    }
+
+    fn say(&mut self, place: usize, out: &mut Out) {
+        let said = self.receiver.acknowledgement();
+        out.push(place, &Segment::Said(said), 0);
+    }
+}
+
+impl Written {
+    fn push(&mut self, bytes: u64, segment_bytes: u32) {
+        let full = u64::from(segment_bytes.max(1));
+        let count = bytes.div_ceil(full).max(1);
+        let last = u32::try_from(bytes - (count - 1) * full).unwrap_or(segment_bytes);
+        self.segments += count;
+        self.pieces.push((self.segments, last));
+    }
+
+    fn length(&self, number: u64, segment_bytes: u32) -> u32 {
+        let place = self.pieces.partition_point(|piece| piece.0 <= number);
+        match self.pieces.get(place) {
+            Some((behind, last)) if number + 1 == *behind => *last,
+            _ => segment_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_cut_into_full_segments_and_the_rest() {
+        let mut written = Written::default();
+        for bytes in [100, 2_896, 3_000, 0] {
+            written.push(bytes, 1_448);
+        }
+        let lengths: Vec<u32> = (0..written.segments)
+            .map(|number| written.length(number, 1_448))
+            .collect();
+        assert_eq!(lengths, [100, 1_448, 1_448, 1_448, 1_448, 104, 0]);
+    }
+
+    #[test]
+    fn an_acknowledgement_that_waits_goes_with_the_data() {
+        let plan = LinePlan {
+            segment_bytes: 1_448,
+            window_bytes: 1 << 20,
+            congestion: Congestion::Reno,
+        };
+        let mut line = Line::new(plan, Instant(0));
+        let mut leaving = VecDeque::new();
+        let mut out = Out {
+            client: 0,
+            line: 7,
+            leaving: &mut leaving,
+        };
+        line.turn(Instant(0), &mut out);
+        line.take(Instant(1), SERVER, &Segment::Open, &mut out);
+        line.take(Instant(2), CLIENT, &Segment::Opening, &mut out);
+        line.take(Instant(3), SERVER, &Segment::Opened, &mut out);
+        line.take(
+            Instant(4),
+            SERVER,
+            &Segment::Data(0, Instant(2), None),
+            &mut out,
+        );
+        line.write(SERVER, 10);
+        line.send(Instant(4), SERVER, &mut out);
+        let said: Vec<_> = leaving.iter().map(|one| parse(&one.bytes)).collect();
+        let data = Segment::Data(0, Instant(4), Some((1, Instant(2))));
+        let all = [Segment::Open, Segment::Opening, Segment::Opened, data];
+        assert_eq!(said, all.map(|segment| Some((7, segment))));
+        assert_eq!(
+            line.next_due(),
+            line.ends[SERVER].sender.as_ref().unwrap().timer()
+        );
+    }
+}

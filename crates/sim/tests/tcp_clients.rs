@@ -1,0 +1,293 @@
+//! Programs that ask over TCP in virtual time, beside what handshakes, serialization and slow start
+//! say of them.
+
+mod common;
+
+use proptest::prelude::*;
+use tm_link::VariationConfig;
+use tm_sim::{
+    run, Carrier, ClientOutcome, ClientPlan, Congestion, DirectionPlan, Exchange, Forms, Inner,
+    LinkPlan, Outcome, PathPlan, Plan, StagePlan, WayPlan,
+};
+use tm_wire::{Duration, Instant};
+
+const MS: i64 = 1_000_000;
+const SEGMENT: u32 = 1_448;
+/// Of Ethernet, which the link counts with each packet.
+const FRAME: u64 = 14;
+
+fn wire(rate_bit_s: Option<u64>, delay_ns: i64, loss: f64) -> DirectionPlan {
+    DirectionPlan {
+        config: common::direction(rate_bit_s, delay_ns, 1_000, loss),
+        opportunities: None,
+    }
+}
+
+fn exchange(request: u64, reply: u64) -> Exchange {
+    Exchange {
+        request: vec![request],
+        reply: vec![reply],
+    }
+}
+
+fn stage(exchanges: Vec<Exchange>) -> StagePlan {
+    StagePlan {
+        wait: Duration(0),
+        connections: 1,
+        fresh: false,
+        awaits_close: false,
+        opening_counts: true,
+        opening: Vec::new(),
+        exchanges,
+        lasts: None,
+    }
+}
+
+fn plan(link: [DirectionPlan; 2], stages: Vec<StagePlan>) -> Plan {
+    let client = ClientPlan {
+        path: 0,
+        segment_bytes: SEGMENT,
+        window_bytes: 64 << 20,
+        congestion: Congestion::Cubic,
+        stages,
+        patience: Duration::from_secs(100),
+        limit: Duration::from_secs(1_000),
+    };
+    let mut sizes = client.sizes();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let form = |size| {
+        let bytes = size + 28;
+        let outer = vec![bytes];
+        (size, vec![Inner { bytes, outer }])
+    };
+    Plan {
+        seed: 1,
+        link: LinkPlan::Wire(Box::new(link)),
+        paths: vec![PathPlan {
+            forms: Forms::new(sizes.into_iter().map(form)).unwrap(),
+            carrier: Carrier::Bare,
+        }],
+        ways: [
+            WayPlan {
+                clients: vec![client],
+                ..WayPlan::default()
+            },
+            WayPlan::default(),
+        ],
+    }
+}
+
+fn client(outcome: Outcome) -> ClientOutcome {
+    let [mut client, _] = outcome.ways;
+    client.clients.remove(0)
+}
+
+/// How long bytes take at 10 Mbit/s, in ns.
+fn at_10m(bytes: i64) -> i64 {
+    bytes * 800
+}
+
+fn near(found: Duration, expected_ns: i64) {
+    assert!(
+        (found.0 - expected_ns).abs() < 1_000,
+        "{found:?}, not {expected_ns} ns"
+    );
+}
+
+#[test]
+fn an_exchange_takes_its_handshake_round_trips_and_bytes() {
+    let line = || wire(Some(10_000_000), 20 * MS, 0.0);
+    let two = stage(vec![exchange(100, 200), exchange(1_448, 100)]);
+    let outcome = run(&plan([line(), line()], vec![two]), &mut ());
+    let [there, back] = outcome.link.clone();
+    let found = client(outcome);
+    let [first, second] = &found.exchanges[..] else {
+        panic!("{:?}", found.exchanges);
+    };
+    // SYN, SYN and ACK; then the ACK before the request, and the reply, all with 52 bytes of headers.
+    let (connected, opened) = first.opened.unwrap();
+    near(connected - first.began, 40 * MS + at_10m(2 * 60));
+    assert_eq!(connected, opened);
+    near(
+        first.replied.1 - connected,
+        40 * MS + at_10m(52 + 152 + 252),
+    );
+    assert_eq!(first.replied.0, first.replied.1);
+    assert_eq!(second.opened, None);
+    assert_eq!(second.began, first.replied.1);
+    near(
+        second.replied.1 - second.began,
+        40 * MS + at_10m(1_500 + 152),
+    );
+    assert!(found.finished && found.retransmits == 0 && found.begun == 2);
+    // Acknowledgements go with requests and replies: nothing else is on the link.
+    let bytes = |counters: tm_link::Counters| counters.delivered_bytes - FRAME * counters.delivered;
+    assert_eq!((there.delivered, back.delivered), (4, 3));
+    assert_eq!(bytes(there), 60 + 52 + 152 + 1_500);
+    assert_eq!(bytes(back), 60 + 252 + 152);
+}
+
+#[test]
+fn slow_start_doubles_what_comes_in_a_round_trip() {
+    for (segments, round_trips) in [(10, 2), (11, 3), (30, 3), (31, 4), (70, 4), (71, 5)] {
+        let line = || wire(None, 25 * MS, 0.0);
+        let one = stage(vec![exchange(80, segments * u64::from(SEGMENT))]);
+        let found = client(run(&plan([line(), line()], vec![one]), &mut ()));
+        let done = &found.exchanges[0];
+        near(done.replied.1 - done.began, round_trips * 50 * MS);
+        // The first flight, and the handshake before it.
+        near(done.replied.0 - done.began, 100 * MS);
+    }
+}
+
+#[test]
+fn a_connection_that_stays_keeps_its_window_and_a_new_one_has_its_own() {
+    let ten = |fresh| {
+        let line = || wire(None, 25 * MS, 0.0);
+        let mut stage = stage(vec![exchange(80, 30 * u64::from(SEGMENT)); 3]);
+        stage.fresh = fresh;
+        client(run(&plan([line(), line()], vec![stage]), &mut ())).exchanges
+    };
+    let took = |fresh| -> Vec<i64> {
+        let took = ten(fresh)
+            .into_iter()
+            .map(|one| (one.replied.1 - one.began).0 / MS);
+        took.collect()
+    };
+    assert_eq!(took(true), [150, 150, 150]);
+    // 30 segments were acknowledged: a window of 40 has room for all.
+    assert_eq!(took(false), [150, 50, 50]);
+}
+
+#[test]
+fn connections_take_what_is_next_and_the_next_stage_waits() {
+    let line = || wire(Some(10_000_000), 5 * MS, 0.0);
+    let mut parallel = stage((1..=7).map(|n| exchange(80, n * 20_000)).collect());
+    (parallel.connections, parallel.opening) = (3, vec![exchange(200, 700)]);
+    let mut later = stage(vec![exchange(80, 10)]);
+    later.wait = Duration::from_secs(2);
+    let outcome = client(run(&plan([line(), line()], vec![parallel, later]), &mut ()));
+    let mut all = outcome.exchanges;
+    let last = all.pop().unwrap();
+    assert_eq!(last.place, (1, 0));
+    let end = all.iter().map(|one| one.replied.1).max().unwrap();
+    assert_eq!(last.began - end, Duration::from_secs(2));
+    all.sort_by_key(|one| one.place);
+    assert_eq!(all.iter().filter(|one| one.opened.is_some()).count(), 3);
+    assert!(all[..3].iter().all(|one| one.began == all[0].began));
+    let mut ends: Vec<Instant> = all.iter().map(|one| one.replied.1).collect();
+    ends.sort_unstable();
+    for (next, end) in all[3..].iter().zip(ends) {
+        assert_eq!(next.began, end, "it begins when a connection is free");
+    }
+    for one in all.iter().filter_map(|one| one.opened) {
+        assert!(
+            one.1 - one.0 > Duration(10 * MS),
+            "what it begins with is a round trip"
+        );
+    }
+}
+
+#[test]
+fn transactions_are_begun_for_their_time() {
+    let line = || wire(None, 5 * MS, 0.0);
+    for (fresh, each) in [(false, 10), (true, 20)] {
+        let mut again = stage(vec![exchange(64, 64)]);
+        again.lasts = Some(Duration::from_secs(1));
+        (again.fresh, again.awaits_close, again.opening_counts) = (fresh, fresh, fresh);
+        let found = client(run(&plan([line(), line()], vec![again]), &mut ()));
+        let summary = found.delays.summary().unwrap();
+        assert_eq!(found.begun, 1_000 / each);
+        assert_eq!(summary.count, found.begun);
+        // As exact as a histogram is.
+        let longest = summary.max as f64 / (each as f64 * MS as f64);
+        assert!((longest - 1.0).abs() < 0.001, "{longest}");
+        let (first, last) = found.span.unwrap();
+        near(last - first, 1_000 * MS);
+        assert!(found.finished && found.exchanges.is_empty());
+    }
+}
+
+#[test]
+fn who_hears_nothing_gives_up() {
+    let mut plan = plan(
+        [wire(None, 5 * MS, 0.0), wire(None, 5 * MS, 1.0)],
+        vec![stage(vec![exchange(64, 64)])],
+    );
+    plan.ways[0].clients[0].patience = Duration::from_secs(5);
+    let outcome = run(&plan, &mut ());
+    // SYN after 0, 1 and 3 s.
+    assert_eq!(outcome.link[0].delivered, 3);
+    assert!(outcome.end.0 < 7_000 * MS);
+    let found = client(outcome);
+    assert!(!found.finished && found.exchanges.is_empty() && found.begun == 0);
+}
+
+fn lossy(seed: u64, loss: f64, exchanges: Vec<Exchange>, connections: usize, fresh: bool) -> Plan {
+    let way = || {
+        let mut way = wire(Some(20_000_000), 10 * MS, loss);
+        way.config.delay_variation = VariationConfig::Uniform { spread_ns: 3 * MS };
+        way.config.duplicate = 0.01;
+        way
+    };
+    let mut one = stage(exchanges);
+    (one.connections, one.fresh) = (connections, fresh);
+    one.opening = vec![
+        exchange(240, 727),
+        Exchange {
+            request: vec![80],
+            reply: Vec::new(),
+        },
+    ];
+    let mut plan = plan([way(), way()], vec![one]);
+    plan.seed = seed;
+    plan
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn whatever_is_lost_each_exchange_is_done_once_and_in_order(
+        seed in 0_u64..1_000,
+        loss in 0.0_f64..0.1,
+        sizes in proptest::collection::vec((1_u64..20_000, 1_u64..200_000), 1..8),
+        connections in 1_usize..4,
+        fresh in any::<bool>(),
+    ) {
+        let exchanges: Vec<Exchange> = sizes.iter().map(|(one, other)| exchange(*one, *other)).collect();
+        let plan = lossy(seed, loss, exchanges, connections, fresh);
+        let found = client(run(&plan, &mut ()));
+        prop_assert!(found.finished);
+        prop_assert_eq!(found.begun as usize, sizes.len());
+        let mut places: Vec<usize> = found.exchanges.iter().map(|one| one.place.1).collect();
+        places.sort_unstable();
+        prop_assert_eq!(places, (0..sizes.len()).collect::<Vec<_>>());
+        for one in &found.exchanges {
+            prop_assert!(one.replied.0 <= one.replied.1);
+            let least = sizes[one.place.1].1 as i64 * 8 * 1_000_000_000 / 20_000_000;
+            prop_assert!((one.replied.1 - one.began).0 >= least, "faster than the line");
+            if let Some((connected, opened)) = one.opened {
+                prop_assert!(one.began < connected && connected < opened && opened < one.replied.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_times() {
+    let exchanges = (1..=6).map(|n| exchange(100 * n, 40_000 * n)).collect();
+    let found = client(run(&lossy(7, 0.02, exchanges, 2, false), &mut ()));
+    let bytes: Vec<u8> = found
+        .exchanges
+        .iter()
+        .flat_map(|one| [one.began, one.replied.0, one.replied.1])
+        .flat_map(|time| time.0.to_le_bytes())
+        .collect();
+    let hash = common::hash(&bytes);
+    assert!(found.retransmits > 0);
+    assert_eq!(hash, GOLDEN, "{hash:#x}");
+}
+
+const GOLDEN: u64 = 0xdf15_cb2c_335d_901d;

@@ -1,0 +1,77 @@
+"""Programs that ask over TCP in virtual time: what the simulator is asked for and tells. Pure."""
+
+from collections.abc import Sequence
+
+from tunnelmark.engine import config
+from tunnelmark.model.errors import LabError
+from tunnelmark.sim.carriage import Carriage
+from tunnelmark.sim.simulate import Simulated
+from tunnelmark.sim.tcp import WINDOW_BYTES, payloads, segment_bytes
+from tunnelmark.workloads.bulk import MODELLED_CONGESTION
+from tunnelmark.workloads.exchanges import Client, ClientEnds, Exchange, Stage
+
+
+def client_config(
+    clients: Sequence[Client], carried: Carriage, *, seed: int, files_dir: str
+) -> dict[str, object]:
+    """Return the configuration of ``tunnelmark-engine sim`` for clients."""
+    places = {path.name: number for number, path in enumerate(carried.paths)}
+    segments = [segment_bytes(carried, path.mtu_bytes) for path in carried.paths]
+    lengths: list[set[int]] = [set() for _ in segments]
+    told = []
+    for client in clients:
+        place = places[client.path.name]
+        lengths[place] |= {piece % segments[place] for piece in _pieces(client)}
+        told.append(
+            {
+                "path": place,
+                "segment_bytes": segments[place],
+                "window_bytes": max(WINDOW_BYTES, segments[place]),
+                "congestion": client.congestion or MODELLED_CONGESTION[0],
+                "count": client.count,
+                "stages": [_stage_json(stage) for stage in client.stages],
+                "patience_ns": client.patience_ns,
+                "limit_ns": client.limit_ns,
+            }
+        )
+    return {
+        "protocol": config.PROTOCOL,
+        "seed": seed,
+        **carried.link_json(files_dir),
+        "paths": [
+            carried.path_json(payloads(segment, *rest))
+            for segment, rest in zip(segments, lengths, strict=True)
+        ],
+        "forward": None,
+        "reverse": None,
+        "clients": told,
+    }
+
+
+def client_ends(found: Simulated) -> ClientEnds:
+    """Return what became of the clients."""
+    if found.asked is None:
+        raise LabError("the simulator (sim) told nothing of the clients")
+    return ClientEnds(found.clients, found.asked)
+
+
+def _pieces(client: Client) -> set[int]:
+    exchanges = (one for stage in client.stages for one in (*stage.opening, *stage.exchanges))
+    return {0, *(piece for one in exchanges for piece in (*one.request, *one.reply))}
+
+
+def _stage_json(stage: Stage) -> dict[str, object]:
+    return {
+        "wait_ns": stage.wait_ns,
+        "connections": stage.connections,
+        "fresh": stage.fresh,
+        "awaits_close": stage.awaits_close,
+        "opening_counts": stage.opening_counts,
+        "opening": [_exchange_json(one) for one in stage.opening],
+        "exchanges": [_exchange_json(one) for one in stage.exchanges],
+        "lasts_ns": stage.lasts_ns,
+    }
+
+
+def _exchange_json(exchange: Exchange) -> dict[str, object]:
+    return {"request": exchange.request, "reply": exchange.reply}

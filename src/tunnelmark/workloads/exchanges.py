@@ -1,0 +1,96 @@
+"""Programs that ask over TCP and that nobody starts: what virtual time is asked for, and gives."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tunnelmark.engine.transactions import AskSummary
+from tunnelmark.model.tunnel import TrafficPath
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and the reply to it."""
+
+    request: tuple[int, ...]
+    """Bytes of the pieces in which it is written."""
+    reply: tuple[int, ...] = ()
+    """Likewise; without any the client goes on at once."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Exchanges after which, when all are over, a client goes on."""
+
+    exchanges: tuple[Exchange, ...]
+    connections: int = 1
+    """Simultaneous ones, at most; each takes the next exchange when it has none."""
+    opening: tuple[Exchange, ...] = ()
+    """What each connection begins with."""
+    wait_ns: int = 0
+    """Before it begins."""
+    fresh: bool = False
+    """Each exchange has a connection of its own."""
+    awaits_close: bool = False
+    """The server closes the connection behind its reply, which is over with that."""
+    opening_counts: bool = True
+    """Opening a connection is a part of its first exchange."""
+    lasts_ns: int | None = None
+    """The exchanges are begun again and again for so long; None: once."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A program on the client that asks one on the server."""
+
+    path: TrafficPath
+    stages: tuple[Stage, ...]
+    congestion: str | None
+    """None: the default."""
+    patience_ns: int
+    """It gives up when it has heard nothing for so long."""
+    limit_ns: int
+    """It gives up after this time."""
+    count: int = 1
+    """So many alike."""
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """An exchange that came to its end, with times of one clock in nanoseconds."""
+
+    stage: int
+    place: int
+    """Among the exchanges of its stage."""
+    began_ns: int
+    connected_ns: int | None
+    """When its connection was there; None: it was there before."""
+    opened_ns: int | None
+    """When what that begins with was done."""
+    first_ns: int
+    """When the reply began to come."""
+    done_ns: int
+
+
+@dataclass(frozen=True)
+class ClientEnd:
+    """What became of the clients that are alike."""
+
+    gave_up: int
+    """How many of them: the others came to the end of their stages."""
+    exchanges: tuple[Exchanged, ...]
+    """Of stages that have them once, in the order of their ends."""
+    retransmits: int
+    timeouts: int
+
+
+@dataclass(frozen=True)
+class ClientEnds:
+    """What became of all."""
+
+    clients: tuple[ClientEnd, ...]
+    asked: AskSummary
+    """Of the exchanges as transactions, a flow for each client."""
+
+
+CarryClients = Callable[[Sequence[Client]], ClientEnds]
+"""Lets clients run together; ``LabError`` if none could."""

@@ -1,0 +1,185 @@
+"""Transactions, files and pages over TCP in virtual time: from the study to its figures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tunnelmark.cli import main
+from tunnelmark.store import Result, open_result
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+OF_THE_RUN = ("run_id", "worker")
+MS = 1_000_000
+STUDY = """\
+format = 1
+name = "made"
+title = "Made"
+[precision]
+metric = "rtt_p50_ns"
+metrics = {{ {metrics} }}
+min_repeats = 4
+max_repeats = 4
+bring_ups = 1
+[[tunnel]]
+kind = "wireguard"
+label = "wireguard"
+[[link]]
+kind = "serial"
+label = "line"
+"""
+LINE = 'rate = "10 Mbit/s"\ndelay = "20 ms"\n'
+BIT_NS = 100
+"""Of the line."""
+ASK = '[[workload]]\nkind = "request_response"\nduration = "1 s"\n'
+FILE = '[[workload]]\nkind = "file_transfer"\nsize = "{size}"\nprotocol = "{protocol}"\n'
+WEB = '[[workload]]\nkind = "web"\npages = 2\nsmall = 4\nlarge = 1\nconnections = 2\n'
+METRICS = {
+    "request_response": "rr_latency_p50_ns",
+    "file_transfer": "transfer_goodput_bit_s",
+    "web": "web_page_p50_ns",
+}
+
+
+def run(tmp_path: Path, text: str, *arguments: str, status: int = 0) -> Result:
+    own = [f'{kind} = "{metric}"' for kind, metric in METRICS.items() if f'"{kind}"' in text]
+    study = tmp_path / "made.toml"
+    study.write_text(STUDY.format(metrics=", ".join(own)) + text, encoding="utf-8")
+    folder = tmp_path / "results"
+    words = ["run", str(study), "--backend", "sim", "--results", str(folder), "--quiet"]
+    assert main.call([*words, *arguments]) == status
+    result = open_result(max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns))
+    assert result.trials()["valid"].all() == (not status)
+    return result
+
+
+def totals(result: Result, tunnel: str = "none") -> list[dict[str, Any]]:
+    rows = result.trials().filter((pl.col("path") == "total") & (pl.col("tunnel") == tunnel))
+    return list(rows.iter_rows(named=True))
+
+
+def on_line(*packets: int) -> int:
+    """Return the time that packets with such lengths take, one after the other."""
+    return sum(packets) * 8 * BIT_NS
+
+
+def test_a_transaction_takes_round_trips_and_bytes(tmp_path: Path) -> None:
+    ask = ASK + 'transport = ["tcp", "connect"]\nrequest_bytes = "100 B"\nresponse_bytes = "1 kB"\n'
+    rows = totals(result := run(tmp_path, LINE + ask))
+    for row in rows:
+        expected = 40 * MS + on_line(152, 1052)
+        if row["param_transport"] == "connect":
+            # SYN both ways, the ACK before the request, and a FIN behind the response.
+            expected += 40 * MS + on_line(60, 60, 52, 52)
+        # Within 0.2 %: buckets of the histogram, and an ACK or a FIN that is on the line before it.
+        for figure in ("min", "p50", "max"):
+            assert row[f"rr_latency_{figure}_ns"] == pytest.approx(expected, rel=0.002)
+        # Whole ones, the last of which begins within the second.
+        assert row["rr_transactions_per_s"] == pytest.approx(1e9 / expected, rel=0.002)
+        assert row["rr_lost_ratio"] == 0
+        assert row["rr_latency_p99_ns"] is None
+    tunnelled = totals(result, "wireguard")
+    of_tunnel = min(row["rr_latency_p50_ns"] for row in tunnelled)
+    # 60 bytes of WireGuard on each packet, and padding to 16.
+    assert of_tunnel == pytest.approx(40 * MS + on_line(160 + 60, 1056 + 60), rel=0.002)
+    (block,) = result.blocks.values()
+    assert any("TCP is a model" in note for note in block.notes)
+
+
+def test_simultaneous_transactions_share_the_line(tmp_path: Path) -> None:
+    ask = ASK + 'outstanding = 50\nresponse_bytes = "10 kB"\n'
+    (row, *_) = totals(run(tmp_path, LINE + ask))
+    # Seven segments each. The queue of the line has no room for all: some wait for a timeout.
+    limit = 1e7 * 10_000 / (10_000 + 7 * 52)
+    assert 0.7 * limit < row["rr_transactions_per_s"] * 10_000 * 8 < limit
+
+
+@pytest.mark.parametrize("direction", ["download", "upload"])
+def test_a_file_takes_its_handshakes_heads_and_bytes(tmp_path: Path, direction: str) -> None:
+    # 7000 bytes are within the first window.
+    size, heads = 7000, {"http": (0, 0, 0), "https": (240, 727, 22)}
+    for protocol, (hello, flight, seal) in heads.items():
+        text = FILE.format(size=f"{size} B", protocol=protocol) + f'direction = "{direction}"\n'
+        for row in totals(run(tmp_path, LINE + text)):
+            connect = 40 * MS + on_line(60, 60)
+            if hello:
+                connect += 40 * MS + on_line(52, 52 + hello, 52 + flight)
+            assert row["transfer_connect_p50_ns"] == pytest.approx(connect, rel=0.001)
+            # The file and both heads; each of seven packets at most has 52 bytes of headers.
+            least = connect + 40 * MS + on_line(size)
+            assert least < row["transfer_time_ns"] < least + on_line(52 * 9 + 700 + 3 * seal)
+            assert row["transfer_goodput_bit_s"] == pytest.approx(
+                size * 8e9 / row["transfer_time_ns"]
+            )
+            assert (row["transfer_ttfb_p50_ns"] is None) == (direction == "upload")
+
+
+def test_a_large_file_has_the_rate_that_headers_leave(tmp_path: Path) -> None:
+    text = FILE.format(size="10 MB", protocol="http") + 'corpus = "video"\n'
+    result = run(tmp_path, LINE + text)
+    for tunnel, share in (("none", 1448 / 1500), ("wireguard", 1368 / 1480)):
+        for row in totals(result, tunnel):
+            assert row["transfer_goodput_bit_s"] == pytest.approx(1e7 * share, rel=0.05)
+
+
+def test_files_over_one_connection_open_it_once(tmp_path: Path) -> None:
+    text = FILE.format(size="300 kB", protocol="https") + 'corpus = "photo"\n'
+    times = {}
+    for connections in ("each", "one"):
+        result = run(tmp_path, LINE + text + f'connections = "{connections}"\n')
+        (row, *_) = totals(result)
+        files = json.loads(row["details"])["transfers"][0]["files"]
+        opened = sum(file["connect_s"] is not None for file in files)
+        assert opened == (len(files) if connections == "each" else 1)
+        assert len(files) > 1
+        times[connections] = row["transfer_time_ns"]
+    assert times["one"] < times["each"]
+
+
+def test_a_page_is_its_document_and_then_its_objects(tmp_path: Path) -> None:
+    result = run(tmp_path, LINE + WEB + 'protocol = ["http", "https"]\n')
+    page_bytes = 30_000 + 4 * 8_000 + 200_000
+    for row in totals(result):
+        handshakes = 1 if row["param_protocol"] == "http" else 2
+        # Document and objects: connections each, a request, and what slow start needs beside that.
+        least = 2 * (handshakes + 1) * 40 * MS + on_line(page_bytes)
+        assert least < row["web_page_p50_ns"] < 1.6 * least
+        # Handshakes, a request with the ACK before it, and the first segment, with all headers.
+        first = (handshakes + 1) * 40 * MS
+        assert first < row["web_ttfb_p50_ns"] < first + on_line(3200)
+        assert row["web_goodput_bit_s"] == pytest.approx(
+            page_bytes * 8e9 / row["web_page_p50_ns"], rel=0.01
+        )
+    assert len(json.loads(row["details"])["pages"]["0"]) == 2
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    lossy = 'rate = "20 Mbit/s"\ndelay = "20 ms"\nloss_forward = "1 %"\nloss_reverse = "1 %"\n'
+    text = lossy + FILE.format(size="300 kB", protocol="https") + WEB + ASK
+    results = [run(tmp_path, text, "--seed", seed) for seed in ("1", "1", "2")]
+    found = [one.trials().drop(OF_THE_RUN).sort("trial_id", "path") for one in results]
+    assert found[0].equals(found[1])
+    for figure in ("transfer_time_ns", "web_page_p50_ns", "rr_latency_max_ns"):
+        assert not found[0][figure].equals(found[2][figure])
+        assert len(set(found[0][figure].drop_nulls())) > 1, "losses are drawn for each trial"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (FILE.format(size="1 MB", protocol="http"), "curl gave up on path 0"),
+        (WEB, "curl gave up on path 0"),
+        (ASK + 'timeout = "2 s"\n', "an answer on path 0 did not come in time"),
+    ],
+)
+def test_who_gives_up_makes_the_trial_invalid(tmp_path: Path, text: str, words: str) -> None:
+    deaf = LINE + 'loss_reverse = "99.9 %"\n'
+    result = run(tmp_path, deaf + text, status=6)
+    rows = totals(result)
+    assert rows
+    for row in rows:
+        assert not row["valid"]
+        assert words in row["checks"]
