@@ -84,6 +84,7 @@ fn plan() -> Plan {
                     },
                 }],
                 connections: Vec::new(),
+                clients: Vec::new(),
                 waiting: Waiting {
                     late: Duration(1_000_000_000),
                     drain: Duration(500_000_000),

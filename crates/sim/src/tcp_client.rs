@@ -393,7 +393,7 @@ impl Client {
                 if own && task.connected.is_some() && task.opened.is_none() {
                     task.opened = Some(now);
                     if !stage.opening_counts {
-                        // What the connection begins with is no part of any exchange.
+                        // What the connection begins with belongs to no exchange.
                         task.began = now;
                         (task.connected, task.opened) = (None, None);
                         self.since = self.since.max(now);
@@ -484,9 +484,10 @@ impl Client {
             );
         }
         self.stage += 1;
-        match self.plan.stages.get(self.stage) {
-            Some(next) => self.waits = Some(now + next.wait),
-            None => (self.over, self.outcome.finished) = (true, true),
+        if let Some(next) = self.plan.stages.get(self.stage) {
+            self.waits = Some(now + next.wait);
+        } else {
+            (self.over, self.outcome.finished) = (true, true);
         }
     }
 }

@@ -100,7 +100,7 @@ fn an_exchange_takes_its_handshake_round_trips_and_bytes() {
     let line = || wire(Some(10_000_000), 20 * MS, 0.0);
     let two = stage(vec![exchange(100, 200), exchange(1_448, 100)]);
     let outcome = run(&plan([line(), line()], vec![two]), &mut ());
-    let [there, back] = outcome.link.clone();
+    let [there, back] = outcome.link;
     let found = client(outcome);
     let [first, second] = &found.exchanges[..] else {
         panic!("{:?}", found.exchanges);
@@ -260,13 +260,13 @@ proptest! {
         let plan = lossy(seed, loss, exchanges, connections, fresh);
         let found = client(run(&plan, &mut ()));
         prop_assert!(found.finished);
-        prop_assert_eq!(found.begun as usize, sizes.len());
+        prop_assert_eq!(found.begun, sizes.len() as u64);
         let mut places: Vec<usize> = found.exchanges.iter().map(|one| one.place.1).collect();
         places.sort_unstable();
         prop_assert_eq!(places, (0..sizes.len()).collect::<Vec<_>>());
         for one in &found.exchanges {
             prop_assert!(one.replied.0 <= one.replied.1);
-            let least = sizes[one.place.1].1 as i64 * 8 * 1_000_000_000 / 20_000_000;
+            let least = sizes[one.place.1].1.cast_signed() * 8 * 1_000_000_000 / 20_000_000;
             prop_assert!((one.replied.1 - one.began).0 >= least, "faster than the line");
             if let Some((connected, opened)) = one.opened {
                 prop_assert!(one.began < connected && connected < opened && opened < one.replied.0);

@@ -23,7 +23,8 @@ def holding(values: Array, truth: float, in_each: int | None = None) -> float:
     count, repeats = values.shape
     group = np.repeat(np.arange(count), repeats)
     up = np.arange(values.size) // (in_each or repeats)
-    own = Grouping(group, up, np.arange(up[-1] + 1) * count // (up[-1] + 1), count)
+    group_of = np.arange(up[-1] + 1) * count // (up[-1] + 1)
+    own = Grouping(group, up, group_of, worker_of=group_of, groups=count)
     found = own.summaries(values.ravel(), np.ones(values.size, dtype=np.bool_))
     half = stats.t.isf(0.025, found.freedom) * found.error
     return float((abs(found.mean - truth) <= half).mean())
