@@ -55,9 +55,11 @@ standard = "802.11b"
 [[workload]]
 kind = "udp_load"
 packet_rate = 1000
-duration = "1 s"
+duration = "100 s"
 payload_bytes = 1000
 """
+_SATURATED_S: Final = 100
+"""Much more than a second: that takes less than the engine's start scatters."""
 
 
 def simulation(repeats: int) -> list[Line]:
@@ -74,11 +76,11 @@ def simulation(repeats: int) -> list[Line]:
             echo - little <= 0.01,  # noqa: PLR2004 - the target
         ),
         Line(
-            "Simulation of 1 s of saturated 802.11b, without the engine's start",
-            f"{1 / (air - little):,.0f} times real time",
+            f"Simulation of {_SATURATED_S} s of saturated 802.11b, without the engine's start",
+            f"{_SATURATED_S / (air - little):,.0f} times real time",
             "",
             "at least 1,000 times",
-            air - little <= 0.001,  # noqa: PLR2004 - the target
+            air - little <= _SATURATED_S / 1000,
         ),
         *_study(),
     ]
