@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from tunnelmark.analysis.cells import Cell, Slot
-from tunnelmark.analysis.testing import OneSided, Quantity, Spread, combined, spread
-from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
+from tunnelmark.analysis.testing import OneSided, Quantity, Spread, combined, is_certain, spread
+from tunnelmark.model.block import Stratum
 from tunnelmark.model.metrics import METRICS
 
 _FEWEST_PAIRS: Final = 2
@@ -46,7 +46,7 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
         return Contrast(by_packets, quantity, "Agresti-Caffo, packets")
     if len(slots) >= _FEWEST_PAIRS:
         own = {slot: scale(first.figures[slot]) - scale(second.figures[slot]) for slot in slots}
-        return Contrast(measured(own, metric), quantity, "t, paired")
+        return Contrast(measured(own, metric, first), quantity, "t, paired")
     one, other = _to_baseline(first, scale), _to_baseline(second, scale)
     same = first.baseline_id is not None and first.baseline_id == second.baseline_id
     if same and one is not None and other is not None:
@@ -54,7 +54,8 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
     else:
         parts = [{s: scale(v) for s, v in cell.figures.items()} for cell in (first, second)]
         method = "Welch"
-    return Contrast(combined([measured(part, metric) for part in parts], [1, -1]), quantity, method)
+    spreads = [measured(part, metric, first) for part in parts]
+    return Contrast(combined(spreads, [1, -1]), quantity, method)
 
 
 def scaled_difference(first: Cell, second: Cell, share: float, metric: str) -> tuple[Spread, str]:
@@ -62,8 +63,8 @@ def scaled_difference(first: Cell, second: Cell, share: float, metric: str) -> t
     slots = [slot for slot in first.figures if slot in second.figures]
     if len(slots) >= _FEWEST_PAIRS:
         own = {s: first.figures[s] - share * second.figures[s] for s in slots}
-        return measured(own, metric), "t, paired"
-    parts = [measured(cell.figures, metric) for cell in (first, second)]
+        return measured(own, metric, first), "t, paired"
+    parts = [measured(cell.figures, metric, cell) for cell in (first, second)]
     return combined(parts, [1, -share]), "Welch"
 
 
@@ -79,26 +80,24 @@ def one_cell(cell: Cell, metric: str, *, limit: float, side: Literal[1, -1], wha
         return OneSided(what, share, limit, side, "value", "exact binomial, packets", packets=hits)
     logarithmic = limit > 0 and on_logarithms(metric, values)
     scale: _Scale = math.log if logarithmic else float
-    found = measured({slot: scale(v) for slot, v in cell.figures.items()}, metric)
+    found = measured({slot: scale(v) for slot, v in cell.figures.items()}, metric, cell)
     method = "t on logarithms" if logarithmic else "t"
     at = scale(limit)
     return OneSided(what, found, at, side, "value", method, logarithmic=logarithmic)
 
 
-def measured(figures: Mapping[Slot, float], metric: str) -> Spread:
-    """Return mean and standard error of repeats; lengths on the wire that are alike are certain."""
+def measured(figures: Mapping[Slot, float], metric: str, cell: Cell) -> Spread:
+    """Return mean and standard error of repeats of a cell, or of what was computed from them."""
     ups, workers = [slot[:3] for slot in figures], [slot[0] for slot in figures]
     found = spread(list(figures.values()), ups, workers)
     values = figures.values()
-    if is_exact(metric) and min(values) == max(values):
+    one = min(values) == max(values)
+    if one and is_certain(metric, simulated=False):
         return replace(found, error=0.0, freedom=math.inf)
+    simulated = cell.stratum is Stratum.SIMULATION
+    if found.error == 0 and is_certain(metric, simulated=simulated):
+        return replace(found, freedom=math.inf)
     return found
-
-
-def is_exact(metric: str) -> bool:
-    """Say whether a metric is a length on the wire, which is what it is."""
-    known = METRICS.get(metric)
-    return metric == FRAGMENTATION_POINT or (known is not None and known.exact)
 
 
 def on_logarithms(metric: str, values: Sequence[float]) -> bool:

@@ -17,8 +17,8 @@ import polars as pl
 from scipy import special
 
 from tunnelmark.analysis.grouped import Bools, Floats, Grouping, Ints, Summaries
-from tunnelmark.analysis.strata import COMPUTER, computers
-from tunnelmark.analysis.testing import FEWEST, Spread, one_of
+from tunnelmark.analysis.strata import COMPUTER, computers, simulated
+from tunnelmark.analysis.testing import FEWEST, Spread, is_certain, one_of
 from tunnelmark.model.metrics import METRICS
 
 Method = Literal["t", "t on logarithms", "t of a ratio of means", "none"]
@@ -39,7 +39,8 @@ class Estimate:
     n: int
     value: float
     low: float | None
-    """None: fewer than four repeats, or all of them alike: nothing is known of their scatter."""
+    """None: fewer than four repeats, or all of them alike: nothing is known of their scatter. But
+    see ``testing.is_certain``."""
     high: float | None
     confidence: float
     method: Method
@@ -177,14 +178,15 @@ class _Column:
     """Error that the trials share, on the scale: that of two clocks. Infinite: has no bound."""
     moved: Floats
     """The same in the metric's own unit; of values only."""
+    certain: Bools
+    """Whether it is known without any scatter."""
 
     def of(self, at: int) -> Estimate:
         """Return what one point comes to."""
         own = one_of(self.found, at, float(self.bias[at]))
         logarithmic = bool(self.logarithmic[at])
         back = _back(logarithmic, difference=not self.is_value)
-        certain = METRICS[self.metric].exact and own.error in {0.0, None}
-        if certain:
+        if self.certain[at]:
             own = replace(own, error=0.0, freedom=math.inf, bias=0.0)
         low, high = (float(end[at]) for end in (self.low, self.high))
         told = not math.isnan(low)
@@ -249,7 +251,10 @@ class _Table:
         valid = (
             rows.filter(pl.col("valid"))
             .unique((*_PLACE, *_SLOT), keep="first", maintain_order=True)
-            .select(*_PLACE, *_SLOT, computers(), "pair_id", "is_baseline", *metrics)
+            .select(
+                *(*_PLACE, *_SLOT, computers(), simulated().alias("_simulated")),
+                *("pair_id", "is_baseline", *metrics),
+            )
             .join(numbered, on=_PLACE)
             .sort("_point", *_UP, maintain_order=True)
             .with_row_index("_row")
@@ -257,6 +262,8 @@ class _Table:
         self._slots = valid.select(*_UP, "repeat")
         points = len(places)
         self._own = _grouping(valid, points)
+        self._simulated: Bools = np.zeros(points, dtype=np.bool_)
+        self._simulated[self._own.group[valid["_simulated"].to_numpy()]] = True
         beside = valid.filter(pl.col("is_baseline")).select(
             *_UP, "repeat", "pair_id", "link", "device", pl.col("_row").alias("_beside")
         )
@@ -340,11 +347,12 @@ class _Table:
         bias: Floats,
         moved: Floats | None = None,
     ) -> _Column:
-        exact = METRICS[metric].exact
         half = _quantiles(found.freedom, self._confidence) * found.error
         half[(found.repeats < FEWEST) | (found.error == 0)] = np.nan
-        if exact:
-            half[~(found.error > 0)] = 0.0
+        certain = ~(found.error > 0) & is_certain(metric, simulated=False)
+        if is_certain(metric, simulated=True):
+            certain |= self._simulated & (found.error == 0)
+        half[certain] = 0.0
         if not is_value:
             # An interval from nothing to everything tells nothing.
             half = np.where(np.isinf(bias), np.nan, half + bias)
@@ -360,6 +368,7 @@ class _Table:
             is_value,
             bias,
             np.zeros_like(bias) if moved is None else moved,
+            certain,
         )
 
     def _units(self, point: int, scaled: Floats, rows: Bools) -> Mapping[Unit, float]:

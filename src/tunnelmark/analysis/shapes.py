@@ -124,7 +124,9 @@ class _Curve:
         logarithmic = on_logarithms(metric, [v for _, cell in levels for v in cell.values])
         means = [
             measured(
-                {s: math.log(v) if logarithmic else v for s, v in cell.figures.items()}, metric
+                {s: math.log(v) if logarithmic else v for s, v in cell.figures.items()},
+                metric,
+                cell,
             )
             for _, cell in levels
         ]

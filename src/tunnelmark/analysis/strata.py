@@ -64,8 +64,12 @@ def computers() -> pl.Expr:
     A worker of a cluster is ``computer/name``. A simulation is the same on each.
     """
     own = pl.col("worker").fill_null("").str.split("/").list.first()
-    simulated = pl.col("stratum").fill_null("") == Stratum.SIMULATION.value
-    return pl.when(simulated).then(pl.lit("")).otherwise(own).alias(COMPUTER)
+    return pl.when(simulated()).then(pl.lit("")).otherwise(own).alias(COMPUTER)
+
+
+def simulated() -> pl.Expr:
+    """Return the column that says whether a trial was simulated."""
+    return pl.col("stratum").fill_null("") == Stratum.SIMULATION.value
 
 
 def shown_name(tunnel: str, block: BlockRecord) -> str:

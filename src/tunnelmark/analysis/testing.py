@@ -10,6 +10,8 @@ import numpy as np
 from scipy import special
 
 from tunnelmark.analysis.grouped import Grouping, Summaries
+from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
+from tunnelmark.model.metrics import METRICS
 
 Quantity = Literal["value", "difference", "ratio", "slope", "relative_slope"]
 
@@ -48,6 +50,18 @@ class Spread:
     def decides(self) -> bool:
         """Whether there are enough repeats to say anything of it in words."""
         return self.certain or (self.error is not None and self.repeats >= FEWEST)
+
+
+def is_certain(metric: str, *, simulated: bool) -> bool:
+    """Say whether figures of a metric that are all alike are known without any scatter.
+
+    A length on the wire is what it is. A time or rate of a model too: it is the same in every
+    repeat where nothing is drawn. A loss that never came is not: a rare one has not been drawn yet.
+    """
+    known = METRICS.get(metric)
+    if metric == FRAGMENTATION_POINT:
+        return True
+    return known is not None and (known.exact or (simulated and known.scale == "log"))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """How two groups of repeats differ: packets count only where trials are alike."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from scipy import stats
@@ -8,6 +9,7 @@ from scipy import stats
 from tunnelmark.analysis.cells import Cell
 from tunnelmark.analysis.contrasts import contrast
 from tunnelmark.analysis.packets import Packets
+from tunnelmark.model.block import Stratum
 
 LOSS = "loss_forward_ratio"
 
@@ -47,3 +49,13 @@ def test_where_no_trial_differs_from_another_packets_count() -> None:
     assert alike.spread.value == 0
     assert alike.spread.error is not None
     assert alike.spread.error > 0
+
+
+@pytest.mark.parametrize(
+    ("stratum", "certain"), [(Stratum.SIMULATION, True), (Stratum.NAMESPACES, False)]
+)
+def test_rates_that_are_alike_are_certain_in_a_simulation_only(
+    stratum: Stratum, *, certain: bool
+) -> None:
+    cells = [replace(cell(name, [80] * 4), packets=None, stratum=stratum) for name in "ab"]
+    assert contrast(*cells, "goodput_bit_s").spread.certain is certain

@@ -15,6 +15,7 @@ from made_results import trial_result, write
 from tunnelmark.analysis.delays import ecdf
 from tunnelmark.analysis.estimates import PointEstimates, point_estimates
 from tunnelmark.analysis.testing import OneSided, spread
+from tunnelmark.model.block import Stratum
 from tunnelmark.store import open_result
 from tunnelmark.store.rows import Origin, to_frame
 from tunnelmark.study.points import pair_id
@@ -121,6 +122,24 @@ def test_fewer_than_four_repeats_have_no_interval_and_alike_ones_no_certainty() 
     assert alike.estimates["tcp_retransmits_per_s"].low is None
     length = estimated({("wg", 1): [60.0]}, "overhead_bytes").estimates["overhead_bytes"]
     assert (length.low, length.high) == (60.0, 60.0)
+
+
+def test_times_and_rates_of_a_model_that_are_alike_are_certain_and_losses_are_not() -> None:
+    def simulated(metric: str, own: float, base: float) -> PointEstimates:
+        rows = table({("wg", 1): [own] * 2, ("none", 1): [base] * 2}, metric)
+        found = point_estimates(
+            rows.with_columns(stratum=pl.lit(Stratum.SIMULATION.value)), confidence=0.95
+        )
+        return next(point for point in found if not point.is_baseline)
+
+    change = simulated("rtt_p50_ns", 11e6, 10e6).differences["rtt_p50_ns"]
+    assert change.low == change.high == pytest.approx(0.1)
+    assert change.spread is not None
+    assert change.spread.certain
+    loss = simulated("loss_forward_ratio", 0.0, 0.0).differences["loss_forward_ratio"]
+    assert loss.low is None
+    assert loss.spread is not None
+    assert not loss.spread.certain
 
 
 @settings(max_examples=30)
