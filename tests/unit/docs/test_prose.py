@@ -1,5 +1,7 @@
 """What a reader sees is in the words of docs/style.md: pages, templates, strings of the program."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -202,3 +204,18 @@ def test_the_command_fails_where_something_is_found(
     assert prose.main([str(test)]) == 0
     test.write_text("x = 1  # 64 byte\n", encoding="utf-8")
     assert prose.main([str(test)]) == 1
+
+
+def test_what_fuzz_runs_leave_is_not_spelt(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    for name in ("docs/page.md", "fuzz/corpus/1", "fuzz/artifacts/study.log"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("proto" + "co\n", encoding="utf-8")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("codespell")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["./docs/page.md"]
