@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import distributed
@@ -124,21 +124,29 @@ def every_trial_once(result: Result) -> bool:
     return trials.height == trials["trial_id"].n_unique() == EVERY_TRIAL
 
 
+def _at_the_first(
+    told: list[JobDone], dask: Processes, act: Callable[[str], None]
+) -> Callable[[Event], None]:
+    """Return a listener that keeps what is done and, of two workers, gives the other's name."""
+
+    def listener(event: Event) -> None:
+        if isinstance(event, JobDone):
+            told.append(event)
+            if len(told) == 1:
+                name = event.worker.partition("/")[2]
+                act(next(other for other in dask.workers if other != name))
+
+    return listener
+
+
 def test_a_worker_dies_and_the_result_is_byte_for_byte_that_of_one_computer(
     dask: Processes, study: Study, tmp_path: Path
 ) -> None:
     dask.start(2)
     _wait_for(dask, 2)
     told: list[JobDone] = []
-
-    def kill_one(event: Event) -> None:
-        if isinstance(event, JobDone):
-            told.append(event)
-            # The one that is at work: the other one has just sent its part.
-            name = event.worker.partition("/")[2]
-            if len(told) == 1:
-                dask.kill(next(one for other, one in dask.workers.items() if other != name))
-
+    # The one that is at work: the other one has just sent its part.
+    kill_one = _at_the_first(told, dask, lambda other: dask.kill(dask.workers[other]))
     result = by_cluster(dask.address, study, tmp_path, kill_one)
     assert every_trial_once(result)
     assert [event.jobs_done for event in told] == [1, 2, 3, 4, 5, 6]
@@ -159,14 +167,7 @@ def test_a_worker_dies_with_a_part_that_nobody_has_fetched(
     _wait_for(dask, 2)
     told: list[JobDone] = []
 
-    def kill_the_other_when_it_has_ended_a_job(event: Event) -> None:
-        if not isinstance(event, JobDone):
-            return
-        told.append(event)
-        if len(told) > 1:
-            return
-        name = event.worker.partition("/")[2]
-        other = next(one for one in dask.workers if one != name)
+    def kill_when_it_has_ended_a_job(other: str) -> None:
         with distributed.Client(dask.address, set_as_default=False) as client:
 
             def workers() -> dict[str, str]:
@@ -180,7 +181,8 @@ def test_a_worker_dies_with_a_part_that_nobody_has_fetched(
             while other in workers():
                 time.sleep(0.01)
 
-    result = by_cluster(dask.address, study, tmp_path, kill_the_other_when_it_has_ended_a_job)
+    listener = _at_the_first(told, dask, kill_when_it_has_ended_a_job)
+    result = by_cluster(dask.address, study, tmp_path, listener)
     assert every_trial_once(result)
     assert [event.jobs_done for event in told] == [1, 2, 3, 4, 5, 6]
     assert tables(result) == tables(by_here(study, tmp_path))

@@ -49,7 +49,7 @@ def program(ns: int, address: int, *, pause_bits: int = 63, looks: int = _MOST_L
     """
     call = instruction(0x85, value=_KTIME_GET_NS)
     look = [
-        *(_READS * [call]),
+        *_READS * [call],
         instruction(0xBF, to=1, source=0),
         instruction(0x1F, to=1, source=8),
         instruction(0xBF, to=8, source=0),

@@ -90,13 +90,11 @@ def measured(figures: Mapping[Slot, float], metric: str, cell: Cell) -> Spread:
     """Return mean and standard error of repeats of a cell, or of what was computed from them."""
     ups, workers = [slot[:3] for slot in figures], [slot[0] for slot in figures]
     found = spread(list(figures.values()), ups, workers)
-    values = figures.values()
-    one = min(values) == max(values)
-    if one and is_certain(metric, simulated=False):
-        return replace(found, error=0.0, freedom=math.inf)
     simulated = cell.stratum is Stratum.SIMULATION
-    if found.error == 0 and is_certain(metric, simulated=simulated):
-        return replace(found, freedom=math.inf)
+    # Of a length on the wire one figure, which has no error, is enough.
+    alone = found.error is None and is_certain(metric, simulated=False)
+    if alone or (found.error == 0 and is_certain(metric, simulated=simulated)):
+        return replace(found, error=0.0, freedom=math.inf)
     return found
 
 

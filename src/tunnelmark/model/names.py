@@ -12,7 +12,7 @@ _NUMBERS: Final = itertools.count(1)
 def unique_name(stem: str) -> str:
     """Return a name that begins with ``stem`` and that this process has not given before.
 
-    Four random digits alone coincide once in 300 names with even odds, and then the log of a
-    program that ended says of the next one that it is ready.
+    A log may be appended to, and it is evidence: what an earlier program of the same name wrote
+    must never count as this one's. Four random digits alone coincide in 300 names with even odds.
     """
     return f"{stem}-{_PROCESS}{next(_NUMBERS)}"

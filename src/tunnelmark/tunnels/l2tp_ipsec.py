@@ -12,6 +12,7 @@ from pydantic import Field
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.esp import ESP_SUITES, esp
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import (
     Encapsulation,
     Layer,
@@ -36,7 +37,6 @@ from tunnelmark.tunnels.strongswan_config import Settings, child, connection
 from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.support import (
     Watched,
-    daemon_name,
     inner_interface,
     wait_until,
 )
@@ -351,7 +351,7 @@ class L2tpIpsecTunnel(PppTunnel):
         ]
         return host.spawn(
             ppp.in_own_etc(folder / "etc", argv),
-            name=daemon_name(f"xl2tpd-{name}"),
+            name=unique_name(f"xl2tpd-{name}"),
             private_dirs=("/run",),
         )
 

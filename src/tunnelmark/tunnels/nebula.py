@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.tunnel import (
     DataPath,
@@ -40,7 +41,6 @@ from tunnelmark.tunnels.daemon import (
 )
 from tunnelmark.tunnels.protocols import UDP
 from tunnelmark.tunnels.support import (
-    daemon_name,
     inner_interface,
     quieten,
     wait_until,
@@ -95,7 +95,7 @@ class NebulaTunnel(DaemonTunnel):
         """Take the parameters of the study."""
         super().__init__(params)
         # nebula-cert writes over no file, not even of a tunnel that was here before.
-        self._folder_name = daemon_name("nebula")
+        self._folder_name = unique_name("nebula")
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need Nebula and a TUN device."""
@@ -247,7 +247,7 @@ class NebulaTunnel(DaemonTunnel):
         endpoint = site.client if side == "client" else site.server
         process = endpoint.host.spawn(
             ["nebula", "-config", str(self._folder(endpoint.host) / f"{side}-{number}.yml")],
-            name=daemon_name(f"nebula-{side}-{number}"),
+            name=unique_name(f"nebula-{side}-{number}"),
         )
         daemon = Daemon(
             f"nebula {side} of tunnel {number}",

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
 from tunnelmark.model.tunnel import (
     DataPath,
@@ -61,7 +62,7 @@ from tunnelmark.tunnels.ocserv_log import (
 )
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.protocols import TCP, UDP
-from tunnelmark.tunnels.support import check_socket, daemon_name, inner_interface
+from tunnelmark.tunnels.support import check_socket, inner_interface
 
 FIRST_PORT: Final = 443
 """Tunnel i has a server of its own on this plus i, TCP and, with DTLS, UDP; a gateway this one."""
@@ -324,7 +325,7 @@ class OcservTunnel(DaemonTunnel):
         host.put(config, "\n".join([*lines, ""]).encode())
         process = host.spawn(
             ["ocserv", "--foreground", "--config", str(config)],
-            name=daemon_name(f"ocserv-server-{number}"),
+            name=unique_name(f"ocserv-server-{number}"),
         )
         return self._keep(site, "server", number, f"{interface}0", process)
 
@@ -356,7 +357,7 @@ class OcservTunnel(DaemonTunnel):
                 *("openconnect", "--config", str(config)),
                 f"https://{with_port(reached, FIRST_PORT + port)}",
             ],
-            name=daemon_name(f"ocserv-client-{number}"),
+            name=unique_name(f"ocserv-client-{number}"),
             stdin=f"{self._passwords[account]}\n".encode(),
         )
         return self._keep(site, "client", number, interface, process)

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
 from tunnelmark.model.tunnel import (
     DataPath,
@@ -40,7 +41,6 @@ from tunnelmark.tunnels.openvpn_params import S_NS, OpenVpnParams
 from tunnelmark.tunnels.openvpn_wire import AEAD, data_channel
 from tunnelmark.tunnels.protocols import TCP, UDP
 from tunnelmark.tunnels.support import (
-    daemon_name,
     first_packet,
     first_through,
     inner_interface,
@@ -344,7 +344,7 @@ class OpenVpnTunnel(DaemonTunnel):
                 *self._keys(side, _folder(endpoint.host)),
                 *self._arguments(side),
             ],
-            name=daemon_name(f"openvpn-{side}-{number}"),
+            name=unique_name(f"openvpn-{side}-{number}"),
         )
         place = f"openvpn {side} of tunnel {number}"
         end = _End(place, endpoint, interface, process, last_words, side, number)

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, Side, Site, TunnelUp, WireRule
@@ -21,7 +22,6 @@ from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import last_words
 from tunnelmark.tunnels.protocols import GRE, TCP
 from tunnelmark.tunnels.support import (
-    daemon_name,
     inner_interface,
     wait_until,
 )
@@ -187,7 +187,7 @@ class PptpTunnel(PppTunnel):
         host.put(folder / "pptpd.conf", "\n".join(lines).encode())
         daemon = host.spawn(
             ppp.in_own_etc(folder / "etc", ["pptpd", "--fg", "--conf", str(folder / "pptpd.conf")]),
-            name=daemon_name("pptpd"),
+            name=unique_name("pptpd"),
             private_dirs=("/run",),
         )
         self._server = daemon
@@ -219,7 +219,7 @@ class PptpTunnel(PppTunnel):
         ppp.put_options(host, folder / "options", setup, account)
         process = host.spawn(
             ppp.in_own_etc(folder / "etc", ["pppd", "file", str(folder / "options")]),
-            name=daemon_name(f"pptp-client-{number}"),
+            name=unique_name(f"pptp-client-{number}"),
             # pptp keeps a socket for each server in /run: two calls would share a connection.
             private_dirs=("/run",),
         )

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from tunnelmark.model.errors import RefusedError, StudyError, TunnelError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
 from tunnelmark.model.tunnel import (
     Endpoint,
@@ -39,7 +40,7 @@ from tunnelmark.tunnels.protocols import TCP, UDP
 from tunnelmark.tunnels.recipe_fill import fill
 from tunnelmark.tunnels.recipe_text import Recipe, params_of, parse_recipe
 from tunnelmark.tunnels.recipe_values import SIDES, values_of
-from tunnelmark.tunnels.support import daemon_name, wait_until
+from tunnelmark.tunnels.support import wait_until
 
 KIND: Final = "recipe"
 """Kind of a tunnel whose recipe a study brings along."""
@@ -210,7 +211,7 @@ class RecipeTunnel(DaemonTunnel):
         program = recipe.command[0]
         process = endpoint.host.spawn(
             [program, *(fill(word, values) for word in recipe.command[1:])],
-            name=daemon_name(f"{PurePosixPath(program).name}-{side}-{number}"),
+            name=unique_name(f"{PurePosixPath(program).name}-{side}-{number}"),
             env={name: fill(value, values) for name, value in recipe.env.items()},
             private_dirs=recipe.private_dirs,
         )

@@ -37,7 +37,7 @@ from tunnelmark.tunnels.daemon import (
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.protocols import TCP, UDP
 from tunnelmark.tunnels.sing_box_config import Peer, Protocol, configuration
-from tunnelmark.tunnels.support import daemon_name, inner_interface, wait_until
+from tunnelmark.tunnels.support import inner_interface, wait_until
 
 PROGRAM: Final = "sing-box"
 FIRST_PORT: Final = 8443
@@ -188,7 +188,7 @@ class SingBoxTunnel(DaemonTunnel):
             host.put(folder / "sing-box.json", json.dumps(text, indent=1).encode())
             process = host.spawn(
                 [PROGRAM, "run", "--disable-color", "-c", str(folder / "sing-box.json")],
-                name=daemon_name(f"sing-box-{side}-{number}"),
+                name=unique_name(f"sing-box-{side}-{number}"),
             )
             place = f"sing_box {side} of tunnel {number}"
             daemons.append(Daemon(place, _end(site, side), interface, process, _last_words))

@@ -42,7 +42,6 @@ from tunnelmark.tunnels.daemon import (
 from tunnelmark.tunnels.protocols import TCP
 from tunnelmark.tunnels.softether_log import SUITE, Status, last_words, read_status, refusal
 from tunnelmark.tunnels.support import (
-    daemon_name,
     inner_interface,
     wait_until,
 )
@@ -228,7 +227,7 @@ class SoftEtherTunnel(DaemonTunnel):
                 *("unshare", "--pid", "--fork", "--kill-child"),
                 *_in_own_directories(folder, [program, "execsvc"]),
             ],
-            name=daemon_name(f"softether-{side}"),
+            name=unique_name(f"softether-{side}"),
             private_dirs=("/run", "/run/softether"),
         )
         self._started.append(process)

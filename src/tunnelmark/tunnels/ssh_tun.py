@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
 from tunnelmark.model.tunnel import (
     DataPath,
@@ -46,7 +47,7 @@ from tunnelmark.tunnels.daemon import (
     wait_for,
 )
 from tunnelmark.tunnels.protocols import TCP
-from tunnelmark.tunnels.support import daemon_name, inner_interface
+from tunnelmark.tunnels.support import inner_interface
 
 FIRST_PORT: Final = 2222
 """Tunnel i has a server of its own on this plus i; a gateway has this one."""
@@ -324,7 +325,7 @@ class SshTunTunnel(DaemonTunnel):
         program = host.has("sshd") or "/usr/sbin/sshd"
         process = host.spawn(
             [program, "-D" if gateway else "-d", "-e", "-f", str(config)],
-            name=daemon_name(f"ssh-server-{number}"),
+            name=unique_name(f"ssh-server-{number}"),
             # sshd insists on an empty directory /run/sshd, which only its service makes.
             private_dirs=("/run", "/run/sshd"),
         )
@@ -361,7 +362,7 @@ class SshTunTunnel(DaemonTunnel):
         config = folder / f"ssh-{number}.conf"
         host.put(config, "\n".join([*lines, ""]).encode())
         process = host.spawn(
-            ["ssh", "-F", str(config), "server"], name=daemon_name(f"ssh-client-{number}")
+            ["ssh", "-F", str(config), "server"], name=unique_name(f"ssh-client-{number}")
         )
         return self._keep(site, "client", number, process)
 

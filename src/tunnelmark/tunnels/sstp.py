@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
 from tunnelmark.model.tunnel import Negotiated, ServerPorts, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp, sstp_log
@@ -21,7 +22,6 @@ from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
 from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.protocols import TCP
 from tunnelmark.tunnels.support import (
-    daemon_name,
     inner_interface,
     wait_until,
 )
@@ -180,7 +180,7 @@ class SstpTunnel(PppTunnel):
                 folder / "etc",
                 ["python3", "-I", str(folder / "sstp_server.py"), str(folder / "config.json")],
             ),
-            name=daemon_name("sstp-server"),
+            name=unique_name("sstp-server"),
             private_dirs=("/run",),
         )
         self._server = daemon
@@ -215,7 +215,7 @@ class SstpTunnel(PppTunnel):
         pppd = ["pppd", "file", str(folder / "options")]
         process = host.spawn(
             ppp.in_own_etc(folder / "etc", ["sh", "-c", _WITH_SSTPC_DIRECTORY, "sstpc", *pppd]),
-            name=daemon_name(f"sstp-client-{number}"),
+            name=unique_name(f"sstp-client-{number}"),
             private_dirs=("/run",),
         )
         call = _Call("client", number, site.client, PppEnd(host, setup), process)

@@ -9,12 +9,13 @@ from typing import Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Completed, Host, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.together import together
 from tunnelmark.model.tunnel import Side
 from tunnelmark.tunnels.pki import Identity
 from tunnelmark.tunnels.strongswan_config import Settings, render
 from tunnelmark.tunnels.strongswan_sas import IkeSa, read_sas
-from tunnelmark.tunnels.support import check_socket, daemon_name, wait_until
+from tunnelmark.tunnels.support import check_socket, wait_until
 
 CHARON: Final = "/usr/lib/ipsec/charon"
 PROGRAMS: Final = {CHARON: "strongswan-charon", "swanctl": "strongswan-swanctl"}
@@ -53,7 +54,7 @@ class Charon:
         """Start it; ``plugins`` are loaded beside the usual ones, ``settings`` go to ``charon``."""
         self.side = side
         self.host = host
-        self._folder = host.work_dir / daemon_name("ike")
+        self._folder = host.work_dir / unique_name("ike")
         self._socket = self._folder / "vici"
         check_socket(f"charon on {host.name}", self._socket)
         self._env = {
@@ -64,7 +65,7 @@ class Charon:
         host.put(self._folder / "strongswan.conf", render(document).encode())
         self.process: Process = host.spawn(
             [CHARON],
-            name=daemon_name(f"charon-{side}"),
+            name=unique_name(f"charon-{side}"),
             env=self._env,
             private_dirs=_PRIVATE_DIRS,
         )

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, TypeVar
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Process
-from tunnelmark.model.names import unique_name
 from tunnelmark.model.together import together
 from tunnelmark.model.tunnel import Milestone, Site, TrafficPath
 
@@ -86,15 +85,6 @@ def check_socket(place: str, path: PurePath, more: int = 0) -> None:
             f"{place}: the path of its socket, {path}, is longer than {_SOCKET_PATH_LIMIT - more} "
             "characters (set TUNNELMARK_RUNTIME to a shorter folder)"
         )
-
-
-def daemon_name(stem: str) -> str:
-    """Return a name for a daemon that no earlier one had, since a log may be appended to.
-
-    The log is evidence: what an earlier daemon of the same name wrote must never count as this
-    one's.
-    """
-    return unique_name(stem)
 
 
 def interfaces(host: Host) -> dict[str, InterfaceState]:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.tunnel import (
     DataPath,
@@ -43,7 +44,7 @@ from tunnelmark.tunnels.daemon import (
     wait_for,
 )
 from tunnelmark.tunnels.protocols import TCP, UDP
-from tunnelmark.tunnels.support import daemon_name, inner_interface, wait_until
+from tunnelmark.tunnels.support import inner_interface, wait_until
 
 FIRST_PORT: Final = 655
 """Tunnel i listens on this plus i, with UDP and TCP (IANA: tinc)."""
@@ -275,7 +276,7 @@ class TincTunnel(DaemonTunnel):
                 *("tincd", "--config", str(folder), "--no-detach", "--debug=1"),
                 *(f"--pidfile={folder / 'pid'}",),
             ],
-            name=daemon_name(f"tinc-{side}-{number}"),
+            name=unique_name(f"tinc-{side}-{number}"),
         )
         daemon = Daemon(
             f"tinc {side} of tunnel {number}",

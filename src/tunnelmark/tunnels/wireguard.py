@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, padding, udp_layer
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.tunnel import (
@@ -37,7 +38,6 @@ from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.protocols import UDP
 from tunnelmark.tunnels.support import (
     Watched,
-    daemon_name,
     first_problem,
     first_through,
     inner_interface,
@@ -283,7 +283,7 @@ class WireGuardTunnel(Tunnel):
         else:
             process = host.spawn(
                 daemon_words(chosen, interface),
-                name=daemon_name(f"{chosen}-{side}-{number}"),
+                name=unique_name(f"{chosen}-{side}-{number}"),
                 # verbose names each handshake and its failure, never single packets.
                 env={"LOG_LEVEL": "verbose", "WG_LOG_LEVEL": "info"},
                 private_dirs=(_PRIVATE_DIR,),

@@ -7,8 +7,9 @@ from typing import Any, Final
 from tunnelmark.engine.pump import EventPump
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.tunnel import Medium, SharedMedium, Site
-from tunnelmark.tunnels.support import daemon_name, wait_until
+from tunnelmark.tunnels.support import wait_until
 
 MODULE: Final = "mac80211_hwsim"
 _READY_LIMIT_S: Final = 20.0
@@ -98,7 +99,7 @@ class Radios:
         }
         self._process = site.server.host.spawn(
             [site.engine, "wlan-medium", "-"],
-            name=daemon_name("wlan-medium"),
+            name=unique_name("wlan-medium"),
             stdin=json.dumps(config).encode(),
             lines=True,
         )
@@ -110,7 +111,7 @@ class Radios:
     def _move_client(self) -> None:
         """Hand the client's radio over: iw knows a namespace by a process in it."""
         client, server = self._site.client.host, self._site.server.host
-        anchor = client.spawn(["sleep", "infinity"], name=daemon_name("wlan-anchor"))
+        anchor = client.spawn(["sleep", "infinity"], name=unique_name("wlan-anchor"))
         self._anchor = anchor
         namespace = client.run(["readlink", "/proc/self/ns/net"]).text().strip()
 

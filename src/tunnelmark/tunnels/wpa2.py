@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import (
@@ -31,7 +32,6 @@ from tunnelmark.tunnels import wpa2_says as says
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.support import (
     Watched,
-    daemon_name,
     first_packet,
     first_problem,
     inner_interface,
@@ -317,7 +317,7 @@ class Wpa2Tunnel(Tunnel):
             radio, [link.bss for link in self._links], control=str(folder / "hostapd")
         )
         host.put(folder / "hostapd.conf", text.encode())
-        process = host.spawn(["hostapd", str(folder / "hostapd.conf")], name=daemon_name("hostapd"))
+        process = host.spawn(["hostapd", str(folder / "hostapd.conf")], name=unique_name("hostapd"))
         self._hostapd = process
 
         def enabled() -> bool | None:
@@ -353,7 +353,7 @@ class Wpa2Tunnel(Tunnel):
             host.put(path, text.encode())
             argv += [*(["-N"] if link.number else []), "-Dnl80211", f"-i{link.station}"]
             argv += [f"-c{path}"]
-        process = host.spawn(argv, name=daemon_name("wpa_supplicant"))
+        process = host.spawn(argv, name=unique_name("wpa_supplicant"))
         self._supplicant = process
 
         def connected() -> bool | None:

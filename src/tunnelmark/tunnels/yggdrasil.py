@@ -43,7 +43,7 @@ from tunnelmark.tunnels.daemon import (
     wait_for,
 )
 from tunnelmark.tunnels.protocols import TCP
-from tunnelmark.tunnels.support import daemon_name, inner_interface, quieten
+from tunnelmark.tunnels.support import inner_interface, quieten
 
 PROGRAM: Final = "yggdrasil"
 FIRST_PORT: Final = 9001
@@ -183,7 +183,7 @@ class YggdrasilTunnel(DaemonTunnel):
         path = PurePosixPath(host.work_dir) / f"{unique_name(f'yggdrasil-{number}')}.conf"
         host.put(path, json.dumps(config, indent=1).encode())
         process = host.spawn(
-            [PROGRAM, "-useconffile", str(path)], name=daemon_name(f"yggdrasil-{side}-{number}")
+            [PROGRAM, "-useconffile", str(path)], name=unique_name(f"yggdrasil-{side}-{number}")
         )
         daemon = Daemon(
             f"yggdrasil {side} of tunnel {number}", endpoint, interface, process, last_complaint

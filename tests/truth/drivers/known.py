@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, ip_layer, udp_layer
 from tunnelmark.model.quantity import DurationNs, Ratio
 from tunnelmark.model.tunnel import DataPath, Negotiated, Side, Site, TunnelUp, WireRule
@@ -22,7 +23,7 @@ from tunnelmark.tunnels.daemon import (
     traffic_path,
     wait_for,
 )
-from tunnelmark.tunnels.support import daemon_name, inner_interface
+from tunnelmark.tunnels.support import inner_interface
 
 _UDP = 17
 _PORT = 5900
@@ -106,7 +107,7 @@ class KnownTunnel(DaemonTunnel):
                 with_port(there, _PORT),
                 ",".join(map(str, (*settings, seed))),
             ],
-            name=daemon_name(f"known-{side}"),
+            name=unique_name(f"known-{side}"),
         )
         daemon = Daemon(f"known {side} of tunnel 0", endpoint, interface, process, last_complaint)
         self._daemons.insert(0, daemon)

@@ -8,13 +8,14 @@ from pydantic import Field
 
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Need
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.topology import MACS
 from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TrafficPath, TunnelUp, WireRule
 from tunnelmark.tunnels.addressing import alone, inner_addresses
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.daemon import Daemon, last_complaint, wait_for
-from tunnelmark.tunnels.support import daemon_name, first_packet
+from tunnelmark.tunnels.support import first_packet
 
 _UDP = 17
 _BURN = Path(__file__).parents[1] / "burn.py"
@@ -64,7 +65,7 @@ class KnownKernel(Tunnel):
         site.client.host.put(script, _BURN.read_bytes())
         process = site.client.host.spawn(
             ["python3", str(script), site.client.interface, here, str(self.params.packet_cost)],
-            name=daemon_name("burn"),
+            name=unique_name("burn"),
         )
         daemon = Daemon("burn client", site.client, site.client.interface, process, last_complaint)
         self._burning.append(daemon)
