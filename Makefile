@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 MADE_PAGES := metrics-page drivers-page commands-page study-keys-page
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo gallery test test-unit test-rust test-python lint check bench truth verdicts costs chaos soak fuzz sanitize lock schema pages $(MADE_PAGES) report-schema plotly docs clean
+.PHONY: help setup setup-tests engines demo gallery test test-unit test-rust test-python lint check bench truth verdicts costs chaos soak fuzz sanitize lock schema pages $(MADE_PAGES) report-schema plotly docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,6 +22,9 @@ GALLERY_SCALE ?= short
 GALLERY_STUDIES ?=
 gallery: setup ## the classic studies run and reported on, into gallery/ (hours; GALLERY_SCALE=smoke: minutes)
 	@$(BIN)/python scripts/gallery.py --scale $(GALLERY_SCALE) $(GALLERY_STUDIES)
+
+engines: ## engine and agent for boards (ENGINES="arm64 armv7 armv6"), where runs over SSH find them
+	@scripts/engines $(ENGINES)
 
 test: setup-tests ## all tests; without root, those that need it are skipped
 	@scripts/test $(PYTEST_ARGS)

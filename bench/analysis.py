@@ -19,7 +19,7 @@ import sys
 from tunnelmark.report.summary import summarise
 from tunnelmark.store import open_result
 summary = summarise(open_result(sys.argv[1]))
-assert len(summary.points) > 5000 and summary.told and summary.findings
+assert len(summary.points) > 5000 and summary.statements and summary.findings
 """
 _PLAN: Final = f"""
 from synthetic import large

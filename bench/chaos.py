@@ -35,7 +35,7 @@ from chaos_faults import Strike, Struck, draw, small_disk, stepped_clock, strike
 from chaos_run import ITSELF, Run, last_line
 
 from tunnelmark.model.errors import TunnelmarkError
-from tunnelmark.model.faults import told
+from tunnelmark.model.faults import one_line
 
 _RUN_LIMIT_S: Final = 900.0
 _RESULT_ERROR: Final = 5
@@ -114,7 +114,7 @@ def _drive(run: Run, outcome: Outcome) -> None:
             if not full:
                 outcome.faults.append(f"exit status {status}: {words}")
             elif "No space left on device" not in words:
-                outcome.faults.append(f"a full disk is told as: {words}")
+                outcome.faults.append(f"a full disk is reported as: {words}")
         if died and what.clean_first:
             _clean_twice(run, outcome)
         while not _complete(run) and run.directory is not None and outcome.resumes < _MOST_RESUMES:
@@ -220,7 +220,7 @@ def _missing(run: Run, repeats: int, *, tunnel_struck: bool = False) -> list[str
             return ["no result directory"] if run.of("run_started") else []
         rows = result.trials()
     except TunnelmarkError as error:
-        return [f"result: {told(error)}"]
+        return [f"result: {one_line(error)}"]
     rows = rows.filter(pl.col("path") == "total")
     kept = set(rows.filter(pl.col("valid"))["trial_id"])
     faults = [f"lost: trial {name}" for name in sorted(run.finished() - kept)]

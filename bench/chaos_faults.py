@@ -73,7 +73,7 @@ class Strike:
     """By how much the clock since boot jumps before the resume."""
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """One line."""
         words = {
             "killed": "killed",

@@ -21,7 +21,7 @@ random moment; {missed} more had ended before theirs. Linux {linux}, {cores} cor
 Made by `make chaos`; `--seed {seed} --only I` does run I again.
 
 What must hold after each: no process, namespace, mount, control group or file of it is left; no
-trial that was told to be done is lost or made again; no valid trial says what a line of 1 Mbit/s,
+trial that was reported as done is lost or made again; no valid trial says what a line of 1 Mbit/s,
 20 ms and 5 % loss one way cannot do; its resume, and a run beside it, end complete.
 
 Stopped, starved (2 % of a core) and filled lasted 1 to 30 s. A clock was stepped (since boot, by a
@@ -51,7 +51,7 @@ def line(one: "Outcome") -> str:
         )
         if count
     ]
-    head = f"run {one.number}: {one.struck.victim or 'nothing'} {one.strike.told}"
+    head = f"run {one.number}: {one.struck.victim or 'nothing'} {one.strike.reported}"
     return (
         f"{head} ({', '.join([f'{one.seconds:.0f} s', *needed])}): {'; '.join(one.faults) or 'ok'}"
     )

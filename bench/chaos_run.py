@@ -90,7 +90,7 @@ class Run:
         return [event for event in self.events if event["event"] == kind]
 
     def finished(self) -> set[str]:
-        """Return the trials that it told to be done and valid."""
+        """Return the trials that it reported as done and valid."""
         return {event["trial_id"] for event in self.of("trial_done") if event["valid"]}
 
     def result(self) -> Result | None:

@@ -77,11 +77,13 @@ def wrong_figures(rows: pl.DataFrame, *, tunnel_struck: bool) -> list[str]:
     ``tunnel_struck`` says that a tunnel's own program was held up: its delay and loss are then what
     was done to it, and right. Nothing makes a packet faster than the line.
     """
-    told = []
+    reported = []
     for row in rows.filter(pl.col("valid")).iter_rows(named=True):
         checked = _floor(row) if tunnel_struck and not row["is_baseline"] else _all(row)
-        told += [f"wrong figure: {row['trial_id']} ({row['tunnel']}): {words}" for words in checked]
-    return told
+        reported += [
+            f"wrong figure: {row['trial_id']} ({row['tunnel']}): {words}" for words in checked
+        ]
+    return reported
 
 
 def failed_checks(row: dict[str, Any]) -> list[str]:

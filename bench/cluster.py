@@ -100,13 +100,13 @@ def measured(points: int) -> Took:
             mib = {kind: max(map(_most_mib, pids)) for kind, pids in processes.items()}
         if done.returncode:
             raise SystemExit(f"bench: the controller failed: {done.stderr[-2000:]}")
-        told = json.loads(done.stdout.splitlines()[-1])
-        if told["valid"] != points:
-            raise SystemExit(f"bench: {told['valid']} valid trials, must be {points}")
-        files = [one for one in Path(told["directory"]).rglob("*") if one.is_file()]
+        reported = json.loads(done.stdout.splitlines()[-1])
+        if reported["valid"] != points:
+            raise SystemExit(f"bench: {reported['valid']} valid trials, must be {points}")
+        files = [one for one in Path(reported["directory"]).rglob("*") if one.is_file()]
         size_mb = sum(one.stat().st_size for one in files) / 1e6
-    mib = {"controller": told["mib"], **mib}
-    return Took(points, told["seconds"], mib, size_mb, len(files))
+    mib = {"controller": reported["mib"], **mib}
+    return Took(points, reported["seconds"], mib, size_mb, len(files))
 
 
 @contextmanager
@@ -168,13 +168,13 @@ def _controller(address: str, study_file: str, folder: Path) -> None:
     )
     seconds["run"] = times[JobDone] - times[RunStarted]
     seconds["merged"] = time.monotonic() - times[JobDone]
-    told = {
+    reported = {
         "seconds": seconds,
         "mib": _most_mib(os.getpid()),
         "valid": ended.valid_trials,
         "directory": ended.directory,
     }
-    print(json.dumps(told))
+    print(json.dumps(reported))
 
 
 if __name__ == "__main__":

@@ -51,11 +51,11 @@ def main() -> None:
         with pair(engine, emulated=True) as made:
             lines += _each(made, *_emulator(options.repeats, options.seconds, options.flood))
     if options.only in {None, "analysis"}:
-        lines += _told(analysis(options.repeats))
+        lines += _reported(analysis(options.repeats))
     if options.only in {None, "simulation"}:
-        lines += _told(simulation(options.repeats))
+        lines += _reported(simulation(options.repeats))
     if options.only in {None, "cluster"}:
-        lines += _told(cluster(options.points))
+        lines += _reported(cluster(options.points))
     if options.only is None:
         write(lines, version=version(engine), repeats=options.repeats, load=load)
 
@@ -83,10 +83,10 @@ def _emulator(repeats: int, seconds: float, flood: Path) -> list[Group]:
 
 
 def _each(made: Pair, *groups: Group) -> list[Line]:
-    return [line for group in groups for line in _told(group(made))]
+    return [line for group in groups for line in _reported(group(made))]
 
 
-def _told(lines: list[Line]) -> list[Line]:
+def _reported(lines: list[Line]) -> list[Line]:
     for line in lines:
         mark = {True: "met", False: "MISSED", None: ""}[line.met]
         print(f"{line.name}: {line.ours}; {line.peer}; {line.target} {mark}", flush=True)

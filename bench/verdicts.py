@@ -119,7 +119,7 @@ def powers() -> Iterable[Scenario]:
             yield Scenario(label, replace(truth, effects=effects), design)
 
 
-def told(summary: Summary) -> list[str]:
+def reported(summary: Summary) -> list[str]:
     """Return the sentences of a report that tell a difference, wherever they stand."""
     sentences = [one for one in summary.findings if any(words in one for words in _TELLING)]
     sentences += [use.better_by for use in summary.uses if " against " in use.better_by]
@@ -128,7 +128,7 @@ def told(summary: Summary) -> list[str]:
 
 def tells(scenario: Scenario, seed: int) -> bool:
     """Say whether a report of one run tells any difference."""
-    return bool(told(summarise(simulate(scenario.design, scenario.truth, seed))))
+    return bool(reported(summarise(simulate(scenario.design, scenario.truth, seed))))
 
 
 def sees(scenario: Scenario, seed: int) -> bool:
@@ -140,7 +140,7 @@ def sees(scenario: Scenario, seed: int) -> bool:
         rf"{re.escape(title)} (of {tunnel} )?differs from no tunnel(: (.*; )?{tunnel})? by "
     )
     summary = summarise(simulate(scenario.design, scenario.truth, seed))
-    return any(words.search(sentence) for sentence in told(summary))
+    return any(words.search(sentence) for sentence in reported(summary))
 
 
 def changes(scenario: Scenario, seed: int) -> bool:
@@ -226,9 +226,9 @@ def lines_of(simulations: int, each: Map, only: str | None = None) -> Iterable[L
     """Yield the lines of the page, every scenario simulated so many times."""
     seeds = range(simulations)
     asked = (
-        ("no difference, told", tells, SILENT, silent),
+        ("no difference, reported", tells, SILENT, silent),
         ("two runs alike, changed", changes, CHANGED, silent),
-        ("true difference, told", sees, tuple(powers()), powerful),
+        ("true difference, reported", sees, tuple(powers()), powerful),
     )
     for question, ask, scenarios, judged in asked:
         for scenario in scenarios:

@@ -71,8 +71,8 @@ def run(name: str, scale: str, results: Path) -> tuple[Path | None, int]:
         command = ("run", name, "--scale", at, "--results", str(results))
     print(f"gallery: {name}", flush=True)
     # Hours in a log file without a word would look like a hang.
-    told = () if sys.stdout.isatty() else ("--lines",)
-    status = subprocess.run([*COMMAND, *command, *told], check=False).returncode
+    reported = () if sys.stdout.isatty() else ("--lines",)
+    status = subprocess.run([*COMMAND, *command, *reported], check=False).returncode
     now = latest(name, scale, results)
     return (None if now is None else now[0]), status
 

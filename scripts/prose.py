@@ -26,11 +26,11 @@ from proselint.tools import LintFile, LintResult
 
 WORDS: Final = Path(__file__).with_name("words.toml")
 _CODE: Final = re.compile(
-    r"^```.*?^```$|`[^`\n]*`|\]\([^)\n]*\)|^#+ [^\n]*$", re.MULTILINE | re.DOTALL
+    r"^```.*?^```$|``[^`\n]+``|`[^`\n]*`|\]\([^)\n]*\)|^#+ [^\n]*$", re.MULTILINE | re.DOTALL
 )
 _TAGS: Final = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _VALUE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-_RUST_STRING: Final = re.compile(r'(?<![\w\'])"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_RUST_STRING: Final = re.compile(r'(?<![\w\'])b?"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _RUST_COMMENT: Final = re.compile(r"^(|.*\s)//[/!]? ?(.*)$")
 _QUANTITY: Final = re.compile(r"[-+]?[0-9.]+ \S+")
 _SOME_NUMBER: Final = "99"
@@ -175,9 +175,11 @@ def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     }
     joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     parts = {id(value) for node in joined for value in node.values}
+    formats = {id(n.format_spec) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in joined:
-        values = (v.value if isinstance(v, ast.Constant) else _SOME_NUMBER for v in node.values)
-        yield node.lineno, "".join(map(str, values))
+        if id(node) in formats:
+            continue
+        yield node.lineno, "".join(map(_as_printed, node.values))
     texts = (
         node
         for node in ast.walk(tree)
@@ -186,6 +188,16 @@ def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in texts:
         if id(node) not in docstrings | parts and " " in str(node.value):
             yield node.lineno, str(node.value)
+
+
+def _as_printed(part: ast.expr) -> str:
+    """Return a part of an f-string, with a number for a value; its format may print a unit."""
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    spec = part.format_spec if isinstance(part, ast.FormattedValue) else None
+    ending = spec.values[-1] if isinstance(spec, ast.JoinedStr) and spec.values else None
+    percent = isinstance(ending, ast.Constant) and str(ending.value).endswith("%")
+    return _SOME_NUMBER + "%" * percent
 
 
 def _in(words: str, line: int) -> list[str]:
@@ -229,6 +241,7 @@ def _ours() -> tuple[Check, ...]:
             message="'{1}': {0}.",
         )
         for section, words in _words().items()
+        if section != "code"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import again
 import skips
 from places import Places
 from tunnelmark.engine.binary import find_engine
@@ -25,25 +26,28 @@ settings.load_profile("shared")
 _TESTS = Path(__file__).parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    again.add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     skips.register(config)
+    again.register(config)
 
 
 # First: xdist reads the groups when it sees the items, and marks that come later are lost.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by place, and let what measures time or starts real programs run once more if it fails.
-
-    The machine is shared: one that stands still for a second fails such a test without any fault in
-    the code. A fault in the code fails twice. Which tests needed it, and why, is shown at the end
-    of the session.
-    """
+    """Mark by place."""
     for item in items:
         if item.path.is_relative_to(_TESTS / "truth"):
             item.add_marker(pytest.mark.timing)
         real = item.path.is_relative_to(_TESTS / "contract")
         if real or any(item.get_closest_marker(name) is not None for name in ("timing", "lab")):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(again.MARKER)
+        if item.get_closest_marker("lab") is not None:
+            # Under a name that is no folder's: those are among the keywords of a report too.
+            item.add_marker(pytest.mark.needs_root)
         if item.get_closest_marker("machine") is not None:
             item.add_marker(pytest.mark.xdist_group("machine"))
         if item.path.is_relative_to(_TESTS / "packaging"):

@@ -38,7 +38,9 @@ _PPM: Final = 1 << 16
 """In the frequency of adjtimex(2)."""
 _TICK_US, _TICK_PPM = 10_000, 100
 """Its tick, and what a microsecond more of that is."""
-_TICKS: Final = re.compile(r"tsc: (?:Refined TSC|Detected)[a-z ]* ([0-9]+[.][0-9]+) MHz")
+_TICKS: Final = re.compile(
+    r"tsc: (?:Refined TSC clocksource calibration:|Detected) ([0-9]+[.][0-9]+) MHz"
+)
 _CLOCK: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _TIMERS: Final = PurePosixPath("/proc/timer_list")
 _NOW: Final = re.compile(rb"^now at ([0-9]+) nsecs$", re.MULTILINE)

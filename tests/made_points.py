@@ -34,6 +34,7 @@ def point(
         f"{tunnel}{name}{device}",
         name,
         tunnel,
+        tunnel,
         tunnel == "none",
         "wan",
         device,

@@ -14,9 +14,12 @@ from typing import Final
 
 import pytest
 
+from again import without_group
 from tunnelmark.hosts.features import has_kernel
 
 _LIST: Final = Path(__file__).with_name("skips.toml")
+_FAULTS: Final = 6
+"""Exit status of pytest then: not that of failed tests, which may run again (tests/again.py)."""
 
 
 @cache
@@ -32,6 +35,12 @@ def _user_namespaces() -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
+def has_tools() -> bool:
+    """Say whether scripts/engines has its tools; their last part is QEMU."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tunnelmark/cross"
+    return (Path(os.environ.get("TUNNELMARK_CROSS") or cache) / "qemu").exists()
+
+
 CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "not root": lambda: os.geteuid() != 0,
     "no kernel of ours has ovpn_dco_v2": lambda: not has_kernel("ovpn_dco_v2"),
@@ -39,6 +48,7 @@ CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "nobody cannot read Python or this checkout": lambda: not nobody_reads_this(),
     "no chromium": lambda: shutil.which("chromium") is None,
     "no tshark": lambda: shutil.which("tshark") is None,
+    "no tools for other architectures": lambda: not has_tools(),
     "no user namespaces": lambda: not _user_namespaces(),
 }
 
@@ -76,7 +86,7 @@ class Skips:
         self._skipped: dict[str, tuple[frozenset[str], str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        test, markers = report.nodeid.partition("@")[0], frozenset(report.keywords)
+        test, markers = without_group(report.nodeid), frozenset(report.keywords)
         if report.skipped:
             words = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
             self._skipped[test] = (markers, str(words))
@@ -101,17 +111,15 @@ class Skips:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.faults() and session.exitstatus in {pytest.ExitCode.OK, 0}:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.faults() and session.exitstatus in {
+            pytest.ExitCode.OK,
+            pytest.ExitCode.TESTS_FAILED,
+        }:
+            session.exitstatus = _FAULTS
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        again = terminalreporter.stats.get("rerun", [])
-        terminalreporter.write_line(f"{len(self._skipped)} skipped, {len(again)} run once more")
-        for report in again:
-            lines = report.longreprtext.strip().splitlines() or [""]
-            words = next((line[1:].strip() for line in lines if line.startswith("E ")), lines[-1])
-            terminalreporter.write_line(f"run once more: {report.nodeid}: {words}", yellow=True)
+        terminalreporter.write_line(f"{len(self._skipped)} skipped")
         for fault in self.faults():
             terminalreporter.write_line(f"error: {fault}", red=True)
 

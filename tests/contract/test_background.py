@@ -51,7 +51,7 @@ def left(context: TrialContext) -> list[str]:
     ]
 
 
-def told(outcome: Outcome, label: str) -> dict[str, Any]:
+def reported(outcome: Outcome, label: str) -> dict[str, Any]:
     background = outcome.details["background"]
     assert isinstance(background, dict)
     found = background[label]
@@ -77,7 +77,7 @@ def test_a_load_runs_beside_a_workload_until_that_ends(context: TrialContext) ->
     outcome = run_beside(beside, loads, echo().run)
     assert verdict(outcome).valid, verdict(outcome).reasons
     assert {"background_office", "background_web"} <= {check.name for check in outcome.checks}
-    office, web = told(outcome, "office"), told(outcome, "web")
+    office, web = reported(outcome, "office"), reported(outcome, "web")
     assert (office["path"], web["path"]) == ("inside", "outside")
     assert office["payload_packets"] > 0
     assert web["payload_packets"] > 0
@@ -94,7 +94,7 @@ def test_a_load_that_ends_by_itself_begins_anew(context: TrialContext) -> None:
     loads = [Load("short", echo(packets=10, gap="1 ms", drain="1 ms"), outside=False)]
     outcome = run_beside(context, loads, echo(packets=400).run)
     assert verdict(outcome).valid, verdict(outcome).reasons
-    assert len(told(outcome, "short")["runs"]) > 1
+    assert len(reported(outcome, "short")["runs"]) > 1
     assert left(context) == []
 
 

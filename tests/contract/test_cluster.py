@@ -1,6 +1,8 @@
 """A study by a Dask cluster: a real scheduler and workers, some of which are killed."""
 
 import io
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +12,7 @@ import polars as pl
 import pytest
 
 from dask_processes import Processes
+from made_simulated import OF_THE_RUN
 from small_study import one_echo
 from tunnelmark.cli import main
 from tunnelmark.engine.binary import find_engine
@@ -29,7 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-OF_THE_RUN = ("run_id", "worker")
 STUDY = """\
 format = 1
 name = "made"
@@ -81,12 +83,12 @@ def study(tmp_path: Path) -> Study:
 def by_cluster(
     address: str, study: Study | None, folder: Path, listener: object = None, **more: object
 ) -> Result:
-    told = listener if callable(listener) else lambda _event: None
+    reported = listener if callable(listener) else lambda _event: None
     ended = execute_on(
         Cluster(address),
         study,
         results_dir=folder / "cluster",
-        listener=told,
+        listener=reported,
         keep_samples=True,
         engine=find_engine(),
         simulation=Simulation(),
@@ -108,6 +110,26 @@ def by_here(study: Study, folder: Path) -> Result:
     return open_result(Path(ended.directory))
 
 
+def test_the_installed_command_runs_a_study_on_all_cores(study: Study, tmp_path: Path) -> None:
+    # As a user calls it: workers import the file of the command, and must not run it again.
+    command = Path(sys.executable).with_name("tunnelmark")
+    words = ["run", str(tmp_path / "made.toml"), "--backend", "sim", "--cluster", "local:2"]
+    done = subprocess.run(
+        [str(command), *words, "--results", str(tmp_path / "cluster"), "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    (directory,) = (tmp_path / "cluster").iterdir()
+    tables = [
+        one.trials().drop(OF_THE_RUN).sort("trial_id", "path")
+        for one in (open_result(directory), by_here(study, tmp_path))
+    ]
+    assert tables[0].equals(tables[1], null_equal=True)
+
+
 def tables(result: Result) -> Mapping[str, bytes]:
     """Return the bytes of all tables of trials and of all samples."""
     found = {path.name: path.read_bytes() for path in result.directory.glob("samples/*")}
@@ -125,14 +147,14 @@ def every_trial_once(result: Result) -> bool:
 
 
 def _at_the_first(
-    told: list[JobDone], dask: Processes, act: Callable[[str], None]
+    reported: list[JobDone], dask: Processes, act: Callable[[str], None]
 ) -> Callable[[Event], None]:
     """Return a listener that keeps what is done and, of two workers, gives the other's name."""
 
     def listener(event: Event) -> None:
         if isinstance(event, JobDone):
-            told.append(event)
-            if len(told) == 1:
+            reported.append(event)
+            if len(reported) == 1:
                 name = event.worker.partition("/")[2]
                 act(next(other for other in dask.workers if other != name))
 
@@ -144,17 +166,17 @@ def test_a_worker_dies_and_the_result_is_byte_for_byte_that_of_one_computer(
 ) -> None:
     dask.start(2)
     _wait_for(dask, 2)
-    told: list[JobDone] = []
+    reported: list[JobDone] = []
     # The one that is at work: the other one has just sent its part.
-    kill_one = _at_the_first(told, dask, lambda other: dask.kill(dask.workers[other]))
+    kill_one = _at_the_first(reported, dask, lambda other: dask.kill(dask.workers[other]))
     result = by_cluster(dask.address, study, tmp_path, kill_one)
     assert every_trial_once(result)
-    assert [event.jobs_done for event in told] == [1, 2, 3, 4, 5, 6]
-    assert {event.jobs_expected for event in told} == {6}
+    assert [event.jobs_done for event in reported] == [1, 2, 3, 4, 5, 6]
+    assert {event.jobs_expected for event in reported} == {6}
     assert tables(result) == tables(by_here(study, tmp_path))
     # The manifest says which worker ran which job, as each trial does.
     ran = {name: one.worker for one in result.manifest.sittings for name in one.jobs}
-    assert ran == {event.job_id: event.worker for event in told}
+    assert ran == {event.job_id: event.worker for event in reported}
     assert ran == dict(result.trials().select("block_id", "worker").iter_rows())
     assert result.manifest.outcome == "complete"
     assert not (result.directory / ".parts").exists()
@@ -165,7 +187,7 @@ def test_a_worker_dies_with_a_part_that_nobody_has_fetched(
 ) -> None:
     dask.start(2)
     _wait_for(dask, 2)
-    told: list[JobDone] = []
+    reported: list[JobDone] = []
 
     def kill_when_it_has_ended_a_job(other: str) -> None:
         with distributed.Client(dask.address, set_as_default=False) as client:
@@ -181,10 +203,10 @@ def test_a_worker_dies_with_a_part_that_nobody_has_fetched(
             while other in workers():
                 time.sleep(0.01)
 
-    listener = _at_the_first(told, dask, kill_when_it_has_ended_a_job)
+    listener = _at_the_first(reported, dask, kill_when_it_has_ended_a_job)
     result = by_cluster(dask.address, study, tmp_path, listener)
     assert every_trial_once(result)
-    assert [event.jobs_done for event in told] == [1, 2, 3, 4, 5, 6]
+    assert [event.jobs_done for event in reported] == [1, 2, 3, 4, 5, 6]
     assert tables(result) == tables(by_here(study, tmp_path))
 
 
@@ -208,9 +230,9 @@ def test_the_scheduler_dies_and_a_resume_runs_the_rest(
     for worker in dask.workers.values():
         dask.kill(worker)
     dask.start(1)
-    told: list[Event] = []
-    result = by_cluster(dask.address, None, tmp_path, told.append, resume=directory)
-    done = {event.job_id for event in told if isinstance(event, JobDone)}
+    reported: list[Event] = []
+    result = by_cluster(dask.address, None, tmp_path, reported.append, resume=directory)
+    done = {event.job_id for event in reported if isinstance(event, JobDone)}
     assert done == {job.job_id for job in jobs(study)} - kept
     assert every_trial_once(result)
     assert tables(result) == tables(by_here(study, tmp_path))

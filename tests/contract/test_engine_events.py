@@ -75,14 +75,14 @@ def run(engine: str, tmp_path: Path, **options: Any) -> tuple[dict[str, Any], di
             check=True,
         )
         reflector.terminate()
-        told = reflector.stdout.read()
+        reported = reflector.stdout.read()
         reflector.wait(20)
     joined = join(
         read_send((tmp_path / "send.rec").read_bytes(), "send.rec"),
         read_reflect((tmp_path / "reflect.rec").read_bytes(), "reflect.rec"),
         0,
     )
-    return json.loads(done.stdout.splitlines()[-1]), json.loads(told.splitlines()[-1]), joined
+    return json.loads(done.stdout.splitlines()[-1]), json.loads(reported.splitlines()[-1]), joined
 
 
 def documented() -> list[dict[str, Any]]:
@@ -97,17 +97,19 @@ def names(of: type) -> set[str]:
     return {field.name for field in dataclasses.fields(of)}
 
 
-def test_what_is_documented_is_what_is_told_and_what_is_read(engine: str, tmp_path: Path) -> None:
+def test_what_is_documented_is_what_is_reported_and_what_is_read(
+    engine: str, tmp_path: Path
+) -> None:
     sent, heard, _ = run(engine, tmp_path)
     shown = documented()
     (send,) = [one for one in shown if "start_ns" in one]
     (reflect,) = [one for one in shown if "residence_ns" in one]
-    for told, docs, summary, flow in (
+    for reported, docs, summary, flow in (
         (sent, send, SendSummary, SendFlow),
         (heard, reflect, ReflectSummary, ReflectFlow),
     ):
-        assert set(told) == set(docs) == names(summary) | {"event"}
-        assert set(told["flows"][0]) == set(docs["flows"][0]) == names(flow)
+        assert set(reported) == set(docs) == names(summary) | {"event"}
+        assert set(reported["flows"][0]) == set(docs["flows"][0]) == names(flow)
     histogram = sent["flows"][0]["rtt_ns"]
     assert set(histogram) == set(send["flows"][0]["rtt_ns"]) == names(Histogram)
 
@@ -119,16 +121,16 @@ def test_a_round_trip_is_one_thing_in_events_and_records(
 ) -> None:
     """The reflector lies on packets for 5 ms, far beyond a millisecond: no delay of the path."""
     sent, heard, flow = run(engine, tmp_path, coalesce_ns=coalesce_ns, receive_time=receive_time)
-    (told,) = parse_send_summary(sent).flows
-    assert told.rtt_ns is not None
-    assert told.residence_unknown == 0
-    assert (told.returned, told.late, told.unrecorded) == (300, 0, 0)
+    (reported,) = parse_send_summary(sent).flows
+    assert reported.rtt_ns is not None
+    assert reported.residence_unknown == 0
+    assert (reported.returned, reported.late, reported.unrecorded) == (300, 0, 0)
     assert sent["timestamps"] == heard["timestamps"] == receive_time
     # Records and events have the same residence times; a histogram has three digits.
     for mine, theirs in (
-        (flow.rtt_ns, told.rtt_ns),
-        (flow.owd_forward_ns, told.owd_forward_ns),
-        ((flow.returned_ns - flow.arrived_ns - flow.residence_ns), told.owd_reverse_ns),
+        (flow.rtt_ns, reported.rtt_ns),
+        (flow.owd_forward_ns, reported.owd_forward_ns),
+        ((flow.returned_ns - flow.arrived_ns - flow.residence_ns), reported.owd_reverse_ns),
     ):
         assert theirs is not None
         assert theirs.count == len(mine) == 300

@@ -83,10 +83,10 @@ def document(tmp_path: Path, *, mtu_bytes: int = 1500, payload: int = PAYLOAD) -
     }
 
 
-def simulate(engine: str, told: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+def simulate(engine: str, asked: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [engine, "sim", "-"],
-        input=json.dumps(told),
+        input=json.dumps(asked),
         capture_output=True,
         text=True,
         timeout=60,
@@ -98,10 +98,10 @@ def simulate(engine: str, told: Mapping[str, Any]) -> subprocess.CompletedProces
 def test_every_delay_is_that_of_the_model_to_the_nanosecond(
     engine: str, tmp_path: Path, mtu_bytes: int, pieces: int
 ) -> None:
-    told = document(tmp_path, mtu_bytes=mtu_bytes)
-    on_link = told["paths"][0]["sizes"][0]["packets"][0]["on_link"]
+    asked = document(tmp_path, mtu_bytes=mtu_bytes)
+    on_link = asked["paths"][0]["sizes"][0]["packets"][0]["on_link"]
     assert len(on_link) == pieces
-    done = simulate(engine, told)
+    done = simulate(engine, asked)
     assert done.returncode == 0, done.stdout
     summary = json.loads(done.stdout)
     one_way_ns = 2 * COST_NS + sum(on_link) * 1000 + 10 * MS
@@ -134,43 +134,45 @@ def test_every_delay_is_that_of_the_model_to_the_nanosecond(
 
 
 def test_the_same_configuration_gives_the_same_bytes(engine: str, tmp_path: Path) -> None:
-    told = document(tmp_path)
-    told["a_to_b"]["loss"] = {"type": "independent", "probability": 0.2}
-    told["paths"][0]["tunnel"]["client"]["wrap"]["scatter"] = 0.5
-    first = simulate(engine, told).stdout, (tmp_path / "send.rec").read_bytes()
-    assert (simulate(engine, told).stdout, (tmp_path / "send.rec").read_bytes()) == first
-    other = simulate(engine, {**told, "seed": 2}).stdout
+    asked = document(tmp_path)
+    asked["a_to_b"]["loss"] = {"type": "independent", "probability": 0.2}
+    asked["paths"][0]["tunnel"]["client"]["wrap"]["scatter"] = 0.5
+    first = simulate(engine, asked).stdout, (tmp_path / "send.rec").read_bytes()
+    assert (simulate(engine, asked).stdout, (tmp_path / "send.rec").read_bytes()) == first
+    other = simulate(engine, {**asked, "seed": 2}).stdout
     assert other != first[0]
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda told: told["paths"].clear(), "paths: number of paths is 0"),
-        (lambda told: told["forward"].update(paths=[1]), "forward.paths[0] is 1"),
-        (lambda told: told["forward"].update(paths=[]), "must have one for each of the 1 flows"),
+        (lambda asked: asked["paths"].clear(), "paths: number of paths is 0"),
+        (lambda asked: asked.update(cores={"client": 0}), "cores.client is 0"),
+        (lambda asked: asked.update(cores={"server": 1025}), "cores.server is 1025"),
+        (lambda asked: asked["forward"].update(paths=[1]), "forward.paths[0] is 1"),
+        (lambda asked: asked["forward"].update(paths=[]), "must have one for each of the 1 flows"),
         (
-            lambda told: told["forward"]["reflect"]["sessions"][0].update(session=5),
+            lambda asked: asked["forward"]["reflect"]["sessions"][0].update(session=5),
             "forward.send.flows[0].session is 1000, which the reflector does not know",
         ),
         (
-            lambda told: told["paths"][0]["tunnel"]["server"].update(servers=0),
+            lambda asked: asked["paths"][0]["tunnel"]["server"].update(servers=0),
             "paths[0].tunnel.server.servers is 0",
         ),
         (
-            lambda told: told["paths"][0]["tunnel"]["client"]["wrap"].update(scatter=-1.0),
+            lambda asked: asked["paths"][0]["tunnel"]["client"]["wrap"].update(scatter=-1.0),
             "paths[0].tunnel.client.wrap.scatter is -1",
         ),
-        (lambda told: told["paths"][0]["sizes"][0].update(packets=[]), "must become 1 to 64"),
-        (lambda told: told["forward"]["send"].update(flows=[]), "forward.send: flows: number"),
+        (lambda asked: asked["paths"][0]["sizes"][0].update(packets=[]), "must become 1 to 64"),
+        (lambda asked: asked["forward"]["send"].update(flows=[]), "forward.send: flows: number"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_place(
     engine: str, tmp_path: Path, change: Callable[[dict[str, Any]], object], words: str
 ) -> None:
-    told = document(tmp_path)
-    change(told)
-    done = simulate(engine, told)
+    asked = document(tmp_path)
+    change(asked)
+    done = simulate(engine, asked)
     assert done.returncode == 2
     assert words in json.loads(done.stdout)["message"]
 

@@ -295,10 +295,10 @@ def test_our_sender_measures_a_stateful_reflector_of_scapy(engine: str, tmp_path
     joined = join(table, read_reflect(b"TMREC\0\0\0" + EMPTY_REFLECT, "none"), 5)
     assert int(joined.arrived.sum()) == PACKETS - lost
     # The reflector says that it had each packet for 3 ms: they are not in the round trip.
-    told = table["residence_ns"][joined.returned]
-    assert (abs(told.astype(int) - 3_000_000) < 10).all()
+    reported = table["residence_ns"][joined.returned]
+    assert (abs(reported.astype(int) - 3_000_000) < 10).all()
     whole = joined.returned_ns[joined.returned] - joined.sent_ns[joined.returned]
-    assert (joined.rtt_ns == whole - told).all()
+    assert (joined.rtt_ns == whole - reported).all()
 
 
 EMPTY_REFLECT = struct.pack("<HHIQq32x", 1, 2, 40, 0, 0)

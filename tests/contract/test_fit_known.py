@@ -14,6 +14,7 @@ from tunnelmark.analysis.fit_result import Measured, fit_result
 from tunnelmark.cli import main
 from tunnelmark.cli.fit import _measured
 from tunnelmark.model.costs import (
+    CipherRate,
     CostedTunnel,
     CostModel,
     EndCosts,
@@ -93,8 +94,8 @@ def simulated(tmp_path: Path, costs: CostModel, text: str) -> Measured:
     study = tmp_path / "known.toml"
     study.write_text(text, encoding="utf-8")
     results = tmp_path / "results"
-    told = ["--backend", "sim", "--costs", str(folder), "--results", str(results), "--quiet"]
-    assert main.call(["run", str(study), *told]) == 0
+    options = ["--backend", "sim", "--costs", str(folder), "--results", str(results), "--quiet"]
+    assert main.call(["run", str(study), *options]) == 0
     (directory,) = results.iterdir()
     run = _measured(directory)
     return replace(run, trials=_with_places(run.trials))
@@ -213,6 +214,48 @@ def test_the_command_writes_what_a_simulation_reads(
     assert main.call(["fit", str(directory), "--output", str(output), "--force"]) == 0
     again = ["--backend", "sim", "--costs", str(output), "--results", str(tmp_path / "again")]
     assert main.call(["run", str(tmp_path / "known.toml"), *again, "--quiet"]) == 0
+
+
+def test_the_command_tells_the_rate_of_the_cipher_or_why_it_cannot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "results" / simulated(tmp_path, ONE, STUDY.format(seed=3)).name
+    as_measured(directory, DataPath.USER_SPACE)
+    asked = []
+
+    def unlimited(name: str, _bench: object) -> tuple[float, float]:
+        asked.append(name)
+        return 4000.0, 200.0
+
+    monkeypatch.setattr("tunnelmark.lab.rates.unlimited", unlimited)
+    words = ["fit", str(directory), "--output", str(tmp_path / "costs"), "--force"]
+    # The environment of a simulation names no computer.
+    assert main.call(words) == 0
+    said = capsys.readouterr().out
+    assert "cannot be scaled to devices: measured on another computer (not known" in said
+    assert asked == []
+    monkeypatch.setattr("tunnelmark.lab.rates.describe", lambda *_: {})
+    assert main.call(words) == 0
+    assert "4000.0 MB/s, 200.0 MB/s without cipher instructions" in capsys.readouterr().out
+    (file,) = (tmp_path / "costs").iterdir()
+    found = parse_costs(file.read_text(encoding="utf-8"), str(file))
+    assert found.provenance.rate == CipherRate("AES-256-GCM", 4000.0, 200.0)
+    assert asked == ["AES-256-GCM"]
+
+
+def test_each_model_has_its_own_reason_why_it_cannot_be_scaled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = '[[tunnel]]\nkind = "openvpn"\nlabel = "other"\ncipher = "AES-128-GCM"\n'
+    text = STUDY.format(seed=3).replace("[[tunnel]]\n", f"{other}[[tunnel]]\n", 1)
+    directory = tmp_path / "results" / simulated(tmp_path, ONE, text).name
+    as_measured(directory, DataPath.USER_SPACE)
+    monkeypatch.setattr("tunnelmark.lab.rates.unlimited", lambda *_: (4000.0, 200.0))
+    monkeypatch.setattr("tunnelmark.lab.rates.describe", lambda *_: {})
+    assert main.call(["fit", str(directory), "--output", str(tmp_path / "costs")]) == 0
+    said = capsys.readouterr().out
+    assert said.count("cannot be scaled to devices: no device has a rate of AES-128-GCM") == 1
+    assert said.count("can be scaled to devices") == 1
 
 
 def test_a_tunnel_of_the_kernel_is_refused(

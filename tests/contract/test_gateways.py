@@ -165,7 +165,7 @@ def test_one_process_serves_all_clients_and_each_client_is_in_its_namespace(
 
 @pytest.mark.lab
 @each_program
-def test_a_client_that_is_killed_is_told_and_the_others_go_on(
+def test_a_client_that_is_killed_is_reported_and_the_others_go_on(
     kind: str, standing: Standing
 ) -> None:
     lab, tunnel, up = standing.up(kind, {})

@@ -104,7 +104,7 @@ def nothing_stays(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("driver", "params", "words"), CASES)
-def test_a_peer_that_refuses_is_told_in_charon_s_own_words(
+def test_a_peer_that_refuses_is_reported_in_charon_s_own_words(
     lab: Lab, driver: type[Tunnel], params: dict[str, object], words: str
 ) -> None:
     tunnel = prepared(driver, lab, **params)
@@ -118,7 +118,7 @@ def test_a_peer_that_refuses_is_told_in_charon_s_own_words(
 
 
 @pytest.mark.parametrize("driver", [IpsecTunnel, Ikev2Tunnel])
-def test_a_charon_that_is_killed_while_it_negotiates_is_told(
+def test_a_charon_that_is_killed_while_it_negotiates_is_reported(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, driver: type[Any]
 ) -> None:
     tunnel = prepared(driver, lab)

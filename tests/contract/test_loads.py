@@ -171,8 +171,8 @@ def test_a_process_that_is_killed_is_a_failed_check(
 def test_an_interrupted_trial_ends_early(
     context: TrialContext, make: Callable[..., Workload]
 ) -> None:
-    told: list[Progress] = []
-    context = replace(context, progress=told.append, cancelled=lambda: bool(told))
+    reported: list[Progress] = []
+    context = replace(context, progress=reported.append, cancelled=lambda: bool(reported))
     outcome = make(**length(make)).run(context)
     assert not verdict(outcome).valid
     assert any("ended early" in reason for reason in verdict(outcome).reasons)
@@ -215,8 +215,8 @@ def test_no_call_reaches_a_goal_beyond_reach(context: TrialContext) -> None:
 
 
 def test_a_load_that_is_no_longer_wanted_ends_in_order(context: TrialContext) -> None:
-    told: list[Progress] = []
-    context = replace(context, progress=told.append, enough=lambda: bool(told))
+    reported: list[Progress] = []
+    context = replace(context, progress=reported.append, enough=lambda: bool(reported))
     outcome = load(duration="60 s", direction="echo").run(context)
     assert verdict(outcome).reasons == ()
     assert 0 < outcome.payload_packets < 60_000

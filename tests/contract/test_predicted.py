@@ -62,8 +62,8 @@ def run(folder: Path, packet_ns: float) -> Path:
     model = replace(MODEL, tunnel=CostedTunnel("openvpn"), client=end, server=end)
     (costs / "openvpn.toml").write_text(to_toml(model), encoding="utf-8")
     (folder / "beside.toml").write_text(STUDY, encoding="utf-8")
-    told = ["--costs", str(costs), "--results", str(folder / "results"), "--quiet"]
-    assert main.call(["run", str(folder / "beside.toml"), "--backend", "sim", *told]) == 0
+    options = ["--costs", str(costs), "--results", str(folder / "results"), "--quiet"]
+    assert main.call(["run", str(folder / "beside.toml"), "--backend", "sim", *options]) == 0
     (directory,) = (folder / "results").iterdir()
     return directory
 
@@ -109,8 +109,8 @@ def test_every_output_has_them_and_no_estimate_pools_them(
     beside = run(tmp_path / "beside", 340_000)
     alone = summarise(open_result(measured))
     capsys.readouterr()
-    told = ["report", str(measured), "--beside", str(beside)]
-    assert main.call([*told, "--format", "json"]) == 0
+    options = ["report", str(measured), "--beside", str(beside)]
+    assert main.call([*options, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     figures = document["prediction"]["figures"]
     assert document["prediction"]["said"].startswith("The simulation is off in 4 of")
@@ -122,15 +122,15 @@ def test_every_output_has_them_and_no_estimate_pools_them(
         for p in document["points"]
         if "rtt_p50_ns" in p["estimates"]
     ] == [p.estimates["rtt_p50_ns"].value for p in alone.points if "rtt_p50_ns" in p.estimates]
-    assert main.call([*told, "--format", "html"]) == 0
+    assert main.call([*options, "--format", "html"]) == 0
     page = capsys.readouterr().out
     assert "The simulation is off in 4 of" in page
     assert 'id="figure-predicted-rtt-p50-ns"' in page
-    assert main.call(told) == 0
+    assert main.call(options) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Measured and predicted" in said
     assert "The simulation is off in 4 of" in said
-    assert main.call([*told, "--format", "csv"]) == 2
+    assert main.call([*options, "--format", "csv"]) == 2
 
 
 def test_results_in_the_wrong_place_are_refused(

@@ -323,7 +323,7 @@ def test_a_file_that_is_not_there_is_a_failed_check(context: TrialContext, tmp_p
     assert f"{missing}: No such file" in " ".join(faults(ready(case, context).run(context)))
 
 
-def test_a_congestion_control_that_the_kernel_lacks_is_told_before_the_run(
+def test_a_congestion_control_that_the_kernel_lacks_is_reported_before_the_run(
     context: TrialContext,
 ) -> None:
     reason = Case("tcp_bulk", {"congestion": "westwood9"}).workload().unavailable(context.client)

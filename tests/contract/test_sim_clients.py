@@ -7,12 +7,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tunnelmark.cli import main
-from tunnelmark.store import Result, open_result
+from made_simulated import OF_THE_RUN, simulated
+from tunnelmark.store import Result
 
 pytestmark = pytest.mark.usefixtures("engine")
 
-OF_THE_RUN = ("run_id", "worker")
 MS = 1_000_000
 STUDY = """\
 format = 1
@@ -46,14 +45,8 @@ METRICS = {
 
 def run(tmp_path: Path, text: str, *arguments: str, status: int = 0) -> Result:
     own = [f'{kind} = "{metric}"' for kind, metric in METRICS.items() if f'"{kind}"' in text]
-    study = tmp_path / "made.toml"
-    study.write_text(STUDY.format(metrics=", ".join(own)) + text, encoding="utf-8")
-    folder = tmp_path / "results"
-    words = ["run", str(study), "--backend", "sim", "--results", str(folder), "--quiet"]
-    assert main.call([*words, *arguments]) == status
-    result = open_result(max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns))
-    assert result.trials()["valid"].all() == (not status)
-    return result
+    whole = STUDY.format(metrics=", ".join(own)) + text
+    return simulated(tmp_path, whole, *arguments, status=status)
 
 
 def totals(result: Result, tunnel: str = "none") -> list[dict[str, Any]]:
@@ -117,6 +110,28 @@ def test_a_file_takes_its_handshakes_heads_and_bytes(tmp_path: Path, direction: 
             assert (row["transfer_ttfb_p50_ns"] is None) == (direction == "upload")
 
 
+@pytest.mark.parametrize("direction", ["download", "upload"])
+def test_a_file_by_scp_takes_the_round_trips_of_ssh(tmp_path: Path, direction: str) -> None:
+    size = 7000
+    text = FILE.format(size=f"{size} B", protocol="scp") + f'direction = "{direction}"\n'
+    for row in totals(run(tmp_path, LINE + text)):
+        # SYN; 8 exchanges until there is a channel, two of them with a segment that is held back;
+        # 4 for the file. 3,300 bytes of keys and lists each way, 45 packets with their headers.
+        least = (1 + 8 + 2 + 4) * 40 * MS + 2 * 40 * MS + on_line(size)
+        assert least < row["transfer_time_ns"] < least + on_line(2 * 3300 + 45 * 52)
+        assert row["transfer_connect_p50_ns"] is None
+        assert row["transfer_goodput_bit_s"] == pytest.approx(size * 8e9 / row["transfer_time_ns"])
+
+
+def test_each_file_by_scp_has_a_connection(tmp_path: Path) -> None:
+    text = FILE.format(size="300 kB", protocol="scp") + 'corpus = "photo"\n'
+    for row in totals(run(tmp_path, LINE + text)):
+        (path,) = json.loads(row["details"])["transfers"]
+        assert len(path["files"]) > 1
+        assert all(file["seconds"] > 17 * 0.040 for file in path["files"])
+        assert path["span_s"] == pytest.approx(sum(file["seconds"] for file in path["files"]))
+
+
 def test_a_large_file_has_the_rate_that_headers_leave(tmp_path: Path) -> None:
     text = FILE.format(size="10 MB", protocol="http") + 'corpus = "video"\n'
     result = run(tmp_path, LINE + text)
@@ -171,6 +186,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Pa
     ("text", "words"),
     [
         (FILE.format(size="1 MB", protocol="http"), "curl gave up on path 0"),
+        (FILE.format(size="1 MB", protocol="scp"), "scp gave up on path 0"),
         (WEB, "curl gave up on path 0"),
         (ASK + 'timeout = "2 s"\n', "an answer on path 0 did not come in time"),
     ],

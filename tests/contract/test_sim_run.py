@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from made_costs import MODEL
+from made_simulated import OF_THE_RUN
 from tunnelmark.cli import main
 from tunnelmark.model.costs import CostedTunnel, EndCosts, Fitted, WorkCosts, to_toml
 from tunnelmark.store import Result, open_result
@@ -17,7 +18,6 @@ from tunnelmark.store.remote import Sender
 pytestmark = pytest.mark.usefixtures("engine")
 
 # What belongs to a run and not to what it came to.
-OF_THE_RUN = ("run_id", "worker")
 HEAD = """\
 format = 1
 name = "made"
@@ -63,9 +63,14 @@ def test_quickstart_is_what_the_line_and_the_packets_make_of_it(tmp_path: Path) 
     trials = totals(result)
     assert trials["valid"].all()
     assert set(trials["stratum"]) == {"simulation"}
-    assert trials.filter(pl.col("tunnel") == "wireguard").height == 4 * 4
-    # Calls are counted beside other traffic, which has no model.
-    assert set(result.manifest.skipped) == {"workload voip_capacity beside data"}
+    assert trials.filter(pl.col("tunnel") == "wireguard").height == 4 * 5
+    assert not result.manifest.skipped
+    # Calls are counted beside 6 Mbit/s of other traffic, of 8: what G.711 needs of the rest.
+    calls = trials.filter(pl.col("workload_kind") == "voip_capacity")
+    assert set(calls["tunnel"]) == {"none", "openvpn", "wireguard"}
+    for row in calls.iter_rows(named=True):
+        assert 10 < row["voip_calls"] < 26
+        assert row["background_bit_s"] == pytest.approx(6e6, rel=0.15)
     # What arrives of more than the line carries: the line, less the headers.
     for row in trials.filter(pl.col("workload_kind") == "udp_load").iter_rows(named=True):
         share = row["param_payload_bytes"] / (row["param_payload_bytes"] + row["overhead_bytes"])
@@ -83,10 +88,10 @@ def test_quickstart_is_what_the_line_and_the_packets_make_of_it(tmp_path: Path) 
     }
     assert points == {"openvpn": 1420, "wireguard": 1392}
     report = (result.directory / "report" / "report.html").read_text(encoding="utf-8")
-    assert "wireguard, simulated" in report
-    told = re.search("([a-z0-9-]+) and ([a-z0-9-]+): no cost model, so CPU work takes", report)
-    assert told is not None
-    assert set(told.groups()) == set(points)
+    assert "wireguard (simulated)" in report
+    reported = re.search("([a-z0-9-]+) and ([a-z0-9-]+): no cost model, so CPU work takes", report)
+    assert reported is not None
+    assert set(reported.groups()) == set(points)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
@@ -148,15 +153,105 @@ def test_a_cost_model_is_the_time_and_the_cpu_of_the_tunnel(tmp_path: Path) -> N
     assert "costs of openvpn" in result.manifest.environment
 
 
-def _plain_costs() -> str:
-    """300 us a packet whatever its length, no scatter, for every OpenVPN."""
+def _plain_costs(packet_ns: float = 300_000.0) -> str:
+    """So long for a packet whatever its length, no scatter, for every OpenVPN."""
 
     def exactly(value: float) -> Fitted:
         return Fitted(value, value, value)
 
-    work = WorkCosts(exactly(300_000.0), exactly(0.0), None, exactly(100.0))
+    work = WorkCosts(exactly(packet_ns), exactly(0.0), None, exactly(100.0))
     end = EndCosts(work, work)
     return to_toml(replace(MODEL, tunnel=CostedTunnel("openvpn"), client=end, server=end))
+
+
+PI = '[[device]]\nkind = "pi-b"\nlabel = "pi-b"\ncalibrate = "AES-256-GCM"\n'
+PI_RATE = 5.2
+"""MB/s of AES-256-GCM on it."""
+
+
+def saturated(tmp_path: Path, name: str, *parts: str, costs: str = "") -> pl.DataFrame:
+    """Return the trials of a tunnel that is offered far more than a slow device can do."""
+    fast = SERIAL.replace("8 Mbit/s", "1 Gbit/s")
+    load = '[[workload]]\nkind = "udp_load"\npacket_rate = 9000\nduration = "2 s"\n'
+    study = made(tmp_path, *parts, fast, load + "payload_bytes = 1172\n")
+    words = []
+    if costs:
+        folder = tmp_path / f"costs-{name}"
+        folder.mkdir()
+        (folder / "openvpn.toml").write_text(costs, encoding="utf-8")
+        words = ["--costs", str(folder)]
+    result = run(tmp_path / name, study, *words)
+    (block,) = result.blocks.values()
+    trials = totals(result).filter(~pl.col("is_baseline"))
+    assert trials["valid"].all()
+    return trials.with_columns(notes=pl.lit("; ".join(block.notes)))
+
+
+def test_a_device_without_a_fit_does_what_its_cipher_alone_can(tmp_path: Path) -> None:
+    trials = saturated(tmp_path, "results", OPENVPN, PI)
+    (rate,) = set(trials["received_forward_packet_s"])
+    # A packet of 1200 bytes inside at the published rate, and nothing else.
+    assert rate == pytest.approx(PI_RATE * 1e6 / 1200, rel=0.01)
+    assert trials["cpu_device_client_ratio"].to_list() == pytest.approx([1.0] * 4, abs=0.01)
+    # What the server's end costs is not known: neither are both together.
+    assert trials["cpu_tunnel_ratio"].is_null().all()
+    assert "work of the cipher alone on pi-b" in trials["notes"][0]
+    assert "AES-256-GCM 5.2 MB/s, AES-256-CBC x 0.43, an estimate" in trials["notes"][0]
+
+
+def test_verdicts_say_that_work_was_a_lower_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ('"10 Mbit/s"\n', '"1 byte"\n')
+    claims = [
+        f'[[hypothesis]]\nname = "h{place}"\nclaim = "c"\nkind = "threshold"\nmetric = "{metric}"\n'
+        f'where = {{ tunnel = "openvpn" }}\nat_least = {value}'
+        for place, (metric, value) in enumerate(
+            zip(("goodput_bit_s", "fragmentation_point_bytes"), words, strict=True)
+        )
+    ]
+    saturated(tmp_path, "slow", OPENVPN, PI, *claims)
+    saturated(tmp_path, "fast", OPENVPN, *claims)
+    reported = []
+    for name in ("slow", "fast"):
+        (directory,) = (tmp_path / name).iterdir()
+        capsys.readouterr()
+        assert main.call(["report", str(directory), "--format", "json"]) == 0
+        reported.append([one["reason"] for one in json.loads(capsys.readouterr().out)["verdicts"]])
+    assert [["cipher alone" in reason for reason in one] for one in reported] == [
+        [True, False],
+        [False, False],
+    ]
+
+
+def test_tunnels_of_a_device_share_its_core_and_those_of_a_host_do_not(tmp_path: Path) -> None:
+    three = OPENVPN + "count = 3\n"
+    one, together = (
+        saturated(tmp_path, name, tunnel, PI)["received_forward_packet_s"].to_list()
+        for name, tunnel in (("one", OPENVPN), ("three", three))
+    )
+    assert together == pytest.approx(one, rel=0.02)
+    # At 300 us a packet one core has 3333 of the 9000 packets a second, and three have them all.
+    alone = saturated(tmp_path, "host", three, costs=_plain_costs())
+    assert alone["received_forward_packet_s"].to_list() == pytest.approx([9e3] * 4, rel=0.001)
+    assert "3 tunnels, each with a CPU of its own at both ends" in alone["notes"][0]
+
+
+def test_a_fit_on_a_host_is_scaled_by_the_rate_of_the_cipher(tmp_path: Path) -> None:
+    plain = 'rate = {cipher = "AES-256-GCM", mbyte_s = 2000.0, plain_mbyte_s = 52.0}\n'
+    costs = _plain_costs(packet_ns=30_000.0).replace("trials = 40\n", f"trials = 40\n{plain}")
+    trials = saturated(tmp_path, "results", OPENVPN, PI, costs=costs)
+    # A tenth of a core in plain code: 300 us for a packet; its bytes, which cost nothing with
+    # instructions for AES, now do what they take longer without.
+    slower_ns = (1e3 / 52 - 1e3 / 2000) * 1200
+    for row in trials.iter_rows(named=True):
+        expected = 1e9 / (10 * (30_000 + slower_ns))
+        assert row["received_forward_packet_s"] == pytest.approx(expected, rel=0.01)
+        assert row["cpu_device_client_ratio"] == pytest.approx(1.0, abs=0.01)
+        # The server is a host, and spends what was fitted there.
+        assert row["cpu_tunnel_ratio"] == pytest.approx(1 + 30e-6 * expected, abs=0.02)
+    assert "CPU work as fitted elsewhere, OpenVPN 2.6.14" in trials["notes"][0]
+    assert "scaled to pi-b by AES-256-GCM: 52 MB/s there without cipher" in trials["notes"][0]
 
 
 def test_a_job_by_itself_and_merged_is_the_study_as_a_whole(
@@ -181,7 +276,7 @@ def test_a_job_by_itself_and_merged_is_the_study_as_a_whole(
 def test_what_cannot_be_simulated_is_named_and_the_rest_runs(tmp_path: Path) -> None:
     own = 'metrics = { file_transfer = "transfer_goodput_bit_s" }\n'
     echo = '[[workload]]\nkind = "udp_echo"\ngap = "5 ms"\npackets = 10\npayload_bytes = 64\n'
-    file = '[[workload]]\nkind = "file_transfer"\nprotocol = ["scp", "sftp"]\n'
+    file = '[[workload]]\nkind = "file_transfer"\nprotocol = ["http", "sftp"]\npace = "1 Mbit/s"\n'
     result = run(tmp_path / "results", made(tmp_path, own, OPENVPN, SERIAL, echo, file))
     assert all("file_transfer" in name for name in result.manifest.skipped)
     assert len(result.manifest.skipped) == 2
@@ -270,7 +365,7 @@ def test_a_copy_of_a_result_grows_on_an_object_store(
     place = (tmp_path / "store").as_uri()
     words = ["run", study, "--backend", "sim", "--quiet", "--results", place]
     assert main.call(words) == 0
-    # Each job is sealed when it has told its end: the second one is sent at the end of the run.
+    # Each job is sealed when it has reported its end: the second one is sent at the end of the run.
     assert sent == [0, 1, 2]
     (here,), (there,) = (tmp_path / "results").iterdir(), (tmp_path / "store").iterdir()
     assert there.name == here.name

@@ -12,15 +12,15 @@ import polars as pl
 import pytest
 
 from made_costs import MODEL
+from made_simulated import OF_THE_RUN, simulated
 from tunnelmark.cli import main
 from tunnelmark.engine import config
 from tunnelmark.engine.link import Direction, Loss, Queue
 from tunnelmark.model.costs import CostedTunnel, EndCosts, Fitted, WorkCosts, to_toml
-from tunnelmark.store import Result, open_result
+from tunnelmark.store import Result
 
 pytestmark = pytest.mark.usefixtures("engine")
 
-OF_THE_RUN = ("run_id", "worker")
 MS = 1_000_000
 STUDY = """\
 format = 1
@@ -43,14 +43,7 @@ BULK = '[[workload]]\nkind = "tcp_bulk"\n'
 
 
 def run(tmp_path: Path, text: str, *arguments: str) -> Result:
-    study = tmp_path / "made.toml"
-    study.write_text(STUDY + text, encoding="utf-8")
-    folder = tmp_path / "results"
-    words = ["run", str(study), "--backend", "sim", "--results", str(folder), "--quiet"]
-    assert main.call([*words, *arguments]) == 0
-    result = open_result(max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns))
-    assert result.trials()["valid"].all()
-    return result
+    return simulated(tmp_path, STUDY + text, *arguments)
 
 
 def totals(result: Result) -> list[dict[str, Any]]:
@@ -82,6 +75,15 @@ def test_goodput_is_what_headers_leave_of_the_line(tmp_path: Path) -> None:
     assert any("not a kernel's: it has no tail loss probe" in note for note in block.notes)
     report = (result.directory / "report" / "report.html").read_text(encoding="utf-8")
     assert "TCP is a model" in report
+
+
+@pytest.mark.parametrize(("named", "said"), [("", True), ('congestion = "reno"\n', False)])
+def test_a_congestion_control_that_nobody_named_is_noted(
+    tmp_path: Path, named: str, said: bool
+) -> None:
+    result = run(tmp_path, LINE + BULK + 'duration = "1 s"\n' + named)
+    (block,) = result.blocks.values()
+    assert any("names no congestion control it is cubic" in note for note in block.notes) == said
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(
@@ -169,10 +171,10 @@ def document() -> dict[str, Any]:
     }
 
 
-def simulate(engine: str, told: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+def simulate(engine: str, config: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     done = subprocess.run(
         [engine, "sim", "-"],
-        input=json.dumps(told),
+        input=json.dumps(config),
         capture_output=True,
         text=True,
         timeout=60,
@@ -182,9 +184,9 @@ def simulate(engine: str, told: dict[str, Any]) -> tuple[int, dict[str, Any]]:
 
 
 def test_the_engine_tells_each_connection_second_by_second(engine: str) -> None:
-    told = document()
-    told["tcp"].append({**told["tcp"][0], "way": "reverse", "congestion": "reno"})
-    status, summary = simulate(engine, told)
+    asked = document()
+    asked["tcp"].append({**asked["tcp"][0], "way": "reverse", "congestion": "reno"})
+    status, summary = simulate(engine, asked)
     assert status == 0
     assert [one["way"] for one in summary["tcp"]] == ["forward", "reverse"]
     for one in summary["tcp"]:
@@ -220,14 +222,14 @@ LAB = {
 def test_goodput_under_random_loss_is_that_of_linux(
     engine: str, congestion: str, rtt_ms: int, loss: float
 ) -> None:
-    told = document()
+    asked = document()
     back = Direction(10_000_000, rtt_ms * MS // 2, Queue("bytes", 65536))
-    told["b_to_a"] = back.to_json("/nowhere")
-    told["a_to_b"] = replace(back, loss=Loss("independent", loss)).to_json("/nowhere")
-    told["tcp"][0].update(congestion=congestion, seconds=31, window_bytes=3 << 20)
+    asked["b_to_a"] = back.to_json("/nowhere")
+    asked["a_to_b"] = replace(back, loss=Loss("independent", loss)).to_json("/nowhere")
+    asked["tcp"][0].update(congestion=congestion, seconds=31, window_bytes=3 << 20)
     rates = []
     for seed in range(16):
-        status, summary = simulate(engine, {**told, "seed": seed})
+        status, summary = simulate(engine, {**asked, "seed": seed})
         assert status == 0
         seconds = summary["tcp"][0]["seconds"][1:]
         rates.append(statistics.fmean(one["delivered_bytes"] * 8e-6 for one in seconds))
@@ -248,8 +250,8 @@ def test_goodput_under_random_loss_is_that_of_linux(
 def test_what_makes_no_sense_is_refused_by_its_place(
     engine: str, change: Callable[[dict[str, Any]], object], words: str
 ) -> None:
-    told = document()
-    change(told["tcp"][0])
-    status, summary = simulate(engine, told)
+    asked = document()
+    change(asked["tcp"][0])
+    status, summary = simulate(engine, asked)
     assert status == 2
     assert words in summary["message"]

@@ -406,7 +406,7 @@ class WrongKey(WireGuardTunnel):
         ),
     ],
 )
-def test_what_goes_wrong_is_told_in_the_program_s_own_words(
+def test_what_goes_wrong_is_reported_in_the_program_s_own_words(
     lab_of: LabOf, monkeypatch: pytest.MonkeyPatch, driver: type[Tunnel], words: str
 ) -> None:
     monkeypatch.setattr(wireguard, "_HANDSHAKE_LIMIT_S", 3.0)

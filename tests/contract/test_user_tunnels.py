@@ -320,7 +320,7 @@ REFUSALS: list[tuple[type[Tunnel], dict[str, object], str]] = [
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=[driver.__name__ for driver, *_ in REFUSALS])
-def test_a_peer_that_refuses_is_told_in_the_program_s_own_words(
+def test_a_peer_that_refuses_is_reported_in_the_program_s_own_words(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, case: tuple[type[Tunnel], dict[str, object], str]
 ) -> None:
     driver, params, words = case

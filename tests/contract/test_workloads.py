@@ -119,9 +119,9 @@ def test_several_paths_share_the_load_or_have_it_each(
     outcome = echo(load=load, packets=31).run(context)
     assert verdict(outcome).valid, verdict(outcome).reasons
     assert [m.path for m in outcome.measurements] == ["total", "0", "1", "2"]
-    told = outcome.details["send"]
-    assert isinstance(told, dict)
-    assert [flow["sent"] for flow in told["flows"]] == packets
+    reported = outcome.details["send"]
+    assert isinstance(reported, dict)
+    assert [flow["sent"] for flow in reported["flows"]] == packets
     assert outcome.payload_packets == 2 * sum(packets)
 
 
@@ -136,8 +136,8 @@ def test_every_content_and_size_goes_there_and_back(
 
 
 def test_a_trial_that_is_cancelled_ends_early_with_what_it_has(context: TrialContext) -> None:
-    told: list[Progress] = []
-    context = replace(context, progress=told.append, cancelled=lambda: bool(told))
+    reported: list[Progress] = []
+    context = replace(context, progress=reported.append, cancelled=lambda: bool(reported))
     outcome = echo(packets=100_000).run(context)
     assert not verdict(outcome).valid
     assert any("ended early" in reason for reason in verdict(outcome).reasons)

@@ -49,8 +49,8 @@ def test_each_trial_has_its_own_and_says_so(study: Callable[[str], Any]) -> None
     frame = one.trials().filter(pl.col("path") == "total")
     found = {"own": set(), "named": set()}  # type: dict[str, set[tuple[str, str, bool]]]
     for workload, details in frame.select("workload", "details").iter_rows():
-        told = json.loads(details)["congestion_control"]
-        found[workload].add((told["client"], told["server"], told["chosen"]))
+        reported = json.loads(details)["congestion_control"]
+        found[workload].add((reported["client"], reported["server"], reported["chosen"]))
         if workload == "own":
             # The kernel of the sending socket says the same, by iperf3.
             assert json.loads(details)["congestion"] == [own]
@@ -86,7 +86,7 @@ def test_what_is_withheld_is_allowed_until_the_run_ends(
         assert one.finish() == 0, one.errors
         environment = json.loads((one.directory / "manifest.json").read_text())["environment"]
         assert environment.get("tcp allowed by the run") == (name if withheld else None)
-        told = [
+        reported = [
             (json.loads(details)["congestion_control"]["client"], json.loads(details)["congestion"])
             for path in one.directory.glob("trials/*.parquet")
             for (details,) in pl.read_parquet(path)
@@ -94,6 +94,6 @@ def test_what_is_withheld_is_allowed_until_the_run_ends(
             .select("details")
             .iter_rows()
         ]
-        assert told
-        assert told == [(name, [name])] * len(told)
+        assert reported
+        assert reported == [(name, [name])] * len(reported)
     assert set(_LIST.read_text(encoding="ascii").split()) <= set(before)

@@ -8,11 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from small_study import LOOSE_VALIDITY
 from tunnelmark.store import open_result
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-_TEXT = """
+_TEXT = f"""
 format = 1
 name = "deaths"
 title = "Deaths"
@@ -25,14 +26,7 @@ min_repeats = 2
 max_repeats = 2
 max_invalid = 20
 
-# What a busy computer makes of a trial is not what is looked at.
-[validity]
-sender_lateness = "2 s"
-link_lateness = "2 s"
-steal = "99 %"
-starvation = "1000 %"
-measuring_cpu = "400 %"
-
+{LOOSE_VALIDITY}
 [[tunnel]]
 kind = "openvpn"
 cipher = "AES-256-GCM"

@@ -7,24 +7,22 @@ from typing import Any
 import polars as pl
 import pytest
 
+from small_study import LOOSE_VALIDITY
+
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("runs")]
 
-_STUDY = """
+_STUDY = f"""
 format = 1
 name = "made"
 title = "Made"
 seed = 3
 [precision]
 metric = "tcp_goodput_bit_s"
-metrics = { udp_echo = "rtt_p50_ns" }
+metrics = {{ udp_echo = "rtt_p50_ns" }}
 min_repeats = 1
 max_repeats = 1
 bring_ups = 1
-[validity]
-sender_lateness = "10 s"
-steal = "90 %"
-starvation = "1000 %"
-measuring_cpu = "400 %"
+{LOOSE_VALIDITY}
 [[tunnel]]
 kind = "openvpn"
 [[tunnel]]

@@ -8,10 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from small_study import LOOSE_VALIDITY
+
 pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
 # How busy this machine is may not decide whether there is a figure at all.
-_STUDY = """
+_STUDY = f"""
 format = 1
 name = "gateway-clients"
 title = "Gateway"
@@ -24,13 +26,7 @@ min_repeats = 1
 max_repeats = 1
 max_invalid = 5
 
-[validity]
-sender_lateness = "500 ms"
-link_lateness = "1 s"
-starvation = "1000 %"
-steal = "100 %"
-measuring_cpu = "400 %"
-
+{LOOSE_VALIDITY}
 [[tunnel]]
 kind = "KIND"
 clients = 3

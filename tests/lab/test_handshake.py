@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from small_study import LOOSE_VALIDITY
 from tunnelmark.engine.link import Direction, LinkSpec, Loss, Queue
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
@@ -154,7 +155,7 @@ def test_where_all_is_lost_each_set_up_fails_and_says_so(
     assert made.lost is not None
 
 
-_STUDY = """
+_STUDY = f"""
 format = 1
 name = "handshakes"
 title = "Handshakes"
@@ -162,20 +163,14 @@ seed = 7
 
 [precision]
 metric = "setup_p50_ns"
-metrics = { udp_echo = "rtt_p50_ns" }
+metrics = {{ udp_echo = "rtt_p50_ns" }}
 relative_half_width = "50 %"
 min_repeats = 1
 max_repeats = 1
 bring_ups = 1
 max_invalid = 5
 
-[validity]
-sender_lateness = "500 ms"
-link_lateness = "1 s"
-starvation = "1000 %"
-steal = "100 %"
-measuring_cpu = "400 %"
-
+{LOOSE_VALIDITY}
 [[tunnel]]
 kind = "openvpn"
 

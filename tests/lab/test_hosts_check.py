@@ -38,7 +38,7 @@ def found(done: "subprocess.CompletedProcess[str]") -> tuple[dict[str, Any], dic
     return report, line
 
 
-def test_hosts_that_serve_are_told_with_their_line(hosts: TwoHosts) -> None:
+def test_hosts_that_serve_are_reported_with_their_line(hosts: TwoHosts) -> None:
     hosts.client.run("ip", "link", "set", "line0", "mtu", "1400")
     done = check(hosts.inventory(ports="[1194]"), "--json")
     report, line = found(done)
@@ -57,7 +57,7 @@ def test_hosts_that_serve_are_told_with_their_line(hosts: TwoHosts) -> None:
     assert hosts.client.leftovers() == hosts.server.leftovers() == []
 
 
-def test_what_is_in_the_way_is_told_with_its_direction(hosts: TwoHosts) -> None:
+def test_what_is_in_the_way_is_reported_with_its_direction(hosts: TwoHosts) -> None:
     hosts.route()
     # What a firewall does, by the means that every kernel has.
     for rule in (
@@ -69,8 +69,8 @@ def test_what_is_in_the_way_is_told_with_its_direction(hosts: TwoHosts) -> None:
     done = check(hosts.inventory(attach='"routed"', ports="[1194, 1195]"), "--json")
     report = json.loads(done.stdout)
     assert done.returncode == 3
-    told = [one["message"] for one in report["line"]["findings"] if not one["ok"]]
-    server = [words for words in told if "server 192.0.2.12" in words]
+    reported = [one["message"] for one in report["line"]["findings"] if not one["ok"]]
+    server = [words for words in reported if "server 192.0.2.12" in words]
     assert any(words.startswith("UDP") and "does not arrive" in words for words in server)
     assert any("replies do not return" in words for words in server)
     assert any(words.startswith("TCP") for words in server)

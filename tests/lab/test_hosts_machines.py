@@ -116,7 +116,7 @@ def as_recorded(directory: Path, samples: list[str]) -> records.Flow:
     return records.join(table, far, int(table["flow"].min()))
 
 
-def test_machines_are_told_with_what_they_can_run(machines: TwoMachines) -> None:
+def test_machines_are_reported_with_what_they_can_run(machines: TwoMachines) -> None:
     before = Apart.now(machines)
     words = ["hosts", "check", str(machines.inventory()), "--json"]
     done = subprocess.run(
@@ -201,15 +201,19 @@ def check_costs(result: Result, table: pl.DataFrame) -> None:
     """What the kernel does for its tunnels is in no program, and has a cost nevertheless."""
     trials = set_apart(result.trials(), result.blocks.values())
     found = point_estimates(trials, confidence=result.manifest.confidence)
-    points = {point.tunnel.partition(",")[0]: point for point in found}
+    points = {point.label: point for point in found}
+    costs = []
     for tunnel in IN_KERNEL:
         used = cpu_cost(points[tunnel], "cpu_cost_s_per_mpkt")
-        assert used is not None
-        assert not used.of_programs
-        assert used.estimate.value > 0
-    of_programs = cpu_cost(points["openvpn"], "cpu_cost_s_per_mpkt")
-    assert of_programs is not None
-    assert of_programs.of_programs
-    assert of_programs.estimate.value > 0
+        assert used.of_programs is None
+        assert used.of_machine is not None
+        # One trial says nothing of its scatter, which on an emulated CPU is as large as the cost.
+        assert used.of_machine.low is None
+        costs.append(used.of_machine.value)
+    assert max(costs) > 0, costs
+    used = cpu_cost(points["openvpn"], "cpu_cost_s_per_mpkt")
+    assert used.of_programs is not None
+    assert used.of_machine is not None
+    assert used.of_programs.value > 0
     of_baseline = table.filter(pl.col("is_baseline"))["cpu_lab_ratio"]
     assert min(of_baseline.to_list()) > 0

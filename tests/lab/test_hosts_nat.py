@@ -123,8 +123,8 @@ def test_a_server_behind_nat_is_measured_by_its_name(
     manifest = open_result(one.directory).manifest
     assert set(manifest.skipped) == {"vxlan"}
     assert "cannot have its server behind NAT" in manifest.skipped["vxlan"]
-    told = manifest.environment["server address"]
-    assert told == f"vps.example is {NAT}, behind NAT at {INSIDE}/24"
+    reported = manifest.environment["server address"]
+    assert reported == f"vps.example is {NAT}, behind NAT at {INSIDE}/24"
 
 
 def test_a_client_behind_nat_is_measured(

@@ -204,7 +204,7 @@ REFUSALS: list[tuple[type[Tunnel], Params, str]] = [
 @pytest.mark.parametrize(
     "case", REFUSALS, ids=[f"{driver.__name__} {params}" for driver, params, _ in REFUSALS]
 )
-def test_a_peer_that_refuses_is_told_in_the_program_s_own_words(
+def test_a_peer_that_refuses_is_reported_in_the_program_s_own_words(
     lab: Lab, case: tuple[type[Tunnel], Params, str]
 ) -> None:
     driver, params, words = case

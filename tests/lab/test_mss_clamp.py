@@ -15,6 +15,7 @@ from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.mss_clamp import clamp, removal
+from tunnelmark.model.host import Host
 from tunnelmark.model.topology import Topology
 
 pytestmark = pytest.mark.lab
@@ -35,9 +36,9 @@ def lab() -> Iterator[Lab]:
         yield lab
 
 
-def offered(lab: Lab, interface: str, address: str) -> list[int]:
+def offered(lab: Lab, client: Host, interface: str, address: str) -> list[int]:
     """Return the MSS of SYN and SYN-ACK as tcpdump shows them at the client."""
-    watcher = lab.client_host.spawn(
+    watcher = client.spawn(
         [
             "tcpdump",
             "-i",
@@ -59,7 +60,7 @@ def offered(lab: Lab, interface: str, address: str) -> list[int]:
             if "listening on" in watcher.log_tail(5):
                 break
             time.sleep(0.02)
-        lab.client_host.run([sys.executable, "-c", CALL, address])
+        client.run([sys.executable, "-c", CALL, address])
         found = [re.search(r"mss (\d+)", str(watcher.read_line(10))) for _ in range(2)]
     finally:
         listener.stop()
@@ -86,12 +87,29 @@ def test_syn_and_syn_ack_offer_what_the_study_asks_for(
         up = clamp(tunnel.up(lab.site), mss_bytes, client=lab.client_host, server=lab.server_host)
         assert all(agreed.details["mss_clamp"] == str(mss_bytes) for agreed in up.negotiated)
         path = up.paths[-1]
-        assert offered(lab, path.client_interface, path.server_address) == expected
+        found = offered(lab, lab.client_host, path.client_interface, path.server_address)
+        assert found == expected
     finally:
         for take_away in removal(lab.client_host, lab.server_host):
             take_away()
         tunnel.down()
     assert "tm-mss" not in lab.client_host.run(["nft", "list", "tables"]).text()
+
+
+@pytest.mark.parametrize("kind", ["none", "openvpn", "wireguard"])
+def test_every_client_of_a_gateway_is_clamped(kind: str) -> None:
+    tunnel = driven(kind, {"clients": 3, "mss_clamp": 900})
+    topology = Topology(clients=3)
+    with Ledger() as ledger, Lab(ledger, topology, None, engine=find_engine()) as lab:
+        try:
+            up = tunnel.up(lab.site)
+            up = clamp(up, 900, client=lab.client_host, server=lab.server_host)
+            for path in up.paths:
+                assert path.client is not None
+                found = offered(lab, path.client.host, path.client_interface, path.server_address)
+                assert found == [900, 900], path.name
+        finally:
+            tunnel.down()
 
 
 @pytest.mark.slow

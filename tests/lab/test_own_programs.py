@@ -20,7 +20,7 @@ program = {programs}
 """
 
 
-def test_two_builds_are_measured_and_told_apart(
+def test_two_builds_are_measured_and_distinguished(
     study: Callable[[str], Any], tmp_path: Path
 ) -> None:
     found = shutil.which("wireguard-go")
@@ -32,10 +32,10 @@ def test_two_builds_are_measured_and_told_apart(
     tunnels = TUNNELS.replace("{programs}", json.dumps([found, str(other)]))
     one = study(one_echo("builds", "Two builds", tunnels))
     one.run()
-    told = [
+    reported = [
         json.loads(path.read_text("utf-8"))["negotiated"][0]["details"]["program_wireguard-go"]
         for path in (one.directory / "blocks").glob("*.json")
     ]
-    assert sorted(words.split(" (")[0] for words in told) == sorted([found, str(other)])
-    assert len({words.split(" (")[1] for words in told}) == 2
+    assert sorted(words.split(" (")[0] for words in reported) == sorted([found, str(other)])
+    assert len({words.split(" (")[1] for words in reported}) == 2
     assert one.leftovers() == []

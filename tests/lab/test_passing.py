@@ -49,7 +49,7 @@ payload_bytes = 500
 """
 
 
-def test_the_delay_of_a_tunnel_is_told_by_place(study: Callable[[str], Any]) -> None:
+def test_the_delay_of_a_tunnel_is_reported_by_place(study: Callable[[str], Any]) -> None:
     one = study(_STUDY)
     one.run()
     trials = one.trials().filter((pl.col("path") == "total") & pl.col("valid"))

@@ -11,7 +11,8 @@ from tunnelmark.hosts.local import LocalHost
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Validity
 from tunnelmark.workloads.base import TrialContext
-from tunnelmark.workloads.file_transfer import FileTransfer, FileTransferParams
+from tunnelmark.workloads.file_transfer import FileTransfer
+from tunnelmark.workloads.file_transfer_params import FileTransferParams
 
 pytestmark = [pytest.mark.lab, pytest.mark.timing]
 

@@ -98,9 +98,9 @@ def forward_ns(engine: str, network: str, receive_time: ReceiveTime) -> float:
         )
         reflector.terminate()
         reflector.stdout.read()
-    (told,) = json.loads(done.stdout.splitlines()[-1])["flows"]
-    assert told["returned"] == 500
-    return float(told["owd_forward_ns"]["p50"])
+    (reported,) = json.loads(done.stdout.splitlines()[-1])["flows"]
+    assert reported["returned"] == 500
+    return float(reported["owd_forward_ns"]["p50"])
 
 
 @pytest.mark.usefixtures("costly_vxlan")

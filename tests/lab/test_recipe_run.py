@@ -48,7 +48,7 @@ def test_a_recipe_of_one_s_own_is_measured_and_recorded(
     manifest = json.loads((one.directory / "manifest.json").read_text("utf-8"))
     assert "VTun over TCP" in manifest["study_text"]
     report = (one.directory / "report" / "report.md").read_text("utf-8")
-    told = "the largest payload in one packet on the link is"
-    (line,) = [line for line in report.splitlines() if told in line]
+    reported = "the largest payload in one packet on the link is"
+    (line,) = [line for line in report.splitlines() if reported in line]
     assert "mytun-aes256cbc" in line
     assert one.leftovers() == []

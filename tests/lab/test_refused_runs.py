@@ -50,7 +50,7 @@ def _nothing_was_made(one: Any) -> None:
     assert list(one.runtime.iterdir()) == []
 
 
-def test_a_missing_kernel_feature_is_told_before_anything_is_made(
+def test_a_missing_kernel_feature_is_reported_before_anything_is_made(
     study: Callable[[str], Any],
 ) -> None:
     one = study(_TEXT)

@@ -18,7 +18,7 @@ from tunnelmark.model.topology import (
     Topology,
 )
 
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = pytest.mark.lab
 
 _DIRECTION = Direction(rate_bit_s=100_000_000, delay_ns=1_000_000, queue=Queue("bytes", 65536))
 LINK = LinkSpec(a_to_b=_DIRECTION, b_to_a=_DIRECTION, seed=1)

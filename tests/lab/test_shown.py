@@ -11,7 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timing]
+from small_study import LOOSE_VALIDITY
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 _HEAD = """
 format = 1
@@ -25,7 +27,7 @@ relative_half_width = "50 %"
 min_repeats = {repeats}
 max_repeats = {repeats}
 max_invalid = 20
-{tunnels}
+{validity}{tunnels}
 [[link]]
 kind = "serial"
 rate = "8 Mbit/s"
@@ -38,8 +40,12 @@ kind = "udp_echo"
 """
 
 
-def _text(workload: str, *, tunnels: str = "", link: str = "", repeats: int = 2) -> str:
-    return _HEAD.format(workload=workload, tunnels=tunnels, link=link, repeats=repeats)
+def _text(
+    workload: str, *, tunnels: str = "", link: str = "", repeats: int = 2, validity: str = ""
+) -> str:
+    return _HEAD.format(
+        workload=workload, tunnels=tunnels, link=link, repeats=repeats, validity=validity
+    )
 
 
 def _trials(study: Any) -> pl.DataFrame:
@@ -55,7 +61,8 @@ def _blocks(study: Any) -> list[dict[str, Any]]:
 
 
 def test_without_a_tunnel_the_fragmentation_point_is_1472(study: Callable[[str], Any]) -> None:
-    one = study(_text('gap = "10 ms"\npackets = 20\npayload_bytes = [1472, 1473]'))
+    workload = 'gap = "10 ms"\npackets = 20\npayload_bytes = [1472, 1473]'
+    one = study(_text(workload, validity=LOOSE_VALIDITY))
     one.run()
     (block,) = _blocks(one)
     (proof,) = block["proofs"]
@@ -65,6 +72,7 @@ def test_without_a_tunnel_the_fragmentation_point_is_1472(study: Callable[[str],
     assert set(trials.filter(pl.col("param_payload_bytes") == 1473)["outer_packets"]) == {2.0}
 
 
+@pytest.mark.timing
 def test_a_saturated_8_mbit_s_link_carries_what_theory_says(study: Callable[[str], Any]) -> None:
     # 1472 bytes every 1 ms are 11.8 Mbit/s, more than the link carries.
     one = study(_text('gap = "1 ms"\nduration = "3 s"\npayload_bytes = 1472'))
@@ -74,6 +82,7 @@ def test_a_saturated_8_mbit_s_link_carries_what_theory_says(study: Callable[[str
         assert goodput == pytest.approx(theory, rel=0.01)
 
 
+@pytest.mark.timing
 def test_rtt_and_serialization_delay_at_low_load(study: Callable[[str], Any]) -> None:
     one = study(_text('gap = "10 ms"\npackets = 150\npayload_bytes = [25, 1000, 1472]', repeats=3))
     one.run()
@@ -90,6 +99,7 @@ def test_rtt_and_serialization_delay_at_low_load(study: Callable[[str], Any]) ->
     assert difference_ns * 1500 / (1500 - 53) == pytest.approx(1.5e6, rel=0.01)
 
 
+@pytest.mark.timing
 def test_forward_loss_of_2_percent_is_measured_forward_only(study: Callable[[str], Any]) -> None:
     one = study(
         _text(
@@ -126,6 +136,7 @@ def test_overhead_equals_an_independent_capture(
             'gap = "10 ms"\npackets = 150\npayload_bytes = [700, 1472]',
             tunnels=f"\n[[tunnel]]\n{tunnel}\n",
             repeats=1,
+            validity=LOOSE_VALIDITY,
         )
     )
     one.start()

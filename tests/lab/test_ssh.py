@@ -5,18 +5,20 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ssh_hosts import ADDRESSES, FakeHost, TwoHosts, two_hosts
 from tunnelmark.hosts import ssh
-from tunnelmark.hosts.inventory import HostEntry, load_inventory
+from tunnelmark.hosts.inventory import load_inventory
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.ssh import SshAgent
 from tunnelmark.hosts.ssh_host import SshHost, SshNetnsHost
+from tunnelmark.hosts.ssh_programs import programs_for
 from tunnelmark.hosts.ssh_refusals import refusal
-from tunnelmark.hosts.vm_payload import AGENT, ENGINE, Payload, installed
+from tunnelmark.hosts.vm_payload import AGENT, ENGINE, installed
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
 
@@ -180,14 +182,48 @@ def test_a_key_that_is_not_taken_is_no_question(
     assert "accepts none of the keys" in refused(connect, ssh_config=str(tmp_path / "config"))
 
 
-def test_another_architecture_is_named(connect: Callable[..., SshAgent], tmp_path: Path) -> None:
-    payload = installed()
-    other = bytearray(payload.programs[AGENT].read_bytes()[:4096])
-    other[18:20] = (243).to_bytes(2, "little")
-    (tmp_path / "agent").write_bytes(other)
-    programs = {AGENT: tmp_path / "agent", ENGINE: payload.programs[ENGINE]}
-    words = refused(connect, payload=Payload(programs))
-    assert "the host is Linux x86_64" in words
+@pytest.fixture
+def says(hosts: TwoHosts) -> Iterator[Callable[[str], None]]:
+    """Have ``uname -sm`` on the client say something."""
+    script = hosts.folder / "uname"  # the hosts have a /tmp of their own
+
+    def say(system: str) -> None:
+        script.write_text(f"#!/bin/sh\necho {system}\n", encoding="ascii")
+        script.chmod(0o755)
+        hosts.client.run("mount", "--bind", str(script), "/usr/bin/uname")
+
+    yield say
+    hosts.client.run("umount", "/usr/bin/uname")
+
+
+def test_an_unknown_architecture_is_named(
+    connect: Callable[..., SshAgent], says: Callable[[str], None]
+) -> None:
+    says("Linux riscv64")
+    words = refused(connect)
+    assert words.endswith("the host is Linux riscv64, and there is no agent and engine for it here")
+
+
+def test_a_board_gets_the_programs_for_its_architecture(
+    connect: Callable[..., SshAgent],
+    ledger: Ledger,
+    says: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The programs have marks, which what runs there must have; they are this computer's still."""
+    says("Linux aarch64")
+    monkeypatch.setattr(ssh, "programs_for", partial(programs_for, folder=tmp_path))
+    assert "(run: scripts/engines arm64)" in refused(connect)
+    (tmp_path / "aarch64").mkdir()
+    for name, file in installed().programs.items():
+        (tmp_path / "aarch64" / name).write_bytes(file.read_bytes() + b"for aarch64")
+    agent = connect()
+    computer = SshHost(agent, name="all", unique=f"{ledger.run_id}-all", log_dir=ledger.work_dir)
+    for name in (AGENT, ENGINE):
+        mark = computer.run(["tail", "-c", "11", str(agent.directory / name)])
+        assert mark.text() == "for aarch64"
+    assert '"version"' in computer.run([str(agent.engine), "version"]).text()
 
 
 def test_a_directory_that_is_there_is_not_taken(
@@ -200,7 +236,7 @@ def test_a_directory_that_is_there_is_not_taken(
         hosts.client.run("rmdir", f"/tmp/{ledger.run_id}")  # noqa: S108
 
 
-def test_a_full_disk_is_told_and_nothing_stays_on_it(
+def test_a_full_disk_is_reported_and_nothing_stays_on_it(
     connect: Callable[..., SshAgent], hosts: TwoHosts
 ) -> None:
     hosts.client.run("mount", "-o", "remount,size=1m", "/tmp")  # noqa: S108
@@ -225,7 +261,7 @@ def test_a_time_of_silence_that_is_none_is_refused(
     assert ssh.silence() == 8
 
 
-def test_a_user_without_sudo_is_told() -> None:
+def test_a_user_without_sudo_is_reported() -> None:
     words = ["sh", "-c", ssh._AS_ROOT, "sh", "exit 0", "sh"]
     as_root = subprocess.run(words, check=False)
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -243,7 +279,7 @@ def test_a_user_without_sudo_is_told() -> None:
         ("no-such-name.invalid", "the name is not known"),
     ],
 )
-def test_a_host_that_is_not_reached_is_told(address: str, words: str, hosts: TwoHosts) -> None:
+def test_a_host_that_is_not_reached_is_reported(address: str, words: str, hosts: TwoHosts) -> None:
     done = subprocess.run(
         [*hosts.client.enter, "ssh", "-Fnone", "-oConnectTimeout=9", "-oBatchMode=yes", address],
         capture_output=True,
@@ -254,15 +290,7 @@ def test_a_host_that_is_not_reached_is_told(address: str, words: str, hosts: Two
     assert words in refusal(done.returncode, done.stderr)
 
 
-def test_a_program_that_is_no_program_is_not_sent(tmp_path: Path, ledger: Ledger) -> None:
-    (tmp_path / "agent").write_bytes(b"#!/bin/sh\n")
-    entry = HostEntry(ssh="nobody", address="192.0.2.1/24")  # type: ignore[arg-type]
-    payload = Payload({AGENT: tmp_path / "agent"})
-    with pytest.raises(LabError, match="is not a known Linux program"):
-        SshAgent.connect(entry, role="client", ledger=ledger, payload=payload)
-
-
-def test_a_computer_without_ssh_is_told(
+def test_a_computer_without_ssh_is_reported(
     connect: Callable[..., SshAgent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")

@@ -28,7 +28,7 @@ SHARE = 1448 / 1538
 
 @dataclass(frozen=True)
 class Seen:
-    """A transfer: what the program told, and what the link forwarded."""
+    """A transfer: what the program reported, and what the link forwarded."""
 
     goodput_bit_s: float
     payload_bytes: int

@@ -12,7 +12,7 @@ from tunnelmark.engine.binary import find_engine
 from tunnelmark.engine.link import Direction, LinkSpec, Loss, Queue
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
-from tunnelmark.model.block import WireProof
+from tunnelmark.model.block import ProofVerdict, WireProof
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.overhead import IP_VERSIONS, datagram, fragmentation_point
 from tunnelmark.model.topology import Topology
@@ -26,8 +26,7 @@ from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.tunnels.wireguard import WireGuardTunnel
 
-# The proof paces its packets; a busy computer brings them together.
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = pytest.mark.lab
 
 # Both sides of every padding boundary, of the fragmentation point, and the usual ones.
 SIZES = (25, *range(96, 114), 1000, *range(1368, 1396), 1419, 1420, 1421, 1472, 1473, 2000, 2900)
@@ -80,6 +79,20 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("vxlan", {}, 1078, 1422),
     ("vxlan", {"inner": "ipv6", "outer": "ipv6"}, 1118, 1382),
 ]
+STREAMS = {"ssh_tun", "softether", "socat_tls", "stunnel"}
+_MOST_PROOFS = 3
+"""As many as a run makes of one that could not see: a busy computer keeps probes waiting."""
+
+
+def by_wire(case: tuple[str, dict[str, object], int, int]) -> Any:
+    """Return a case; where packets go through a stream a busy computer brings them together.
+
+    Those of ocserv do so too as long as its UDP has not taken over.
+    """
+    kind, params, *_ = case
+    stream = kind in {*STREAMS, "ocserv"} or params.get("transport") == "tcp"
+    marks = [pytest.mark.timing] if stream else []
+    return pytest.param(case, marks=marks, id=f"{kind}{params or ''}")
 
 
 def direction(loss: float = 0.0) -> Direction:
@@ -123,7 +136,14 @@ def proved(
         spacing_ns=spacing_ns,
     )
     watch = Watch(lab.link_host, "a", lab.client)
-    return prove(over, up.wire, prober=prober, watch=watch, payload_sizes=sizes, seed=7, **more)
+    for _ in range(_MOST_PROOFS):
+        proof = prove(
+            over, up.wire, prober=prober, watch=watch, payload_sizes=sizes, seed=7, **more
+        )
+        seen = {sample.payload_bytes for sample in proof.samples}
+        if proof.verdict is ProofVerdict.SAW_WRONG or {*sizes} <= seen:
+            break
+    return proof
 
 
 def make(kind: str, params: dict[str, object], lab: Lab) -> Tunnel:
@@ -133,7 +153,7 @@ def make(kind: str, params: dict[str, object], lab: Lab) -> Tunnel:
     return tunnel
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{kind}{params or ''}" for kind, params, *_ in CASES])
+@pytest.mark.parametrize("case", [by_wire(case) for case in CASES])
 def test_the_wire_the_model_and_the_known_figures_agree(
     lab: Lab, engine: str, case: tuple[str, dict[str, object], int, int]
 ) -> None:

@@ -128,7 +128,7 @@ def test_each_process_that_dies_is_a_problem(lab_of: Callable[..., Lab], number:
         (N, {"mcs": 16}, {}, "mcs is 16, the kernel's simulated radios have 2 streams: 0 to 15"),
     ],
 )
-def test_a_mode_that_cannot_be_is_told_and_never_replaced(
+def test_a_mode_that_cannot_be_is_reported_and_never_replaced(
     lab_of: Callable[..., Lab],
     preset: str,
     more: dict[str, object],

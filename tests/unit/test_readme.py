@@ -43,8 +43,8 @@ _CHEAP = {"overhead", "audit", "version", "studies", "--help", "--version"}
     ],
 )
 def test_the_readme_names_every_one(names: list[str]) -> None:
-    told = set(re.findall(r"`([a-z0-9_-]+)`", README.read_text(encoding="utf-8")))
-    assert [name for name in names if name not in told] == []
+    named = set(re.findall(r"`([a-z0-9_-]+)`", README.read_text(encoding="utf-8")))
+    assert [name for name in names if name not in named] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -53,7 +53,7 @@ def test_every_page_that_is_linked_is_there(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def _told() -> list[tuple[str, str]]:
+def _shown() -> list[tuple[str, str]]:
     """Return (where, command line) of all pages and of the examples of every ``--help``."""
     found = []
     for page in PAGES:
@@ -88,17 +88,17 @@ def _commands(
             yield (*words, name), command
 
 
-def _lines(told: str) -> list[list[str]]:
+def _lines(shown: str) -> list[list[str]]:
     """Return the words of a command as a reader would type them, once for each choice (a|b)."""
-    plain = re.split(r"\s{2,}|\s[#>|&]\s?", told)[0]  # what is said of it, where its output goes
+    plain = re.split(r"\s{2,}|\s[#>|&]\s?", shown)[0]  # what is said of it, where its output goes
     words = shlex.split(plain)[1:]
     ways = [word.split("|") for word in words]
     return [[_typed(word) for word in way] for way in product(*ways)]
 
 
-def _costs_nothing(told: str) -> bool:
+def _costs_nothing(shown: str) -> bool:
     """Say whether a command ends at once and needs no result of a run."""
-    return told.split()[1] in _CHEAP and not any("dir" in words for words in _lines(told))
+    return shown.split()[1] in _CHEAP and not any("dir" in words for words in _lines(shown))
 
 
 def _typed(word: str) -> str:
@@ -118,19 +118,19 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_place")
-@pytest.mark.parametrize(("where", "told"), _told())
-def test_every_command_that_is_told_parses(where: str, told: str) -> None:
-    for words in _lines(told):
+@pytest.mark.parametrize(("where", "shown"), _shown())
+def test_every_command_that_is_shown_parses(where: str, shown: str) -> None:
+    for words in _lines(shown):
         try:
             _parse(words)
         except click.ClickException as error:
-            pytest.fail(f"{where}: {told}: {error.format_message()}")
+            pytest.fail(f"{where}: {shown}: {error.format_message()}")
 
 
 @pytest.mark.usefixtures("_place")
-@pytest.mark.parametrize("told", sorted({told for _, told in _told() if _costs_nothing(told)}))
-def test_what_costs_nothing_runs(told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in _lines(told):
+@pytest.mark.parametrize("shown", sorted({shown for _, shown in _shown() if _costs_nothing(shown)}))
+def test_what_costs_nothing_runs(shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in _lines(shown):
         assert main.call(words) == 0, capsys.readouterr().err
         assert capsys.readouterr().out
 

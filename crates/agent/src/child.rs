@@ -149,7 +149,7 @@ impl Child {
         self.pid
     }
 
-    /// Becomes readable when the program has ended; None once that has been told.
+    /// Becomes readable when the program has ended; None once that has been reported.
     pub fn end(&self) -> Option<BorrowedFd<'_>> {
         (!self.exited).then(|| self.pidfd.as_fd())
     }

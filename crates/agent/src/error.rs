@@ -255,7 +255,7 @@ impl fmt::Display for AgentError {
             Self::Frame(error) => error.fmt(f),
             Self::Request(error) => error.fmt(f),
             Self::Argument { name, text, most } => {
-                write!(f, "{name} is {:?}, must be 1 to {most}", Told(text))
+                write!(f, "{name} is {:?}, must be 1 to {most}", Quoted(text))
             }
             Self::NotInit { pid } => write!(
                 f,
@@ -265,7 +265,7 @@ impl fmt::Display for AgentError {
                 f,
                 "{PORTS}: no port has the name {} after {waited_s} s; start the machine with a \
                  virtio-serial port of this name",
-                Told(name)
+                Quoted(name)
             ),
             Self::NotConnected { device, waited_s } => write!(
                 f,
@@ -281,7 +281,7 @@ impl fmt::Display for AgentError {
             Self::TooManyPrograms { program } => write!(
                 f,
                 "spawn {}: {CHILDREN_MAX} programs run, which is the most; end some first",
-                Told(program)
+                Quoted(program)
             ),
             Self::UnknownSignal { number } => write!(
                 f,
@@ -301,7 +301,7 @@ impl fmt::Display for AgentError {
                 "stdin: programs leave {UNREAD_MAX} bytes unread; send more when they read"
             ),
             Self::NoFileName { path } => {
-                write!(f, "put {}: has no file name; name a file in it", Told(path))
+                write!(f, "put {}: has no file name; name a file in it", Quoted(path))
             }
             Self::PartOffset {
                 path,
@@ -311,10 +311,10 @@ impl fmt::Display for AgentError {
                 f,
                 "put {}: part at {offset}, {length} bytes are there; send parts in order, the first \
                  at 0",
-                Told(path)
+                Quoted(path)
             ),
             Self::NotRegular { path } => {
-                write!(f, "get {}: is not a regular file; name one", Told(path))
+                write!(f, "get {}: is not a regular file; name one", Quoted(path))
             }
             Self::FilesTooLong { most } => write!(
                 f,
@@ -354,13 +354,13 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Spawn { program } => write!(f, "spawn {}", Told(program)),
+            Self::Spawn { program } => write!(f, "spawn {}", Quoted(program)),
             Self::Enter { pid } => write!(f, "spawn: within process {pid}"),
             Self::Signal { number, pid } => write!(f, "signal {number} to process {pid}"),
             Self::Cpu => f.write_str("cpu: /proc"),
-            Self::Put { path } => write!(f, "put {}", Told(path)),
-            Self::Get { path } => write!(f, "get {}", Told(path)),
-            Self::Stat { path } => write!(f, "stat {}", Told(path)),
+            Self::Put { path } => write!(f, "put {}", Quoted(path)),
+            Self::Get { path } => write!(f, "get {}", Quoted(path)),
+            Self::Stat { path } => write!(f, "stat {}", Quoted(path)),
             Self::Wait => f.write_str("poll"),
             Self::Connection => f.write_str("port"),
             Self::Port { device } => device.display().fmt(f),
@@ -374,7 +374,7 @@ impl fmt::Display for Step {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Json(reason) => write!(f, "request: {}", Told(reason)),
+            Self::Json(reason) => write!(f, "request: {}", Quoted(reason)),
             Self::WordCount {
                 arguments,
                 variables,
@@ -387,16 +387,16 @@ impl fmt::Display for RequestError {
                 f.write_str("spawn: argument 0 is \"\", must be a program's name or path")
             }
             Self::ZeroByte { place, text } => {
-                write!(f, "{place} is {:?}, must have no zero byte", Told(text))
+                write!(f, "{place} is {:?}, must have no zero byte", Quoted(text))
             }
             Self::VariableName(name) => write!(
                 f,
                 "spawn: variable {:?} must have a name, and no = in it",
-                Told(name)
+                Quoted(name)
             ),
             Self::SignalNumber(number) => write!(f, "signal: {number} is outside 1 to 64"),
             Self::Mode { path, mode } => {
-                let path = Told(path);
+                let path = Quoted(path);
                 write!(
                     f,
                     "put {path}: mode is {mode:o}, must be at most 7777 (octal)"
@@ -406,7 +406,7 @@ impl fmt::Display for RequestError {
                 f,
                 "get {}: limit is {limit} bytes, must be at most {PAYLOAD_MAX}; read the file in \
                  parts",
-                Told(path)
+                Quoted(path)
             ),
             Self::FileCount(count) => write!(
                 f,
@@ -415,7 +415,7 @@ impl fmt::Display for RequestError {
             Self::Path { op, path } => write!(
                 f,
                 "{op}: {:?} is relative or has .. among its parts; name it from / on",
-                Told(path)
+                Quoted(path)
             ),
         }
     }
@@ -425,9 +425,9 @@ impl std::error::Error for RequestError {}
 
 /// A text from outside, of which as much is shown as the longest path has: the answer has to fit into
 /// a frame, whatever the request was.
-struct Told<'a>(&'a str);
+struct Quoted<'a>(&'a str);
 
-impl Told<'_> {
+impl Quoted<'_> {
     const BYTES_MAX: usize = 4096;
 
     fn cut(&self) -> (&str, &'static str) {
@@ -439,14 +439,14 @@ impl Told<'_> {
     }
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, mark) = self.cut();
         write!(f, "{text}{mark}")
     }
 }
 
-impl fmt::Debug for Told<'_> {
+impl fmt::Debug for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, mark) = self.cut();
         write!(f, "{text:?}{mark}")

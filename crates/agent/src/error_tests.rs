@@ -5,24 +5,30 @@ fn system(step: Step, kind: io::ErrorKind) -> String {
 }
 
 #[test]
-fn what_the_kernel_refused_is_told_with_its_place_and_what_to_do() {
+fn what_the_kernel_refused_is_reported_with_its_place_and_what_to_do() {
     let spawn = || Step::Spawn {
         program: "ip".to_owned(),
     };
-    let told = system(spawn(), io::ErrorKind::NotFound);
-    assert!(told.starts_with("spawn ip: "), "{told}");
-    assert!(told.ends_with("; install it, or name a path"), "{told}");
-    let told = system(spawn(), io::ErrorKind::PermissionDenied);
-    assert!(told.ends_with("; it must be executable"), "{told}");
+    let reported = system(spawn(), io::ErrorKind::NotFound);
+    assert!(reported.starts_with("spawn ip: "), "{reported}");
+    assert!(
+        reported.ends_with("; install it, or name a path"),
+        "{reported}"
+    );
+    let reported = system(spawn(), io::ErrorKind::PermissionDenied);
+    assert!(reported.ends_with("; it must be executable"), "{reported}");
     // Nothing is advised that nobody knows.
     assert_eq!(
         system(spawn(), io::ErrorKind::OutOfMemory),
         "spawn ip: out of memory"
     );
     let pid = NonZeroU32::new(7).unwrap();
-    let told = system(Step::Enter { pid }, io::ErrorKind::NotFound);
-    assert!(told.starts_with("spawn: within process 7: "), "{told}");
-    assert!(told.ends_with("; it has ended"), "{told}");
+    let reported = system(Step::Enter { pid }, io::ErrorKind::NotFound);
+    assert!(
+        reported.starts_with("spawn: within process 7: "),
+        "{reported}"
+    );
+    assert!(reported.ends_with("; it has ended"), "{reported}");
 }
 
 #[test]
@@ -59,9 +65,9 @@ fn every_step_has_a_place() {
 }
 
 #[test]
-fn what_is_refused_is_told_with_place_value_limit_and_what_to_do() {
+fn what_is_refused_is_reported_with_place_value_limit_and_what_to_do() {
     let path = || "/a".to_owned();
-    for (error, told) in [
+    for (error, reported) in [
         (
             AgentError::Argument {
                 name: "stdio: silence in s",
@@ -146,14 +152,14 @@ fn what_is_refused_is_told_with_place_value_limit_and_what_to_do() {
             "frame: header of 1 bytes, the limits are 2 and 524288",
         ),
     ] {
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), reported);
     }
 }
 
 #[test]
-fn a_request_that_is_none_is_told_with_its_value_and_its_limit() {
+fn a_request_that_is_none_is_reported_with_its_value_and_its_limit() {
     let path = || "/a".to_owned();
-    for (error, told) in [
+    for (error, reported) in [
         (
             RequestError::Json("unknown field `x`".to_owned()),
             "request: unknown field `x`",
@@ -210,18 +216,22 @@ fn a_request_that_is_none_is_told_with_its_value_and_its_limit() {
             "get: \"etc\" is relative or has .. among its parts; name it from / on",
         ),
     ] {
-        assert_eq!(AgentError::from(error).to_string(), told);
+        assert_eq!(AgentError::from(error).to_string(), reported);
     }
 }
 
 #[test]
-fn a_text_of_any_length_is_told_in_a_frame() {
+fn a_text_of_any_length_is_reported_in_a_frame() {
     let long = "\0ü".repeat(1 << 17);
-    let told = RequestError::ZeroByte {
+    let reported = RequestError::ZeroByte {
         place: "spawn: argument 1".to_owned(),
         text: long.clone(),
     };
-    assert!(told.to_string().len() < 64 << 10);
-    let told = AgentError::NotRegular { path: long }.to_string();
-    assert!(told.len() < 5_000 && told.contains('…'), "{}", told.len());
+    assert!(reported.to_string().len() < 64 << 10);
+    let reported = AgentError::NotRegular { path: long }.to_string();
+    assert!(
+        reported.len() < 5_000 && reported.contains('…'),
+        "{}",
+        reported.len()
+    );
 }

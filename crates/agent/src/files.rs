@@ -234,15 +234,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_told_with_its_path() {
+    fn what_cannot_be_done_is_reported_with_its_path() {
         let gone = "/proc/tm-no-such-file";
-        let told = get(gone, 0, 10).unwrap_err().to_string();
+        let reported = get(gone, 0, 10).unwrap_err().to_string();
         assert!(
-            told.starts_with(&format!("get {gone}: No such file")),
-            "{told}"
+            reported.starts_with(&format!("get {gone}: No such file")),
+            "{reported}"
         );
-        let told = put("/", 0o600, 0, true, b"").unwrap_err().to_string();
-        assert!(told.starts_with("put /: has no file name"), "{told}");
+        let reported = put("/", 0o600, 0, true, b"").unwrap_err().to_string();
+        assert!(
+            reported.starts_with("put /: has no file name"),
+            "{reported}"
+        );
         let scratch = Scratch::new("long");
         let long = scratch.path("f");
         put(&long, 0o600, 0, true, b"12345678").unwrap();

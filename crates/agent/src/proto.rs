@@ -17,11 +17,11 @@ pub const FILES_MAX: usize = 1024;
 /// Most bytes read of each of them.
 pub const FILE_MAX: usize = 64 * 1024;
 
-/// A request: an id chosen by the asker, and what to do.
+/// A request: an id chosen by the client, and what to do.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Given back in the answer.
+    /// Given back in the reply.
     pub id: u64,
     /// What to do.
     pub op: Op,

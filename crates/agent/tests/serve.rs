@@ -287,7 +287,7 @@ fn a_program_that_is_not_there_is_named() {
 #[test]
 fn a_long_name_is_refused_in_an_answer_and_the_connection_goes_on() {
     let mut client = Client::new();
-    // A character of one byte that takes seven in an answer: told whole they had no room in a frame.
+    // A character of one byte that takes seven in a reply: as they are they had no room in a frame.
     let long = "\u{7f}".repeat(100_000);
     for (op, place) in [
         (json!({"stat": {"path": long}}), "stat: "),

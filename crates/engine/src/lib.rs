@@ -12,6 +12,7 @@ mod send;
 mod sim;
 mod sim_clients;
 mod sim_tcp;
+mod sim_traffic;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -76,7 +76,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let plan = plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
     let mut reader = Reader::of(&stop);
-    let outcome = run(&plan, &stop, |event| reader.tell(&told(&event)))?;
+    let outcome = run(&plan, &stop, |event| reader.tell(&reported(&event)))?;
     reader.finish(&summary(&outcome))
 }
 
@@ -120,7 +120,7 @@ pub fn check(text: &[u8]) -> Result<(), Failure> {
     plan(&config).map(|_| ())
 }
 
-fn told(event: &ReflectEvent<'_>) -> Value {
+fn reported(event: &ReflectEvent<'_>) -> Value {
     match event {
         ReflectEvent::Ready(listen) => {
             let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();

@@ -23,7 +23,7 @@ enum Carried {
     Connect,
 }
 
-/// What both ends must be told alike.
+/// What both ends must have alike.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Message {

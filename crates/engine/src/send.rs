@@ -56,7 +56,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let plan = plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
     let mut reader = Reader::of(&stop);
-    let outcome = run(&plan, &stop, |event| reader.tell(&told(&plan, &event)))?;
+    let outcome = run(&plan, &stop, |event| reader.tell(&reported(&plan, &event)))?;
     reader.finish(&summary(&plan, &outcome))
 }
 
@@ -69,7 +69,7 @@ pub fn check(text: &[u8]) -> Result<(), Failure> {
     plan(&config).map(|_| ())
 }
 
-fn told(plan: &SendPlan, event: &SendEvent<'_>) -> Value {
+fn reported(plan: &SendPlan, event: &SendEvent<'_>) -> Value {
     match event {
         SendEvent::Ready(sources) => {
             let flows: Vec<_> = plan

@@ -42,6 +42,8 @@ struct StageConfig {
 struct ExchangeConfig {
     request: Vec<u64>,
     reply: Vec<u64>,
+    #[serde(default)]
+    held: bool,
 }
 
 impl ClientConfig {
@@ -136,6 +138,7 @@ fn exchanges(at: &str, configs: &[ExchangeConfig], least: usize) -> Result<Vec<E
         found.push(Exchange {
             request: config.request.clone(),
             reply: config.reply.clone(),
+            held: config.held,
         });
     }
     Ok(found)
@@ -143,14 +146,15 @@ fn exchanges(at: &str, configs: &[ExchangeConfig], least: usize) -> Result<Vec<E
 
 /// What became of the clients, in the order of the configuration, and of all transactions together
 /// as `ask` tells it.
-pub fn told(counts: &[usize], outcomes: Vec<ClientOutcome>) -> (Value, Value) {
+pub fn reported(counts: &[usize], outcomes: Vec<ClientOutcome>) -> (Value, Value) {
     let mut outcomes = outcomes.into_iter();
     let mut span = None;
     let mut together = Delays::default();
     let (mut clients, mut flows) = (Vec::new(), Vec::new());
     for count in counts {
         let mut delays = Delays::default();
-        let (mut begun, mut gave_up, mut retransmits, mut timeouts) = (0, 0, 0, 0);
+        let (mut begun, mut gave_up, mut stopped) = (0, 0, 0);
+        let (mut retransmits, mut timeouts) = (0, 0);
         let mut exchanges = Vec::new();
         for one in outcomes.by_ref().take(*count) {
             delays.merge(&one.delays);
@@ -159,7 +163,8 @@ pub fn told(counts: &[usize], outcomes: Vec<ClientOutcome>) -> (Value, Value) {
                 (Some((first, last)), Some((from, to))) => Some((from.min(first), to.max(last))),
                 (old, new) => new.or(old),
             };
-            gave_up += u64::from(!one.finished);
+            gave_up += u64::from(!one.finished && !one.stopped);
+            stopped += u64::from(one.stopped);
             retransmits += one.retransmits;
             timeouts += one.timeouts;
             exchanges.extend(one.exchanges.iter().map(exchanged));
@@ -171,7 +176,7 @@ pub fn told(counts: &[usize], outcomes: Vec<ClientOutcome>) -> (Value, Value) {
         }));
         together.merge(&delays);
         clients.push(json!({
-            "gave_up": gave_up, "retransmits": retransmits, "timeouts": timeouts,
+            "gave_up": gave_up, "stopped": stopped, "retransmits": retransmits, "timeouts": timeouts,
             "exchanges": exchanges,
         }));
     }

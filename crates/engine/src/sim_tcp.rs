@@ -135,7 +135,7 @@ pub fn known(at: &str, path: usize, sizes: Vec<u32>, paths: &[PathPlan]) -> Resu
 }
 
 /// What became of the connections, those of the client first.
-pub fn told(ways: [Vec<ConnectionOutcome>; 2]) -> Value {
+pub fn reported(ways: [Vec<ConnectionOutcome>; 2]) -> Value {
     let connections = WAYS.into_iter().zip(ways).flat_map(|(way, connections)| {
         let name = match way {
             WayName::Forward => "forward",
@@ -156,7 +156,7 @@ fn connection(way: &str, outcome: &ConnectionOutcome) -> Value {
         })
     };
     json!({
-        "way": way, "opened": outcome.opened, "timeouts": outcome.timeouts,
+        "way": way, "opened": outcome.opened, "rest_ns": outcome.rest.map(|rest| rest.0), "timeouts": outcome.timeouts,
         "seconds": outcome.seconds.iter().map(second).collect::<Vec<_>>(),
     })
 }

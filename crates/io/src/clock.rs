@@ -1,5 +1,7 @@
 //! `CLOCK_MONOTONIC`: reading it, and waiting for a point on it.
 
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{clock_gettime, ClockId, Timespec};
 use tm_probe::port::WallClock;
 use tm_wire::stamp::ErrorEstimate;
 use tm_wire::{Duration, Instant, UnixTime};
@@ -7,17 +9,17 @@ use tm_wire::{Duration, Instant, UnixTime};
 /// Now.
 #[must_use]
 pub fn now() -> Instant {
-    Instant(read(libc::CLOCK_MONOTONIC))
+    Instant(read(ClockId::Monotonic))
 }
 
 /// Processor time that the calling thread has used.
 #[must_use]
 pub fn thread_time() -> Duration {
-    Duration(read(libc::CLOCK_THREAD_CPUTIME_ID))
+    Duration(read(ClockId::ThreadCPUTime))
 }
 
 fn realtime() -> UnixTime {
-    UnixTime(read(libc::CLOCK_REALTIME))
+    UnixTime(read(ClockId::Realtime))
 }
 
 /// How `CLOCK_REALTIME` stands to `CLOCK_MONOTONIC`: what converts kernel timestamps and times of STAMP.
@@ -144,30 +146,22 @@ fn error_estimate() -> ErrorEstimate {
 /// Sleeps until `at`, in slices of at most 100 ms so that the caller sees a request to stop.
 pub fn sleep_until(at: Instant) {
     let slice = now() + Duration::from_millis(100);
-    let until = at.min(slice).0.max(0);
-    let time = libc::timespec {
-        tv_sec: until / 1_000_000_000,
-        tv_nsec: until % 1_000_000_000,
-    };
-    // SAFETY: `time` lives across the call; no remainder is asked for with an absolute time.
-    unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &raw const time,
-            std::ptr::null_mut(),
-        );
+    // A signal is as good an end as the time.
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(at.min(slice).0));
+}
+
+/// As the kernel takes a time or a duration in ns; a negative one is 0.
+pub(crate) fn timespec(ns: i64) -> Timespec {
+    let ns = ns.max(0);
+    Timespec {
+        tv_sec: ns / 1_000_000_000,
+        tv_nsec: ns % 1_000_000_000,
     }
 }
 
-/// The clock in ns.
-fn read(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a valid place to write to; the three clocks exist on every Linux.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
+/// The clock in ns, with 64 bits for the seconds on 32-bit machines, too.
+fn read(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 

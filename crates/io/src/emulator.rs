@@ -294,7 +294,7 @@ mod tests {
         let (drivers, restarts) = drivers([false; 2]);
         let stop = Stop::listen(None).unwrap();
         let mut asks = 0;
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let (last, awake) = run(
             drivers,
             Threads::default(),
@@ -309,11 +309,11 @@ mod tests {
                     restart: asks == 2,
                 }
             },
-            &mut |event| told.push(event),
+            &mut |event| reported.push(event),
         )
         .unwrap();
-        let [Event::Ready, Event::Progress(first, _)] = &told[..] else {
-            panic!("{} told", told.len());
+        let [Event::Ready, Event::Progress(first, _)] = &reported[..] else {
+            panic!("{} events", reported.len());
         };
         // Nothing was ever due.
         assert_eq!(awake, Awake::default());

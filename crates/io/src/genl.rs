@@ -1,7 +1,8 @@
 //! A generic netlink socket: requests with their answers, and messages that come by themselves.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+use rustix::event::{poll, PollFd, PollFlags};
 use tm_link::radio::netlink::{attributes, messages, Writer, ERROR, REQUEST_ACK};
 use tm_wire::{Duration, Instant};
 
@@ -158,22 +159,13 @@ impl Genl {
     fn wait(&self, deadline: Instant) {
         let left = deadline - clock::now();
         let left = left.clamp(Duration::ZERO, ANSWER_LIMIT).0;
-        let time = libc::timespec {
-            tv_sec: left / 1_000_000_000,
-            tv_nsec: left % 1_000_000_000,
-        };
-        let mut poll = libc::pollfd {
-            fd: self.fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one valid entry; `time` lives across the call; no signal mask.
-        unsafe { libc::ppoll(&raw mut poll, 1, &raw const time, std::ptr::null()) };
+        let mut wanted = [PollFd::new(&self.fd, PollFlags::IN)];
+        let _ = poll(&mut wanted, Some(&clock::timespec(left)));
     }
 
     /// Waits for a message, for `wake`, or until `due`; at most 100 ms.
     pub fn wait_or(&self, due: Option<Instant>, wake: &Wake) {
-        wake.wait_with([self.fd.as_raw_fd()], due);
+        wake.wait_with([self.fd.as_fd()], due);
     }
 
     fn resolve(&mut self, name: &str, remedy: &str) -> Result<u16, IoError> {

@@ -95,7 +95,7 @@ pub struct HwsimDriver {
     lateness: [Delays; 2],
 }
 
-/// What the kernel has told, and what it is to be told again of it.
+/// What the kernel has reported, and what is reported back to it.
 #[derive(Default)]
 struct Inbox {
     radios: [Address; 2],
@@ -330,15 +330,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_told_of_the_rates_that_were_used() {
+    fn the_kernel_hears_of_the_rates_that_were_used() {
         let rate = |index, count| TxRate {
             index,
             count,
             flags: 8,
         };
         let asked = [rate(7, 3), rate(5, 2), rate(0, 4), NO_RATE];
-        let told = done(&asked, [3, 1, 0, 0]);
-        assert_eq!(told, [rate(7, 3), rate(5, 1), NO_RATE, NO_RATE]);
+        let reported = done(&asked, [3, 1, 0, 0]);
+        assert_eq!(reported, [rate(7, 3), rate(5, 1), NO_RATE, NO_RATE]);
         assert_eq!(done(&asked, [0; 4]), [NO_RATE; 4]);
     }
 

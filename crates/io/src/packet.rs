@@ -1,10 +1,11 @@
 //! Whole frames from and to an interface: `AF_PACKET` with a receive ring, batches out.
 
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::event::{poll, PollFd, PollFlags};
 use tm_wire::{Instant, UnixTime};
 
 use crate::clock;
@@ -208,12 +209,12 @@ impl Receiver {
 
     /// Waits for a frame, for `wake`, or until `due`; at most 100 ms.
     pub fn wait(&self, due: Option<Instant>, wake: &Wake) {
-        wake.wait_with([self.fd.as_raw_fd()], due);
+        wake.wait_with([self.fd.as_fd()], due);
     }
 
     /// The same for a frame at one of two interfaces.
     pub fn wait_either(both: [&Self; 2], due: Option<Instant>, wake: &Wake) {
-        wake.wait_with(both.map(|receiver| receiver.fd.as_raw_fd()), due);
+        wake.wait_with(both.map(|receiver| receiver.fd.as_fd()), due);
     }
 }
 
@@ -231,12 +232,8 @@ fn tag(status: u32, head: &libc::tpacket2_hdr) -> Option<[u8; TAG_BYTES]> {
     Some([a, b, c, d])
 }
 
-fn readable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    }
+fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
 impl Drop for Receiver {
@@ -320,21 +317,21 @@ impl Wake {
     }
 
     /// Waits for one of the descriptors, for this, or until `due`; at most 100 ms.
-    pub(crate) fn wait_with<const N: usize>(&self, others: [RawFd; N], due: Option<Instant>) {
+    pub(crate) fn wait_with<const N: usize>(
+        &self,
+        others: [BorrowedFd<'_>; N],
+        due: Option<Instant>,
+    ) {
         let now = clock::now();
         let ns = due.map_or(100_000_000, |due| (due - now).0.clamp(0, 100_000_000));
-        let time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: ns,
-        };
-        let mut polls = [readable(self.0.as_raw_fd()); MOST_WAITED_FOR + 1];
+        let time = clock::timespec(ns);
+        let mut polls = [(); MOST_WAITED_FOR + 1].map(|()| readable(self.0.as_fd()));
         for (poll, other) in polls[1..].iter_mut().zip(others) {
             *poll = readable(other);
         }
-        let count = libc::nfds_t::try_from(N.min(MOST_WAITED_FOR) + 1).unwrap_or(1);
-        // SAFETY: `count` valid entries; `time` lives across the call; no signal mask.
-        unsafe { libc::ppoll(polls.as_mut_ptr(), count, &raw const time, std::ptr::null()) };
-        if polls[0].revents != 0 {
+        // A signal is as good an end as the time.
+        let _ = poll(&mut polls[..=N.min(MOST_WAITED_FOR)], Some(&time));
+        if !polls[0].revents().is_empty() {
             self.clear();
         }
     }
@@ -356,7 +353,7 @@ pub fn mtu_bytes(interface: &str) -> Result<usize, IoError> {
         return Err(IoError::new(format!("interface is {interface:?}"), error));
     }
     for (place, byte) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *place = byte.cast_signed();
+        *place = libc::c_char::from_ne_bytes([byte]); // signed or not, by the architecture
     }
     // SAFETY: `request` holds a terminated name and has room for the answer, an int.
     let mtu = unsafe {

@@ -97,10 +97,10 @@ pub fn run(
         let mut others = Vec::new();
         for (number, shard) in shards.drain(1..).enumerate() {
             let totals = &totals;
-            let told = move |_, flows| lock(totals)[number + 1] = flows;
+            let reported = move |_, flows| lock(totals)[number + 1] = flows;
             let work = move || {
                 process::steady();
-                let outcome = shard.serve(plan.realtime_priority, start, told);
+                let outcome = shard.serve(plan.realtime_priority, start, reported);
                 // The end of one is the end of all.
                 stop.request();
                 outcome
@@ -118,8 +118,8 @@ pub fn run(
             outcomes.push(shard.serve(plan.realtime_priority, start, |now, flows| {
                 let mut totals = lock(&totals);
                 totals[0] = flows;
-                let told = totals.iter().filter(|flows| !flows.is_empty());
-                tell(ReflectEvent::Progress(now, &together(told)));
+                let reported = totals.iter().filter(|flows| !flows.is_empty());
+                tell(ReflectEvent::Progress(now, &together(reported)));
             }));
         }
         stop.request();
@@ -206,12 +206,12 @@ impl<'a> Shard<'a> {
         })
     }
 
-    /// Replies until the end is asked for; `told` hears of the flows every 500 ms.
+    /// Replies until the end is asked for; `reported` hears of the flows every 500 ms.
     fn serve(
         self,
         priority: Option<u8>,
         start: Instant,
-        mut told: impl FnMut(Instant, Vec<FlowTotal>),
+        mut reported: impl FnMut(Instant, Vec<FlowTotal>),
     ) -> Result<ShardOutcome, IoError> {
         let Self {
             mut sockets,
@@ -252,7 +252,7 @@ impl<'a> Shard<'a> {
                 if listener.records.failed() {
                     break;
                 }
-                told(now, listener.reflector.totals());
+                reported(now, listener.reflector.totals());
                 next_progress = now + PROGRESS;
             }
         }

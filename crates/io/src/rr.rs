@@ -98,7 +98,7 @@ pub fn request(
                     if !gate.pass() {
                         return;
                     }
-                    if let Err(error) = opened.and_then(|mut asker| asker.run(flow)) {
+                    if let Err(error) = opened.and_then(|mut requester| requester.run(flow)) {
                         let mut flow = locked(flow);
                         flow.error.get_or_insert(error.to_string());
                         stop.request();

@@ -1,10 +1,11 @@
 //! The answering end of `rr`: every request of a session gets an answer of a fixed length.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
+
+use rustix::net::sockopt::{set_socket_timeout, Timeout};
 
 use crate::process::{self, Priority, Stop};
 use crate::rr::{Transport, HEADER_BYTES};
@@ -251,26 +252,8 @@ fn passes(error: &std::io::Error) -> bool {
 /// Has `accept` return now and then. Of threads that block in it the kernel wakes one a connection,
 /// of threads that poll it wakes all.
 fn look_in_slices(listener: &TcpListener) -> std::io::Result<()> {
-    let time = libc::timeval {
-        tv_sec: 0,
-        tv_usec: libc::suseconds_t::from(SLICE.subsec_micros()),
-    };
-    let length = libc::socklen_t::try_from(size_of_val(&time)).unwrap_or(0);
-    // SAFETY: `time` is a timeval of the length given.
-    let result = unsafe {
-        libc::setsockopt(
-            listener.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVTIMEO,
-            (&raw const time).cast(),
-            length,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error())
-    }
+    set_socket_timeout(listener, Timeout::Recv, Some(SLICE))?;
+    Ok(())
 }
 
 fn connection(
@@ -349,12 +332,12 @@ mod tests {
     ) -> (ResponseOutcome, crate::rr::RequestOutcome) {
         let stop = Stop::listen(None).unwrap();
         std::thread::scope(|scope| {
-            let (tell, told) = mpsc::channel();
+            let (tell, reported) = mpsc::channel();
             let server = stop.clone();
             let answered = scope
                 .spawn(move || respond(plan, &server, |at| tell.send(at[0]).unwrap()).unwrap());
             asks.flows = vec![Target {
-                target: told.recv().unwrap(),
+                target: reported.recv().unwrap(),
                 source: None,
             }];
             let own = Stop::listen(None).unwrap();
@@ -430,11 +413,11 @@ mod tests {
         plan.response_bytes = 1 << 20;
         let stop = Stop::new();
         std::thread::scope(|scope| {
-            let (tell, told) = mpsc::channel();
+            let (tell, reported) = mpsc::channel();
             let server = stop.clone();
             let answered =
                 scope.spawn(move || respond(&plan, &server, |at| tell.send(at[0]).unwrap()));
-            let mut stream = TcpStream::connect(told.recv().unwrap()).unwrap();
+            let mut stream = TcpStream::connect(reported.recv().unwrap()).unwrap();
             let mut request = [0; 100];
             request[..8].copy_from_slice(&7_u64.to_be_bytes());
             // Far more answers than the buffers hold, none of which is read.

@@ -1,5 +1,5 @@
 //! What kinds of frames went over a link: counted by header, so that a frame that is not the
-//! tunnel's can be told at any moment of a measurement.
+//! tunnel's can be distinguished at any moment of a measurement.
 
 /// Kinds that are counted apart; frames of further kinds are counted together.
 pub const MOST_KINDS: usize = 48;

@@ -13,7 +13,7 @@ const FAMILY: u16 = 29;
 const RADIO: [u8; 6] = [0x42, 1, 2, 3, 4, 5];
 
 /// A frame as the kernel reports it.
-fn told(frame: &[u8], rates: [u8; 8], flags: &[u8; 12]) -> Vec<u8> {
+fn reported(frame: &[u8], rates: [u8; 8], flags: &[u8; 12]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer
         .begin(FAMILY, REQUEST, 0, FRAME)
@@ -38,7 +38,7 @@ fn a_frame_of_the_kernel_is_read() {
     let frame = [0x08; 40];
     let mut flags = [0; 12];
     flags[1..3].copy_from_slice(&0x88_u16.to_ne_bytes()); // MCS, short guard interval
-    let datagram = told(&frame, [15, 4, 3, 2, 0xff, 0, 0xff, 0], &flags);
+    let datagram = reported(&frame, [15, 4, 3, 2, 0xff, 0, 0xff, 0], &flags);
     let read = outgoing(attributes_of(&datagram)).unwrap();
     assert_eq!(
         (read.radio, read.frame, read.cookie),
@@ -91,11 +91,11 @@ fn what_is_missing_or_too_long_is_named() {
     let words = |datagram: &[u8]| outgoing(attributes_of(datagram)).unwrap_err().to_string();
     let (rates, flags) = ([0; 8], [0; 12]);
     assert_eq!(
-        words(&told(&[0; 9], rates, &flags)),
+        words(&reported(&[0; 9], rates, &flags)),
         "frame: is 9 bytes long, must be 16 to 2304"
     );
     assert_eq!(
-        words(&told(&[0; 2_305], rates, &flags)),
+        words(&reported(&[0; 2_305], rates, &flags)),
         "frame: is 2305 bytes long, must be 16 to 2304"
     );
     let mut writer = Writer::default();
@@ -152,13 +152,13 @@ fn messages_of_ours_stand_as_the_kernel_reads_them() {
     assert!(radio.contains(&(16, vec![])) && radio.contains(&(18, vec![])));
     assert!(radio.contains(&(22, vec![2, 1, 2, 3, 4, 5])));
     assert!(read(2).contains(&(3, vec![9; 31])));
-    let told = read(3);
-    assert!(told.contains(&(4, 5_u32.to_ne_bytes().to_vec()))); // asked for, and acknowledged
-    assert!(told.contains(&(7, vec![3, 2, 0xff, 0, 0xff, 0, 0xff, 0])));
+    let reported = read(3);
+    assert!(reported.contains(&(4, 5_u32.to_ne_bytes().to_vec()))); // asked for, and acknowledged
+    assert!(reported.contains(&(7, vec![3, 2, 0xff, 0, 0xff, 0, 0xff, 0])));
 }
 
 #[test]
-fn the_receiver_is_told_the_nearest_legacy_rate() {
+fn the_receiver_is_reported_the_nearest_legacy_rate() {
     assert_eq!(legacy_index(11_000_000, 2_437), 3);
     assert_eq!(legacy_index(54_000_000, 2_437), 11);
     assert_eq!(legacy_index(54_000_000, 5_180), 7);
@@ -183,7 +183,7 @@ proptest! {
     fn a_message_that_is_cut_or_bent_is_read_or_refused(
         at in 0_usize..200, value in any::<u8>(), keep in 0_usize..200,
     ) {
-        let mut datagram = told(&[0x08; 50], [1, 1, 0xff, 0, 0xff, 0, 0xff, 0], &[0; 12]);
+        let mut datagram = reported(&[0x08; 50], [1, 1, 0xff, 0, 0xff, 0, 0xff, 0], &[0; 12]);
         let length = datagram.len();
         datagram[at % length] = value;
         datagram.truncate(keep % (length + 1));

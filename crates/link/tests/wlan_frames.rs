@@ -300,14 +300,14 @@ fn a_lost_mpdu_holds_up_those_behind_it_until_it_comes_or_is_given_up() {
     assert!(count(Ppdu::BlockAckRequest) > 0);
     // what was behind a frame that was given up waits until the receiver has heard of that
     for given_up in outcomes.iter().filter(|o| o.fate == Fate::RetryLimit) {
-        let told = log
+        let reported = log
             .iter()
             .find(|a| a.kind == Ppdu::BlockAckRequest && a.start_ns > given_up.time_ns)
             .unwrap();
         let next = outcomes
             .iter()
             .find(|o| o.fate == Fate::Delivered && o.time_ns > given_up.time_ns);
-        assert!(next.is_none_or(|next| next.time_ns >= told.end_ns));
+        assert!(next.is_none_or(|next| next.time_ns >= reported.end_ns));
     }
     assert_eq!(
         medium.counters(1).unwrap().retry_dropped,

@@ -303,7 +303,7 @@ impl Run {
                 (now_ns + step_ns).min(until_ns)
             };
             while let Some(outcome) = self.medium.poll(now_ns) {
-                assert!(outcome.time_ns <= now_ns, "told before it happens");
+                assert!(outcome.time_ns <= now_ns, "reported before it happens");
                 self.outcomes.push(outcome);
             }
             assert!(self.medium.next_due() != Some(now_ns), "due but not done");

@@ -13,6 +13,15 @@ pub enum Content {
     Random,
     /// This share of every 1024-byte piece is zero, the rest random.
     Compressible(f64),
+    /// Whatever stands there: nobody reads it.
+    Unread,
+}
+
+impl Content {
+    /// Whether it takes bytes of the [`Pool`].
+    fn is_drawn(&self) -> bool {
+        matches!(self, Self::Random | Self::Compressible(_))
+    }
 }
 
 /// Random bytes from which packets take pieces at changing offsets, so that none repeats soon and no
@@ -26,6 +35,15 @@ impl Pool {
         let mut bytes = vec![0; POOL_BYTES];
         Stream::named(0, "content").fill(&mut bytes);
         Self(bytes)
+    }
+
+    /// The pool for flows of these contents: empty where none takes bytes of it.
+    pub fn of<'a>(contents: impl IntoIterator<Item = &'a Content>) -> Self {
+        if contents.into_iter().any(Content::is_drawn) {
+            Self::new()
+        } else {
+            Self(Vec::new())
+        }
     }
 }
 
@@ -54,9 +72,16 @@ impl Filler {
         Self { content, begin }
     }
 
+    /// What it fills packets with.
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
     /// Fills `payload` (the bytes behind the header) of packet `seq`.
     pub fn fill(&self, pool: &Pool, seq: u32, payload: &mut [u8]) {
         match &self.content {
+            Content::Unread => {}
             Content::Zero => payload.fill(0),
             Content::Repeat(pattern) if pattern.is_empty() => payload.fill(0),
             Content::Repeat(pattern) => {
@@ -107,6 +132,14 @@ mod tests {
         assert_eq!(random(1, 7), random(1, 7));
         assert_ne!(random(1, 7), random(2, 7));
         assert_ne!(random(1, 7), random(1, 8));
+    }
+
+    #[test]
+    fn what_nobody_reads_is_left_as_it_is_and_needs_no_pool() {
+        assert_eq!(filled(Content::Unread, 1, 9, 3), [1; 3]);
+        let pool = |content: Content| Pool::of([&content]).0.len();
+        assert_eq!((pool(Content::Unread), pool(Content::Zero)), (0, 0));
+        assert_eq!(pool(Content::Compressible(0.5)), POOL_BYTES);
     }
 
     #[test]

@@ -29,4 +29,4 @@ pub use send::{
 };
 pub use size::{Share, Size};
 pub use stream::Stream;
-pub use trace::{Trace, TraceError, LARGEST_TRACE_BYTES};
+pub use trace::{LineFault, Trace, TraceError, LARGEST_TRACE_BYTES};

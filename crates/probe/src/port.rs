@@ -55,7 +55,7 @@ pub enum Sending {
 pub struct Arrival {
     /// When it came.
     pub at: Instant,
-    /// The time is that at which the program had it: the kernel told none.
+    /// The time is that at which the program had it: the kernel gave none.
     pub user_time: bool,
     /// Where it came from.
     pub source: Option<SocketAddr>,

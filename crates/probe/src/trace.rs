@@ -13,21 +13,61 @@ pub const MOST_PACKETS: usize = 4_000_000;
 /// Largest size of a trace's file: longer than the most packets on lines of the usual length.
 pub const LARGEST_TRACE_BYTES: u64 = 128 << 20;
 const LONGEST_NS: i64 = 24 * 3_600_000_000_000;
+#[allow(clippy::cast_possible_truncation)] // 65,507
+const LONGEST_PAYLOAD: u32 = LARGEST_PAYLOAD_BYTES as u32;
 
-/// What is wrong with a trace, and on which line (from 1; 0: with the whole of it).
+/// What is wrong with a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TraceError {
-    /// The line.
-    pub line: usize,
-    /// What is wrong there.
-    pub what: String,
+pub enum TraceError {
+    /// It has no packet.
+    Empty,
+    /// A line of it, from 1.
+    Line {
+        /// Which.
+        line: usize,
+        /// What is wrong there.
+        fault: LineFault,
+    },
+}
+
+/// What is wrong with a line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineFault {
+    /// It has no two words.
+    Words,
+    /// A word is no whole number: which one, and its first characters.
+    Number(&'static str, String),
+    /// A number is too large: which one, its first characters, and the largest.
+    TooLarge(&'static str, String, i64),
+    /// Its packet leaves before the one above it: both offsets.
+    Backwards(Duration, Duration),
+    /// There are [`MOST_PACKETS`] above it.
+    TooMany,
 }
 
 impl core::fmt::Display for TraceError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self.line {
-            0 => f.write_str(&self.what),
-            line => write!(f, "line {line}: {}", self.what),
+        match self {
+            Self::Empty => f.write_str("has no packet"),
+            Self::Line { line, fault } => write!(f, "line {line}: {fault}"),
+        }
+    }
+}
+
+impl core::fmt::Display for LineFault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Words => f.write_str("must be an offset in ns and a payload size in bytes"),
+            Self::Number(what, word) => write!(f, "{what} is {word:?}, must be a whole number"),
+            Self::TooLarge(what, word, most) => {
+                write!(f, "{what} is {word}, must be at most {most}")
+            }
+            Self::Backwards(at, before) => write!(
+                f,
+                "offset is {} ns, before the {} ns of the packet above it",
+                at.0, before.0
+            ),
+            Self::TooMany => write!(f, "has more than {MOST_PACKETS} packets"),
         }
     }
 }
@@ -41,28 +81,25 @@ impl Trace {
     pub fn parse(text: &[u8]) -> Result<Self, TraceError> {
         let mut packets: Vec<(Duration, u32)> = Vec::new();
         for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            let wrong = |what| TraceError { line: at + 1, what };
+            let wrong = |fault| TraceError::Line {
+                line: at + 1,
+                fault,
+            };
             let Some(packet) = parse_line(line).map_err(wrong)? else {
                 continue;
             };
             if let Some((before, _)) = packets.last() {
                 if packet.0 < *before {
-                    return Err(wrong(format!(
-                        "offset is {} ns, before the {} ns of the packet above it",
-                        packet.0 .0, before.0
-                    )));
+                    return Err(wrong(LineFault::Backwards(packet.0, *before)));
                 }
             }
             if packets.len() == MOST_PACKETS {
-                return Err(wrong(format!("has more than {MOST_PACKETS} packets")));
+                return Err(wrong(LineFault::TooMany));
             }
             packets.push(packet);
         }
         if packets.is_empty() {
-            return Err(TraceError {
-                line: 0,
-                what: "has no packet".to_owned(),
-            });
+            return Err(TraceError::Empty);
         }
         Ok(Self { packets })
     }
@@ -94,7 +131,7 @@ impl Trace {
     }
 }
 
-fn parse_line(line: &[u8]) -> Result<Option<(Duration, u32)>, String> {
+fn parse_line(line: &[u8]) -> Result<Option<(Duration, u32)>, LineFault> {
     let line = line.split(|byte| *byte == b'#').next().unwrap_or(line);
     let mut words = line
         .split(|byte| byte.is_ascii_whitespace() || *byte == b',')
@@ -103,28 +140,28 @@ fn parse_line(line: &[u8]) -> Result<Option<(Duration, u32)>, String> {
         return Ok(None);
     };
     let (Some(second), None) = (words.next(), words.next()) else {
-        return Err("must be an offset in ns and a payload size in bytes".to_owned());
+        return Err(LineFault::Words);
     };
-    let offset = number(first, "offset", LONGEST_NS.unsigned_abs())?;
-    let size = number(second, "payload size", LARGEST_PAYLOAD_BYTES as u64)?;
-    let (offset, size) = (i64::try_from(offset), u32::try_from(size));
-    match (offset, size) {
-        (Ok(offset), Ok(size)) => Ok(Some((Duration(offset), size))),
-        _ => Err("is out of range".to_owned()),
-    }
+    let offset = number(first, "offset", LONGEST_NS)?;
+    let size = number(second, "payload size", LONGEST_PAYLOAD)?;
+    Ok(Some((Duration(offset), size)))
 }
 
-fn number(word: &[u8], what: &str, most: u64) -> Result<u64, String> {
+/// A whole number that is at most so large.
+fn number<T>(word: &[u8], what: &'static str, most: T) -> Result<T, LineFault>
+where
+    T: Copy + PartialOrd + Into<i64> + std::str::FromStr,
+{
     let shown = || String::from_utf8_lossy(&word[..word.len().min(24)]).into_owned();
     // No sign, no blank, no other digits than these: `parse` alone would take a plus.
     if !word.iter().all(u8::is_ascii_digit) {
-        return Err(format!("{what} is {:?}, must be a whole number", shown()));
+        return Err(LineFault::Number(what, shown()));
     }
     std::str::from_utf8(word)
         .ok()
         .and_then(|text| text.parse().ok())
         .filter(|value| *value <= most)
-        .ok_or_else(|| format!("{what} is {}, must be at most {most}", shown()))
+        .ok_or_else(|| LineFault::TooLarge(what, shown(), most.into()))
 }
 
 #[cfg(test)]

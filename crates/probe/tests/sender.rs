@@ -131,7 +131,7 @@ fn run(plans: &[OutgoingFlow], paths: &[Path], script: &[(usize, Sending)], ends
         incoming.expire(Instant(now), |record| records.push(*record));
         assert!(
             !incoming.over(Instant(now)),
-            "it is not told yet that all have left"
+            "it does not know yet that all have left"
         );
     }
     let done = outbox.now;
@@ -181,8 +181,8 @@ proptest! {
             prop_assert!(counters.seen() <= *received && *received <= counters.sent);
             prop_assert_eq!((counters.rejected, counters.duplicates, counters.unrecorded), (0, 0, 0));
             all &= counters.seen() == counters.sent;
-            if let Some(told) = flow.remote_received() {
-                prop_assert!(told <= *received, "told {} of {}", told, received);
+            if let Some(reported) = flow.remote_received() {
+                prop_assert!(reported <= *received, "{} reported of {}", reported, received);
             }
         }
         // At once where all came back; its whole time where something is missing.

@@ -62,6 +62,7 @@ fn plan() -> Plan {
                 drops_copies: true,
             },
         }],
+        cores: [None; 2],
         ways: [
             WayPlan {
                 flows: vec![FlowPlan {
@@ -94,6 +95,8 @@ fn plan() -> Plan {
             },
             WayPlan::default(),
         ],
+        loads: Vec::new(),
+        lead: Duration(0),
     }
 }
 

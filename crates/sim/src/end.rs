@@ -1,6 +1,9 @@
 //! One end of a tunnel as a queue: packets wait for one of its servers, which works on each for a time.
 
+use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use tm_probe::Stream;
 use tm_wire::{Duration, Instant};
@@ -51,11 +54,36 @@ pub struct EndCounters {
     pub busy: Duration,
 }
 
+/// The cores of a CPU that several ends share.
+pub struct Cores {
+    /// When each has done what it was given.
+    free: Vec<Instant>,
+}
+
+impl Cores {
+    /// Idle cores, at least one.
+    #[must_use]
+    pub fn new(number: usize) -> Self {
+        Self {
+            free: vec![Instant::MIN; number.max(1)],
+        }
+    }
+
+    /// The core that can begin first, from `begin` on. Of those that are free by then it is the one that was
+    /// busy last: the others may be needed earlier.
+    fn give(&mut self, begin: Instant) -> Option<&mut Instant> {
+        let soonest = |free: &&mut Instant| (begin.max(**free), Reverse(**free));
+        self.free.iter_mut().min_by_key(soonest)
+    }
+}
+
 /// The state of an end. All its jobs have the same servers, in the order in which packets come.
 pub struct End {
     plan: EndPlan,
     /// When each server has done what it was given.
     free: Vec<Instant>,
+    /// Each server needs one of these while it works; None: it has one of its own.
+    cores: Option<Rc<RefCell<Cores>>>,
     /// When packets that wait begin, by job.
     begins: [VecDeque<Instant>; 2],
     last_done: [Instant; 2],
@@ -69,12 +97,19 @@ impl End {
     pub fn new(plan: EndPlan, seed: u64, name: &str) -> Self {
         Self {
             free: vec![Instant::MIN; plan.servers.max(1)],
+            cores: None,
             begins: [VecDeque::new(), VecDeque::new()],
             last_done: [Instant::MIN; 2],
             random: ["wrap", "unwrap"].map(|job| Stream::named(seed, &format!("{name}/{job}"))),
             counters: [EndCounters::default(); 2],
             plan,
         }
+    }
+
+    /// The same end where its servers run on cores that other ends have too.
+    #[must_use]
+    pub fn on(self, cores: Option<Rc<RefCell<Cores>>>) -> Self {
+        Self { cores, ..self }
     }
 
     /// Takes a packet of `bytes` at `now`; returns when it is done, or None: it is dropped.
@@ -95,7 +130,14 @@ impl End {
             waiting.pop_front();
         }
         let server = self.free.iter_mut().min()?;
-        let begin = now.max(*server);
+        let mut cores = self.cores.as_ref().map(|cores| cores.borrow_mut());
+        let core = match &mut cores {
+            Some(cores) => cores.give(now.max(*server)),
+            None => None,
+        };
+        let begin = now
+            .max(*server)
+            .max(core.as_deref().map_or(Instant::MIN, |free| *free));
         if begin > now {
             if waiting.len() >= work.most_waiting {
                 counters.dropped += 1;
@@ -104,6 +146,9 @@ impl End {
             waiting.push_back(begin);
         }
         *server = begin.saturating_add(takes);
+        if let Some(core) = core {
+            *core = *server;
+        }
         counters.busy += takes;
         let mut done = *server;
         if self.plan.in_order {
@@ -193,6 +238,50 @@ mod tests {
         assert_eq!(two.take(Instant(0), Job::Wrap, 1), Some(Instant(200)));
     }
 
+    /// Ends of a plan each, on so many cores together.
+    fn on_cores(number: usize, plans: &[EndPlan]) -> Vec<End> {
+        let cores = Rc::new(RefCell::new(Cores::new(number)));
+        let ends = plans.iter().map(|plan| {
+            let end = End::new(plan.clone(), 1, "end");
+            end.on(Some(Rc::clone(&cores)))
+        });
+        ends.collect()
+    }
+
+    #[test]
+    fn ends_on_one_core_wait_for_each_other() {
+        let mut ends = on_cores(1, &[plan(1, work(100)), plan(2, work(100))]);
+        assert_eq!(ends[0].take(Instant(0), Job::Wrap, 1), Some(Instant(100)));
+        assert_eq!(ends[1].take(Instant(0), Job::Wrap, 1), Some(Instant(200)));
+        assert_eq!(ends[1].take(Instant(50), Job::Wrap, 1), Some(Instant(300)));
+        assert_eq!(
+            ends[0].take(Instant(60), Job::Unwrap, 1),
+            Some(Instant(400))
+        );
+        assert_eq!(
+            ends[0].take(Instant(900), Job::Wrap, 1),
+            Some(Instant(1000))
+        );
+        // One thread each: a second core is no use to one of them, and all of it to the other.
+        let mut ends = on_cores(2, &[plan(1, work(100)), plan(1, work(100))]);
+        assert_eq!(ends[0].take(Instant(0), Job::Wrap, 1), Some(Instant(100)));
+        assert_eq!(ends[0].take(Instant(0), Job::Wrap, 1), Some(Instant(200)));
+        assert_eq!(ends[1].take(Instant(0), Job::Wrap, 1), Some(Instant(100)));
+    }
+
+    #[test]
+    fn what_waits_for_a_core_waits_in_the_queue_of_its_own_end() {
+        let short = Work {
+            most_waiting: 1,
+            ..work(100)
+        };
+        let mut ends = on_cores(1, &[plan(1, short), plan(1, short)]);
+        assert_eq!(ends[0].take(Instant(0), Job::Wrap, 1), Some(Instant(100)));
+        assert_eq!(ends[1].take(Instant(0), Job::Wrap, 1), Some(Instant(200)));
+        assert_eq!(ends[1].take(Instant(0), Job::Wrap, 1), None);
+        assert_eq!(ends[0].take(Instant(0), Job::Wrap, 1), Some(Instant(300)));
+    }
+
     #[test]
     fn what_waits_beyond_the_bound_is_dropped_and_what_is_worked_on_does_not_wait() {
         let mut end = End::new(
@@ -271,6 +360,45 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_core_for_each_server_is_as_good_as_one_of_its_own(
+            packets in proptest::collection::vec((0_i64..200, 0_usize..3, any::<bool>()), 1..200),
+        ) {
+            let plans = [plan(1, work(100)), plan(1, work(170)), plan(1, work(230))];
+            let mut shared = on_cores(3, &plans);
+            let mut own: Vec<_> = plans.iter().map(|one| End::new(one.clone(), 1, "end")).collect();
+            let mut now = Instant(0);
+            for (gap, place, wraps) in packets {
+                now += Duration(gap);
+                let job = if wraps { Job::Wrap } else { Job::Unwrap };
+                prop_assert_eq!(shared[place].take(now, job, 1), own[place].take(now, job, 1));
+            }
+        }
+
+        #[test]
+        fn cores_never_do_more_than_they_can(
+            packets in proptest::collection::vec((0_i64..60, 0_usize..4), 1..200),
+            number in 1_usize..4,
+        ) {
+            let plans = vec![plan(1, work(100)); 4];
+            let mut ends = on_cores(number, &plans);
+            let (mut now, mut last) = (Instant(0), Instant(0));
+            let mut done = Vec::new();
+            for (gap, place) in packets {
+                now += Duration(gap);
+                let at = ends[place].take(now, Job::Wrap, 1).unwrap();
+                last = last.max(at);
+                done.push(at);
+            }
+            // Each was worked on for the 100 ns before it was done.
+            for at in &done {
+                let together = done.iter().filter(|one| **one > *at - Duration(100) && **one <= *at);
+                prop_assert!(together.count() <= number);
+            }
+            let busy: i64 = ends.iter().map(|end| end.counters(Job::Wrap).busy.0).sum();
+            prop_assert!(busy <= last.0 * i64::try_from(number).unwrap());
+        }
+
         #[test]
         fn nothing_is_done_before_it_came_nor_out_of_order(
             gaps in proptest::collection::vec((0_i64..300, any::<bool>(), 1_u32..1500), 1..200),

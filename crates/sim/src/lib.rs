@@ -6,24 +6,30 @@
 //! ([`ConnectionPlan`]), since a kernel's cannot be had in virtual time. There is no clock and no socket, so the
 //! same plan gives the same outcome, bit by bit, on every computer.
 
+mod client_plan;
 mod end;
 mod forms;
 mod link;
+mod loads;
 mod mailbox;
+mod pending;
 mod plan;
 mod tcp;
 mod tcp_client;
 mod tcp_congestion;
 mod tcp_line;
 mod tcp_receiver;
+mod tcp_rtt;
 mod tcp_segment;
 mod tcp_sender;
 mod under_way;
+mod way;
 mod world;
 
-pub use end::{End, EndCounters, EndPlan, Job, Work};
+pub use client_plan::{ClientOutcome, ClientPlan, Exchange, Exchanged, StagePlan};
+pub use end::{Cores, End, EndCounters, EndPlan, Job, Work};
 pub use forms::{Forms, FormsError, Inner, LARGEST_FORMS, MOST_INNER, MOST_OUTER};
 pub use plan::{Carrier, DirectionPlan, FlowPlan, LinkPlan, PathPlan, Plan, WayPlan};
 pub use tcp::{Congestion, ConnectionOutcome, ConnectionPlan, ConnectionSecond};
-pub use tcp_client::{ClientOutcome, ClientPlan, Exchange, Exchanged, StagePlan};
-pub use world::{run, Outcome, Sink, WayOutcome, START};
+pub use way::WayOutcome;
+pub use world::{run, Outcome, Sink, START};

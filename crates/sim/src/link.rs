@@ -1,7 +1,7 @@
 //! What is between the hosts: two directions of their own, or a medium that both share.
 
 use tm_link::wlan::{Duplex, StationCounters, Way};
-use tm_link::{Counters, Direction};
+use tm_link::{Counters, Direction, Verdict};
 use tm_wire::Instant;
 
 use crate::plan::{DirectionPlan, LinkPlan};
@@ -53,18 +53,16 @@ impl Link {
         }
     }
 
-    /// Takes an IP packet of `bytes` at `now` that goes a way, 0 from the client.
-    pub fn offer(&mut self, now: Instant, way: usize, bytes: u32, piece: Piece) {
+    /// Takes an IP packet of `bytes` at `now` that goes a way, 0 from the client; false: there is no
+    /// room for it.
+    pub fn offer(&mut self, now: Instant, way: usize, bytes: u32, piece: Piece) -> bool {
         let bytes = bytes.saturating_add(ETHERNET_BYTES);
-        // Where one finds the queue full the rest goes all the same, as it does from a real host.
         match self {
-            Self::Wire(ways) => {
-                let _ = ways[way].offer(now, u64::from(bytes), piece);
-            }
+            Self::Wire(ways) => ways[way].offer(now, u64::from(bytes), piece) == Verdict::Accepted,
             Self::Wlan(duplex) => {
                 let bytes = usize::try_from(bytes).unwrap_or(LONGEST_BYTES);
                 let bytes = bytes.min(LONGEST_BYTES);
-                let _ = duplex.offer(now, WAYS[way], OnAir { piece, bytes });
+                duplex.offer(now, WAYS[way], OnAir { piece, bytes })
             }
         }
     }

@@ -21,12 +21,12 @@ impl Mailbox {
         self.left.clear();
     }
 
-    /// Empties it and puts one packet in, which arrived at `now`.
-    pub fn receive(&mut self, now: Instant, packet: &[u8]) {
+    /// Empties it and puts one packet of `bytes` in, which arrived at `now` and begins with `head`;
+    /// what stands behind that is nobody's.
+    pub fn receive(&mut self, now: Instant, bytes: usize, head: &[u8]) {
         self.open(now);
-        self.reach(0);
-        self.packets[0].clear();
-        self.packets[0].extend_from_slice(packet);
+        self.set_length(0, bytes);
+        self.packets[0][..head.len()].copy_from_slice(head);
         self.arrived = 1;
     }
 

@@ -6,10 +6,10 @@ use tm_link::{wlan, DirectionConfig, Opportunities};
 use tm_probe::{Missed, OutgoingFlow, SessionPlan, Waiting};
 use tm_wire::Duration;
 
+use crate::client_plan::ClientPlan;
 use crate::end::EndPlan;
 use crate::forms::Forms;
 use crate::tcp::ConnectionPlan;
-use crate::tcp_client::ClientPlan;
 
 /// What is between the hosts.
 pub enum LinkPlan {
@@ -100,6 +100,28 @@ pub struct Plan {
     pub link: LinkPlan,
     /// At least one.
     pub paths: Vec<PathPlan>,
+    /// Cores of the client and the server that the ends of all tunnels share; None: each end has its own.
+    pub cores: [Option<usize>; 2],
     /// Senders at the client, and at the server.
     pub ways: [WayPlan; 2],
+    /// Loads beside these, which end with them: what each sends, run behind run.
+    pub loads: Vec<Vec<[WayPlan; 2]>>,
+    /// So much earlier the loads begin.
+    pub lead: Duration,
+}
+
+impl Plan {
+    /// A way by its number: 0 and 1 are measured, behind them are those of the loads, run by run.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[must_use]
+    pub fn way(&self, number: usize) -> &WayPlan {
+        let ways = self.loads.iter().flatten().flatten();
+        self.ways
+            .iter()
+            .chain(ways)
+            .nth(number)
+            .expect("number of a way")
+    }
 }

@@ -63,6 +63,8 @@ pub struct ConnectionOutcome {
     pub opened: bool,
     /// Second by second, from when the sender could send.
     pub seconds: Vec<ConnectionSecond>,
+    /// How long the last of these is, of a connection that was stopped; None: all are whole.
+    pub rest: Option<Duration>,
     /// Times that the retransmission timer expired.
     pub timeouts: u64,
 }
@@ -113,6 +115,13 @@ impl Connections {
         }
     }
 
+    /// Ends those that are not over.
+    pub fn stop(&mut self, now: Instant) {
+        for one in &mut self.all {
+            one.stop(now);
+        }
+    }
+
     /// Takes a segment of a connection that came at `now`.
     pub fn take(&mut self, now: Instant, place: usize, bytes: &[u8]) {
         if let Some(segment) = Segment::parse(bytes) {
@@ -145,6 +154,7 @@ struct Connection {
     receiver: Receiver,
     sender: Option<Sender>,
     seconds: Vec<ConnectionSecond>,
+    rest: Option<Duration>,
     second: Instant,
     counted: SenderCounters,
     delivered: u64,
@@ -172,6 +182,7 @@ impl Connection {
             receiver: Receiver::default(),
             sender: None,
             seconds: Vec::new(),
+            rest: None,
             second: Instant(0),
             counted: SenderCounters::default(),
             delivered: 0,
@@ -312,11 +323,22 @@ impl Connection {
         }
     }
 
+    /// What it is at comes to no end; the second that has begun counts as far as it came.
+    fn stop(&mut self, now: Instant) {
+        if self.phase == Phase::Open {
+            let rest = now - (self.second - SECOND);
+            self.count();
+            self.rest = Some(rest);
+        }
+        self.phase = Phase::Over;
+    }
+
     fn finish(self) -> ConnectionOutcome {
         ConnectionOutcome {
             opened: self.sender.is_some(),
             timeouts: self.sender.map_or(0, |sender| sender.counters().timeouts),
             seconds: self.seconds,
+            rest: self.rest,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A TCP connection over which both ends send what they write, when they write it.
 //!
-//! Neither end waits with a short segment (`TCP_NODELAY`, as all programs of ours set it), and an
-//! acknowledgement that is delayed goes with the data that leaves before it is due.
+//! Neither end waits with a short segment (`TCP_NODELAY`, as all programs of ours set it) unless it is
+//! asked to, and an acknowledgement that is delayed goes with the data that leaves before it is due.
 
 use std::collections::VecDeque;
 
@@ -52,6 +52,8 @@ struct Written {
     segments: u64,
     /// The number behind the last segment of each piece, and that one's length.
     pieces: Vec<(u64, u32)>,
+    /// Segments that wait until all before them are acknowledged.
+    held: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -124,6 +126,13 @@ impl Line {
         self.ends[end].written.push(bytes, self.plan.segment_bytes);
     }
 
+    /// An end writes a piece that waits until all before it is acknowledged.
+    pub fn write_held(&mut self, end: usize, bytes: u64) {
+        let written = &mut self.ends[end].written;
+        written.held.push(written.segments);
+        self.write(end, bytes);
+    }
+
     /// Does what is due at `now`.
     pub fn turn(&mut self, now: Instant, out: &mut Out) {
         for (place, opens) in [(CLIENT, Segment::Open), (SERVER, Segment::Opening)] {
@@ -189,7 +198,7 @@ impl Line {
         else {
             return;
         };
-        sender.wrote(written.segments);
+        sender.wrote(written.free(sender.first()));
         while let Some(number) = sender.next(now) {
             let said = receiver.timer().is_some().then(|| {
                 let said = receiver.acknowledgement();
@@ -227,6 +236,12 @@ impl Written {
         self.pieces.push((self.segments, last));
     }
 
+    /// The number behind the last segment that may leave when all before `first` are acknowledged.
+    fn free(&self, first: u64) -> u64 {
+        let place = self.held.partition_point(|held| *held <= first);
+        self.held.get(place).copied().unwrap_or(self.segments)
+    }
+
     fn length(&self, number: u64, segment_bytes: u32) -> u32 {
         let place = self.pieces.partition_point(|piece| piece.0 <= number);
         match self.pieces.get(place) {
@@ -250,6 +265,16 @@ mod tests {
             .map(|number| written.length(number, 1_448))
             .collect();
         assert_eq!(lengths, [100, 1_448, 1_448, 1_448, 1_448, 104, 0]);
+    }
+
+    #[test]
+    fn a_piece_that_is_held_waits_for_all_before_it() {
+        let mut written = Written::default();
+        written.push(3_000, 1_448);
+        written.held = vec![0, 3];
+        written.push(100, 1_448);
+        let free = [0, 2, 3].map(|first| written.free(first));
+        assert_eq!(free, [3, 3, 4]);
     }
 
     #[test]

@@ -11,13 +11,10 @@ use tm_wire::{Duration, Instant};
 
 use crate::tcp_congestion::{Congestion, Window};
 use crate::tcp_receiver::Acknowledgement;
+use crate::tcp_rtt::Rtt;
 
 /// RFC 6675 section 2, `DupThresh`: transmissions behind one that arrive before it is lost.
 const REORDERING: u64 = 3;
-/// RFC 6298 section 2.1.
-const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Linux waits so long beyond the smoothed RTT at least (`TCP_RTO_MIN`).
-const LEAST_MARGIN: Duration = Duration::from_millis(200);
 /// Linux waits no longer than this (`TCP_RTO_MAX`).
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -131,6 +128,11 @@ impl Sender {
     /// The smoothed RTT; None before the first sample.
     pub fn smoothed_rtt(&self) -> Option<Duration> {
         self.rtt.smoothed
+    }
+
+    /// The first segment that is not acknowledged.
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// The application has written so many segments, all together.
@@ -381,35 +383,6 @@ impl Sent {
         sacked: true,
         lost: false,
     };
-}
-
-/// The round-trip time as the sender estimates it (RFC 6298).
-#[derive(Default)]
-struct Rtt {
-    smoothed: Option<Duration>,
-    variation: Duration,
-    least: Duration,
-}
-
-impl Rtt {
-    fn sample(&mut self, rtt: Duration) {
-        let Some(smoothed) = self.smoothed else {
-            self.smoothed = Some(rtt);
-            self.variation = rtt / 2;
-            self.least = rtt;
-            return;
-        };
-        let off = (smoothed - rtt).abs();
-        self.variation += (off - self.variation) / 4;
-        self.smoothed = Some(smoothed + (rtt - smoothed) / 8);
-        self.least = self.least.min(rtt);
-    }
-
-    fn timeout(&self) -> Duration {
-        self.smoothed.map_or(INITIAL_TIMEOUT, |smoothed| {
-            smoothed + LEAST_MARGIN.max(self.variation.saturating_mul(4))
-        })
-    }
 }
 
 #[cfg(test)]

@@ -38,12 +38,17 @@ pub struct Datagram {
     pub reply: bool,
     /// Place of its flow.
     pub flow: usize,
+    /// Bytes of its payload.
+    pub payload: u32,
     /// What it becomes.
     pub form: Rc<[Inner]>,
+    /// What is kept of its payload: the bytes that somebody reads.
     bytes: Vec<u8>,
     born: Instant,
-    /// Bits of the packets on the link that have come, for each that entered the tunnel.
-    come: Vec<u64>,
+    /// Bits of the packets on the link that have come, of the first that entered the tunnel.
+    come: u64,
+    /// The same of the others: most datagrams are not cut.
+    come_others: Vec<u64>,
     /// Bits of the packets that left the tunnel.
     whole: u64,
 }
@@ -71,12 +76,14 @@ impl UnderWay {
         self.copies
     }
 
-    /// Enters a datagram at `now`; returns its number.
+    /// Enters a datagram at `now` with what is to be kept of its `payload` of so many bytes; returns
+    /// its number.
     pub fn enter(
         &mut self,
         now: Instant,
         place: (usize, bool, usize),
         form: Rc<[Inner]>,
+        payload: u32,
         bytes: &[u8],
     ) -> u64 {
         self.forget(now);
@@ -84,15 +91,17 @@ impl UnderWay {
         kept.clear();
         kept.extend_from_slice(bytes);
         let (way, reply, flow) = place;
-        let come = vec![0; form.len()];
+        let come_others = vec![0; form.len() - 1];
         self.window.push_back(Some(Datagram {
             way,
             reply,
             flow,
+            payload,
             form,
             bytes: kept,
             born: now,
-            come,
+            come: 0,
+            come_others,
             whole: 0,
         }));
         self.first + self.window.len() as u64 - 1
@@ -110,7 +119,10 @@ impl UnderWay {
             return false;
         };
         let inner = usize::from(piece.inner);
-        let come = &mut datagram.come[inner];
+        let come = match inner.checked_sub(1) {
+            None => &mut datagram.come,
+            Some(other) => &mut datagram.come_others[other],
+        };
         *come |= 1 << piece.outer;
         if *come != all(datagram.form[inner].outer.len()) {
             return false;
@@ -138,7 +150,7 @@ impl UnderWay {
 
     /// Gives bytes back that were delivered, to be used again.
     pub fn give_back(&mut self, bytes: Vec<u8>) {
-        if self.spare.len() < 1024 {
+        if bytes.capacity() > 0 && self.spare.len() < 1024 {
             self.spare.push(bytes);
         }
     }
@@ -149,11 +161,21 @@ impl UnderWay {
             .checked_sub(self.first)
             .and_then(|place| usize::try_from(place).ok())
         {
-            if let Some(slot) = self.window.get_mut(place) {
-                *slot = None;
+            if let Some(datagram) = self.window.get_mut(place).and_then(Option::take) {
+                self.give_back(datagram.bytes);
             }
         }
         self.shrink();
+    }
+
+    /// The link had no room for a packet of a datagram. One that is a single packet is forgotten; of
+    /// others the rest goes all the same, as it does from a real host, and what is damaged of it counts.
+    pub fn no_room(&mut self, number: u64) {
+        let single =
+            |datagram: &Datagram| matches!(&datagram.form[..], [inner] if inner.outer.len() == 1);
+        if self.get(number).is_some_and(single) {
+            self.drop_now(number);
+        }
     }
 
     fn slot(&mut self, number: u64) -> Option<&mut Datagram> {
@@ -209,7 +231,7 @@ mod tests {
     #[test]
     fn a_datagram_is_whole_when_all_of_it_has_come_in_any_order() {
         let mut under_way = UnderWay::default();
-        let number = under_way.enter(Instant(0), (0, false, 3), form(&[2, 1]), b"hello");
+        let number = under_way.enter(Instant(0), (0, false, 3), form(&[2, 1]), 5, b"hello");
         assert!(!under_way.come(piece(number, 0, 1)));
         assert!(!under_way.come(piece(number, 0, 1)), "a copy adds nothing");
         assert!(under_way.come(piece(number, 1, 0)));
@@ -223,7 +245,7 @@ mod tests {
     #[test]
     fn a_copy_is_delivered_where_copies_pass() {
         let mut under_way = UnderWay::new(true);
-        let number = under_way.enter(Instant(0), (0, false, 0), form(&[1]), b"twice");
+        let number = under_way.enter(Instant(0), (0, false, 0), form(&[1]), 5, b"twice");
         for _ in 0..2 {
             assert!(under_way.come(piece(number, 0, 0)));
             assert_eq!(under_way.left_tunnel(number, 0), Some(b"twice".to_vec()));
@@ -231,12 +253,30 @@ mod tests {
     }
 
     #[test]
+    fn what_found_no_room_is_forgotten_unless_more_of_it_is_under_way() {
+        let mut under_way = UnderWay::default();
+        let single = under_way.enter(Instant(0), (0, false, 0), form(&[1]), 4, b"lost");
+        let cut = under_way.enter(Instant(0), (0, false, 0), form(&[2]), 3, b"cut");
+        under_way.no_room(single);
+        under_way.no_room(cut);
+        assert!(under_way.get(single).is_none());
+        assert!(under_way.get(cut).is_some(), "its other half still comes");
+        assert_eq!(under_way.window.len(), 1);
+    }
+
+    #[test]
     fn memory_is_bounded_by_time_and_numbers_stay_valid() {
         let mut under_way = UnderWay::default();
-        let lost = under_way.enter(Instant(0), (0, false, 0), form(&[1]), b"lost");
-        let dropped = under_way.enter(Instant(1), (0, false, 0), form(&[1]), b"dropped");
+        let lost = under_way.enter(Instant(0), (0, false, 0), form(&[1]), 4, b"lost");
+        let dropped = under_way.enter(Instant(1), (0, false, 0), form(&[1]), 7, b"dropped");
         under_way.drop_now(dropped);
-        let late = under_way.enter(Instant(1) + REASSEMBLY, (1, true, 0), form(&[1]), b"late");
+        let late = under_way.enter(
+            Instant(1) + REASSEMBLY,
+            (1, true, 0),
+            form(&[1]),
+            4,
+            b"late",
+        );
         assert!(under_way.get(lost).is_none() && under_way.get(dropped).is_none());
         assert_eq!(under_way.window.len(), 1);
         assert!(under_way.get(late).unwrap().reply);

@@ -1,24 +1,21 @@
 //! The event loop: what happens next, on hosts, in tunnels and on the link.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use tm_link::wlan::StationCounters;
 use tm_link::Counters;
-use tm_probe::{
-    Delays, Endpoint, FlowTotal, Incoming, Note, Outgoing, ReflectRecord, Reflector, SendRecord,
-    SenderFlow, SessionPlan,
-};
-use tm_wire::{Duration, Instant};
+use tm_probe::{Endpoint, Note, ReflectRecord, SendRecord};
+use tm_wire::{header_bytes, Duration, Instant};
 
-use crate::end::{End, EndCounters, Job};
+use crate::end::{Cores, End, EndCounters, Job};
 use crate::link::Link;
+use crate::loads::Loads;
 use crate::mailbox::Mailbox;
-use crate::plan::{Carrier, DirectionPlan, LinkPlan, PathPlan, Plan, WayPlan};
-use crate::tcp::{ConnectionOutcome, Connections};
-use crate::tcp_client::{ClientOutcome, Clients};
+use crate::pending::Pending;
+use crate::plan::{Carrier, DirectionPlan, LinkPlan, PathPlan, Plan};
 use crate::under_way::{Piece, UnderWay};
+use crate::way::{earlier, Way, WayOutcome, Ways};
 
 /// When the schedules start.
 pub const START: Instant = Instant(1_000_000_000);
@@ -26,7 +23,7 @@ pub const START: Instant = Instant(1_000_000_000);
 const EXPIRE: Duration = Duration::from_millis(100);
 const WAYS: [usize; 2] = [0, 1];
 
-/// Where records go; both get the way, 0 from the client.
+/// Where records go; both get the number of the way ([`Plan::way`]), even ones from the client.
 pub trait Sink {
     /// What became of a packet, as its sender knows it.
     fn sent(&mut self, way: usize, record: &SendRecord);
@@ -37,22 +34,6 @@ pub trait Sink {
 impl Sink for () {
     fn sent(&mut self, _way: usize, _record: &SendRecord) {}
     fn reflected(&mut self, _way: usize, _record: &ReflectRecord) {}
-}
-
-/// What the senders of one host and their reflector saw.
-pub struct WayOutcome {
-    /// In the order of the plan.
-    pub flows: Vec<SenderFlow>,
-    /// In the order of the plan.
-    pub reflected: Vec<FlowTotal>,
-    /// Packets at the reflector that were none of its own.
-    pub rejected: u64,
-    /// From a packet's arrival at the reflector to its reply.
-    pub residence: Delays,
-    /// In the order of the plan.
-    pub connections: Vec<ConnectionOutcome>,
-    /// In the order of the plan.
-    pub clients: Vec<ClientOutcome>,
 }
 
 /// What it came to.
@@ -69,6 +50,10 @@ pub struct Outcome {
     pub damaged: u64,
     /// Senders at the client, and at the server.
     pub ways: [WayOutcome; 2],
+    /// Likewise of each load, run by run as far as these were begun.
+    pub loads: Vec<Vec<[WayOutcome; 2]>>,
+    /// A load that had no further run before the others were over: then nothing is complete.
+    pub lacking: Option<usize>,
 }
 
 /// Runs a plan to its end. Payloads of flows must be among the forms of their path: a datagram that
@@ -80,58 +65,48 @@ pub fn run(plan: &Plan, sink: &mut impl Sink) -> Outcome {
     let mut world = World::new(plan);
     let mut now = START;
     let mut expire = now + EXPIRE;
-    while let Some(next) = world.next(now) {
+    loop {
+        let Some(next) = world.next(now) else {
+            if world.loads.stop(&mut world.ways, now) {
+                continue;
+            }
+            break;
+        };
         now = now.max(next);
         world.turn(now, sink);
         if now >= expire {
             world.expire(now, sink);
             expire = now + EXPIRE;
         }
+        if !world.loads.go_on(plan, &mut world.ways, now) {
+            break;
+        }
     }
     world.finish(now, sink)
-}
-
-/// Something that an end of a tunnel has done.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Done {
-    at: Instant,
-    /// In the order in which it was begun.
-    number: u64,
-    datagram: u64,
-    inner: u16,
-    wrapped: bool,
-}
-
-struct Way {
-    outgoing: Outgoing,
-    incoming: Incoming,
-    reflector: Reflector,
-    connections: Connections,
-    clients: Clients,
-    /// Number of flows: a connection's place in a datagram is behind those.
-    flows: usize,
-    /// Number of flows and connections: a client's place is behind those.
-    before_clients: usize,
-    /// Paths of the flows, then of the connections, then of the clients.
-    paths: Vec<usize>,
-    sent_until: Option<Instant>,
 }
 
 struct World<'a> {
     plan: &'a Plan,
     link: Link,
+    /// When something happens on the link next, once that is asked.
+    link_due: Option<Instant>,
+    /// It was offered something, or asked for what came, since.
+    link_moved: bool,
     /// By path: client and server.
     ends: Vec<Option<[End; 2]>>,
-    ways: [Way; 2],
+    ways: Ways,
+    loads: Loads,
     under_way: UnderWay,
-    done: BinaryHeap<Reverse<Done>>,
-    number: u64,
+    pending: Pending,
     mailbox: Mailbox,
     damaged: u64,
 }
 
 impl<'a> World<'a> {
     fn new(plan: &'a Plan) -> Self {
+        let cores = plan
+            .cores
+            .map(|number| number.map(|number| Rc::new(RefCell::new(Cores::new(number)))));
         let ends = plan.paths.iter().enumerate().map(|(path, one)| {
             let Carrier::Tunnel { ends, .. } = &one.carrier else {
                 return None;
@@ -142,6 +117,7 @@ impl<'a> World<'a> {
                     plan.seed,
                     &format!("path {path}/{name}"),
                 )
+                .on(cores[host].clone())
             };
             Some([end(0, "client"), end(1, "server")])
         });
@@ -169,11 +145,13 @@ impl<'a> World<'a> {
         };
         Self {
             link: Link::new(&plan.link, plan.seed, START),
+            link_due: None,
+            link_moved: true,
             ends: ends.collect(),
-            ways: [Way::new(plan, 0), Way::new(plan, 1)],
+            ways: Ways::new(plan, START),
+            loads: Loads::new(plan),
             under_way: UnderWay::new(copies && plan.paths.iter().any(bare)),
-            done: BinaryHeap::new(),
-            number: 0,
+            pending: Pending::default(),
             mailbox: Mailbox::default(),
             damaged: 0,
             plan,
@@ -181,50 +159,48 @@ impl<'a> World<'a> {
     }
 
     /// When something happens next, from `now` on; None: nothing more is waited for.
-    fn next(&self, now: Instant) -> Option<Instant> {
+    fn next(&mut self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         let mut open = false;
-        for (way, plan) in self.ways.iter().zip(&self.plan.ways) {
-            let drain = plan.waiting.drain;
-            let due = way.outgoing.next_due().map(|(due, _)| due);
-            let wait = match way.sent_until {
-                None => due,
-                Some(_) if way.incoming.over(now) => None,
-                Some(sent) => Some(sent + drain),
-            };
-            let wait = earlier(wait, way.connections.next_due());
-            let wait = earlier(wait, way.clients.next_due());
-            open |= wait.is_some();
-            next = earlier(next, wait);
+        for &way in self.loads.live() {
+            let due = self.ways[way].next_due(now);
+            open |= due.is_some() && self.loads.awaited(way);
+            next = earlier(next, due);
         }
         if !open {
             return None;
         }
-        next = earlier(next, self.link.next_due());
-        earlier(next, self.done.peek().map(|Reverse(done)| done.at))
+        if std::mem::take(&mut self.link_moved) {
+            self.link_due = self.link.next_due();
+        }
+        next = earlier(next, self.link_due);
+        earlier(next, self.pending.next_due())
     }
 
     fn turn(&mut self, now: Instant, sink: &mut impl Sink) {
-        for way in WAYS {
-            while let Some((way, piece)) = self.link.poll(now, way) {
-                self.arrive(now, way, piece, sink);
+        if self.link_due.is_some_and(|due| due <= now) {
+            self.link_moved = true;
+            for way in WAYS {
+                while let Some((way, piece)) = self.link.poll(now, way) {
+                    self.arrive(now, way, piece, sink);
+                }
             }
         }
-        while self.done.peek().is_some_and(|Reverse(done)| done.at <= now) {
-            let Some(Reverse(done)) = self.done.pop() else {
-                break;
-            };
+        while let Some(done) = self.pending.next(now) {
             if done.wrapped {
                 self.onto_link(now, done.datagram, done.inner);
             } else {
                 self.out_of_tunnel(now, done.datagram, done.inner, sink);
             }
         }
-        for way in WAYS {
+        for place in 0..self.loads.live().len() {
+            let way = self.loads.live()[place];
             self.send(now, way);
-            self.ways[way].connections.turn(now);
-            self.ways[way].clients.turn(now);
-            self.segments_leave(now, way);
+            if self.ways[way].has_tcp() {
+                self.ways[way].connections.turn(now);
+                self.ways[way].clients.turn(now);
+                self.segments_leave(now, way);
+            }
         }
     }
 
@@ -245,7 +221,7 @@ impl<'a> World<'a> {
     /// Lets the senders of a way send what is due.
     fn send(&mut self, now: Instant, way: usize) {
         while let Some((due, flow)) = self.ways[way].outgoing.next_due() {
-            if due > now {
+            if due > now || self.ways[way].sent_until.is_some() {
                 return;
             }
             let Way {
@@ -258,26 +234,23 @@ impl<'a> World<'a> {
                 true
             });
             for packet in mailbox.left() {
-                self.leave(now, (way, false, flow), length(packet), packet);
+                self.leave(now, (way, false, flow), length(packet), head(packet));
             }
             self.mailbox = mailbox;
         }
-        if self.ways[way].sent_until.is_none() {
-            self.ways[way].sent_until = Some(now);
-            self.ways[way].incoming.sending_done(now);
-        }
+        self.ways[way].sending_done(now);
     }
 
     /// A datagram leaves its host: the sender's, or the reflector's for a reply. Its packets are those
-    /// of a `payload` of so many bytes.
-    fn leave(&mut self, now: Instant, place: (usize, bool, usize), payload: u32, packet: &[u8]) {
+    /// of a `payload` of so many bytes, of which `kept` are those that somebody reads.
+    fn leave(&mut self, now: Instant, place: (usize, bool, usize), payload: u32, kept: &[u8]) {
         let path = self.ways[place.0].paths[place.2];
         let Some(form) = self.plan.paths[path].forms.of(payload) else {
             return;
         };
-        let host = place.0 ^ usize::from(place.1);
+        let host = (place.0 % 2) ^ usize::from(place.1);
         let entered = Rc::clone(&form);
-        let number = self.under_way.enter(now, place, entered, packet);
+        let number = self.under_way.enter(now, place, entered, payload, kept);
         for (inner, one) in (0_u16..).zip(form.iter()) {
             self.work(now, path, host, Job::Wrap, (number, inner, one.bytes));
         }
@@ -296,14 +269,7 @@ impl<'a> World<'a> {
                 at
             }
         };
-        self.number += 1;
-        self.done.push(Reverse(Done {
-            at,
-            number: self.number,
-            datagram,
-            inner,
-            wrapped: job == Job::Wrap,
-        }));
+        self.pending.begin(at, job == Job::Wrap, datagram, inner);
     }
 
     /// What carries a packet goes onto the link.
@@ -311,8 +277,9 @@ impl<'a> World<'a> {
         let Some(datagram) = self.under_way.get(number) else {
             return;
         };
-        let way = datagram.way ^ usize::from(datagram.reply);
+        let way = (datagram.way % 2) ^ usize::from(datagram.reply);
         let form = Rc::clone(&datagram.form);
+        self.link_moved = true;
         for (outer, bytes) in (0_u16..).zip(&form[usize::from(inner)].outer) {
             let piece = Piece {
                 datagram: number,
@@ -320,7 +287,9 @@ impl<'a> World<'a> {
                 outer,
                 damaged: false,
             };
-            self.link.offer(now, way, *bytes, piece);
+            if !self.link.offer(now, way, *bytes, piece) {
+                self.under_way.no_room(number);
+            }
         }
     }
 
@@ -358,6 +327,7 @@ impl<'a> World<'a> {
             return;
         };
         let (way, reply, flow) = (datagram.way, datagram.reply, datagram.flow);
+        let payload = datagram.payload as usize;
         let path = self.ways[way].paths[flow];
         let Some(bytes) = self.under_way.left_tunnel(number, inner) else {
             return;
@@ -383,7 +353,7 @@ impl<'a> World<'a> {
             return;
         }
         let mut mailbox = std::mem::take(&mut self.mailbox);
-        mailbox.receive(now, &bytes);
+        mailbox.receive(now, payload, &bytes);
         self.under_way.give_back(bytes);
         if reply {
             self.ways[way].incoming.take(flow, &mut mailbox);
@@ -393,32 +363,21 @@ impl<'a> World<'a> {
                 sink.reflected(way, record);
             });
             for packet in mailbox.left() {
-                self.leave(now, (way, true, flow), length(packet), packet);
+                self.leave(now, (way, true, flow), length(packet), head(packet));
             }
         }
         self.mailbox = mailbox;
     }
 
     fn expire(&mut self, now: Instant, sink: &mut impl Sink) {
-        for way in WAYS {
+        for &way in self.loads.live() {
             let incoming = &mut self.ways[way].incoming;
             incoming.expire(now, |record| sink.sent(way, record));
         }
     }
 
     fn finish(self, end: Instant, sink: &mut impl Sink) -> Outcome {
-        let mut number = 0..;
-        let ways = self.ways.map(|way| {
-            let at = number.next().unwrap_or(0);
-            WayOutcome {
-                reflected: way.reflector.totals(),
-                rejected: way.reflector.rejected,
-                residence: way.reflector.residence,
-                connections: way.connections.finish(),
-                clients: way.clients.finish(),
-                flows: way.incoming.finish(|record| sink.sent(at, record)),
-            }
-        });
+        let (ways, loads) = self.ways.finish(|way, record| sink.sent(way, record));
         let counted = |end: &End| [Job::Wrap, Job::Unwrap].map(|job| end.counters(job));
         Outcome {
             end,
@@ -434,44 +393,8 @@ impl<'a> World<'a> {
                 .collect(),
             damaged: self.damaged,
             ways,
-        }
-    }
-}
-
-impl Way {
-    fn new(plan: &Plan, way: usize) -> Self {
-        let WayPlan {
-            flows,
-            connections,
-            clients,
-            waiting,
-            missed,
-            reply,
-        } = &plan.ways[way];
-        let mut outgoing = Outgoing::new(flows.iter().map(|flow| &flow.outgoing), *missed);
-        outgoing.begin(START);
-        let formats = flows
-            .iter()
-            .map(|flow| (flow.session.flow, flow.outgoing.format.clone()));
-        let sessions: Vec<SessionPlan> = flows.iter().map(|flow| flow.session).collect();
-        let mut incoming = Incoming::new(formats, *waiting);
-        let sent_until = flows.is_empty().then_some(START);
-        if sent_until.is_some() {
-            incoming.sending_done(START);
-        }
-        let of_flows = flows.iter().map(|flow| flow.path);
-        let of_connections = connections.iter().map(|connection| connection.path);
-        let of_clients = clients.iter().map(|client| client.path);
-        Self {
-            outgoing,
-            incoming,
-            reflector: Reflector::new(&sessions, &[], *reply),
-            connections: Connections::new(connections, plan.seed, way, START),
-            clients: Clients::new(clients, plan.seed, way, START),
-            flows: flows.len(),
-            before_clients: flows.len() + connections.len(),
-            paths: of_flows.chain(of_connections).chain(of_clients).collect(),
-            sent_until,
+            loads: self.loads.begun(loads),
+            lacking: self.loads.lacking(),
         }
     }
 }
@@ -480,9 +403,7 @@ fn length(packet: &[u8]) -> u32 {
     u32::try_from(packet.len()).unwrap_or(u32::MAX)
 }
 
-fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
+/// What is read of a packet of our own format.
+fn head(packet: &[u8]) -> &[u8] {
+    &packet[..header_bytes(packet.len())]
 }

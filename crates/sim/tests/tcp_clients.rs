@@ -27,6 +27,7 @@ fn exchange(request: u64, reply: u64) -> Exchange {
     Exchange {
         request: vec![request],
         reply: vec![reply],
+        held: false,
     }
 }
 
@@ -68,6 +69,7 @@ fn plan(link: [DirectionPlan; 2], stages: Vec<StagePlan>) -> Plan {
             forms: Forms::new(sizes.into_iter().map(form)).unwrap(),
             carrier: Carrier::Bare,
         }],
+        cores: [None; 2],
         ways: [
             WayPlan {
                 clients: vec![client],
@@ -75,6 +77,8 @@ fn plan(link: [DirectionPlan; 2], stages: Vec<StagePlan>) -> Plan {
             },
             WayPlan::default(),
         ],
+        loads: Vec::new(),
+        lead: Duration(0),
     }
 }
 
@@ -224,6 +228,27 @@ fn who_hears_nothing_gives_up() {
     assert!(!found.finished && found.exchanges.is_empty() && found.begun == 0);
 }
 
+#[test]
+fn a_piece_that_is_held_waits_for_the_acknowledgement_of_the_one_before() {
+    let took = [false, true].map(|held| {
+        let pieces = Exchange {
+            request: vec![16, 44],
+            reply: vec![460, 44],
+            held,
+        };
+        let way = || wire(None, 20 * MS, 0.0);
+        let found = client(run(
+            &plan([way(), way()], vec![stage(vec![pieces])]),
+            &mut (),
+        ));
+        let one = found.exchanges[0];
+        one.replied.1 - one.opened.unwrap().1
+    });
+    // A round trip, and for each piece that waits another one behind a delayed acknowledgement.
+    assert_eq!(took[0], Duration(40 * MS));
+    assert_eq!(took[1], Duration(3 * 40 * MS + 2 * 40 * MS));
+}
+
 fn lossy(seed: u64, loss: f64, exchanges: Vec<Exchange>, connections: usize, fresh: bool) -> Plan {
     let way = || {
         let mut way = wire(Some(20_000_000), 10 * MS, loss);
@@ -238,6 +263,7 @@ fn lossy(seed: u64, loss: f64, exchanges: Vec<Exchange>, connections: usize, fre
         Exchange {
             request: vec![80],
             reply: Vec::new(),
+            held: true,
         },
     ];
     let mut plan = plan([way(), way()], vec![one]);
@@ -255,8 +281,14 @@ proptest! {
         sizes in proptest::collection::vec((1_u64..20_000, 1_u64..200_000), 1..8),
         connections in 1_usize..4,
         fresh in any::<bool>(),
+        held in any::<bool>(),
     ) {
-        let exchanges: Vec<Exchange> = sizes.iter().map(|(one, other)| exchange(*one, *other)).collect();
+        let exchanges = sizes.iter().map(|(one, other)| Exchange {
+            request: vec![*one, 16],
+            reply: vec![*other, 44],
+            held,
+        });
+        let exchanges: Vec<Exchange> = exchanges.collect();
         let plan = lossy(seed, loss, exchanges, connections, fresh);
         let found = client(run(&plan, &mut ()));
         prop_assert!(found.finished);

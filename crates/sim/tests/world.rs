@@ -91,6 +91,7 @@ fn plan(carrier: Carrier, form: Vec<Inner>, gap_ns: i64, packets: u64) -> Plan {
             forms: Forms::new([(PAYLOAD, form)]).unwrap(),
             carrier,
         }],
+        cores: [None; 2],
         ways: [
             WayPlan {
                 flows: vec![flow(
@@ -105,6 +106,8 @@ fn plan(carrier: Carrier, form: Vec<Inner>, gap_ns: i64, packets: u64) -> Plan {
             },
             WayPlan::default(),
         ],
+        loads: Vec::new(),
+        lead: Duration(0),
     }
 }
 
@@ -208,6 +211,52 @@ fn an_end_at_its_limit_carries_what_it_can_work_on() {
         (rate / 4_000.0 - 1.0).abs() < 0.02,
         "{rate} packets a second"
     );
+}
+
+#[test]
+fn tunnels_on_one_core_carry_together_what_one_carries_alone() {
+    // As above, and a second tunnel beside it; the server has a core for each.
+    let received = |cores| {
+        let mut two = plan(tunnel(0), form(588, 1), 100_000, 20_000);
+        way_of(&mut two, 0).rate_bit_s = None;
+        let carrier = || Carrier::Tunnel {
+            ends: [end(250_000, 0), end(0, 100_000)],
+            drops_copies: true,
+        };
+        two.paths = vec![
+            PathPlan {
+                forms: Forms::new([(PAYLOAD, form(588, 1))]).unwrap(),
+                carrier: carrier(),
+            },
+            PathPlan {
+                forms: Forms::new([(PAYLOAD, form(588, 1))]).unwrap(),
+                carrier: carrier(),
+            },
+        ];
+        let gap = Duration(100_000);
+        two.ways[0]
+            .flows
+            .push(flow(1, 1, Schedule::Fixed { gap }, 20_000));
+        two.ways[0].reply = false;
+        two.cores = cores;
+        let outcome = run(&two, &mut ());
+        let flows = outcome.ways[0].reflected.iter();
+        flows.map(|flow| flow.counters.received).collect::<Vec<_>>()
+    };
+    for (cores, expected) in [
+        ([None, None], 8_000.0),
+        ([Some(2), None], 8_000.0),
+        ([Some(1), None], 4_000.0),
+    ] {
+        let counts = received(cores);
+        // With what still waits when the senders stop, 100 packets of each.
+        let rate = counts.iter().sum::<u64>() as f64 / 2.0;
+        assert!(
+            (rate / expected - 1.0).abs() < 0.03,
+            "{rate} of {expected} a second"
+        );
+        assert!(counts.iter().all(|count| *count > 3_000), "{counts:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Tunnelmark's own test packet, whose tag is checked in well under a microsecond.
 
-use core::hash::Hasher;
-
 use siphasher::sip::SipHasher24;
 
 use crate::{Duration, Instant, Reject, RemoteInstant, LARGEST_PAYLOAD_BYTES};
@@ -165,10 +163,13 @@ pub fn unpack_reply_time(time: PacketTime, sent: Instant) -> (RemoteInstant, Opt
     // Shifting left and back takes the arrival and `sent` modulo 2^44 and finds the nearest.
     let apart = ((time.0 >> RESIDENCE_BITS).wrapping_sub(sent.0)) << RESIDENCE_BITS;
     let arrival = RemoteInstant(sent.0.wrapping_add(apart >> RESIDENCE_BITS));
-    let told = time.0 & UNKNOWN_RESIDENCE;
-    let mantissa = told & ((1 << MANTISSA_BITS) - 1);
-    let residence = Duration(mantissa << (told >> MANTISSA_BITS));
-    (arrival, (told != UNKNOWN_RESIDENCE).then_some(residence))
+    let reported = time.0 & UNKNOWN_RESIDENCE;
+    let mantissa = reported & ((1 << MANTISSA_BITS) - 1);
+    let residence = Duration(mantissa << (reported >> MANTISSA_BITS));
+    (
+        arrival,
+        (reported != UNKNOWN_RESIDENCE).then_some(residence),
+    )
 }
 
 const MANTISSA_BITS: u32 = 16;
@@ -179,7 +180,7 @@ const UNKNOWN_RESIDENCE: i64 = (1 << RESIDENCE_BITS) - 1;
 pub const LONGEST_RESIDENCE: Duration = Duration(((1 << MANTISSA_BITS) - 2) << LARGEST_EXPONENT);
 
 fn tag(head: &[u8], payload_bytes: usize, direction: Direction, key: &Key) -> u64 {
-    let mut hasher = SipHasher24::new_with_key(&key.0);
+    let hasher = SipHasher24::new_with_key(&key.0);
     let mut covered = [0_u8; 19];
     covered[0] = match direction {
         Direction::TestPacket => b'Q',
@@ -189,8 +190,7 @@ fn tag(head: &[u8], payload_bytes: usize, direction: Direction, key: &Key) -> u6
     covered[1..end].copy_from_slice(head);
     let size = u16::try_from(payload_bytes).unwrap_or(u16::MAX);
     covered[end..end + 2].copy_from_slice(&size.to_be_bytes());
-    hasher.write(&covered[..end + 2]);
-    hasher.finish()
+    hasher.hash(&covered[..end + 2])
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -254,14 +254,14 @@ mod tests {
         ) {
             let arrival = Instant(sent + away);
             let packed = pack_reply_time(arrival, Duration(residence));
-            let (back, told) = unpack_reply_time(packed, Instant(sent));
+            let (back, reported) = unpack_reply_time(packed, Instant(sent));
             prop_assert_eq!(back, RemoteInstant(sent + away));
-            let error = (told.unwrap().0 - residence).abs();
-            prop_assert!(error <= residence >> 16, "{} comes back as {:?}", residence, told);
+            let error = (reported.unwrap().0 - residence).abs();
+            prop_assert!(error <= residence >> 16, "{} comes back as {:?}", residence, reported);
         }
 
         #[test]
-        fn a_residence_time_that_cannot_be_told_is_unknown(
+        fn a_residence_time_that_cannot_be_reported_is_unknown(
             sent in 0_i64..i64::MAX / 4,
             residence in prop_oneof![i64::MIN / 4..0_i64, LONGEST_RESIDENCE.0 + 1..i64::MAX / 4],
         ) {

@@ -129,7 +129,7 @@ impl UnixTime {
         Instant(self.0 - offset.0)
     }
 
-    /// The same for a point that another host told.
+    /// The same for a point that another host reported.
     #[must_use]
     pub const fn remote(self, offset: Duration) -> RemoteInstant {
         RemoteInstant(self.0 - offset.0)

@@ -81,14 +81,14 @@ proptest! {
     }
 
     #[test]
-    fn an_error_is_told_rounded_up_by_a_128th_at_most(error_ns: u64, synchronized: bool) {
+    fn an_error_is_reported_rounded_up_by_a_128th_at_most(error_ns: u64, synchronized: bool) {
         let estimate = ErrorEstimate { synchronized, error_ns };
-        let told = ErrorEstimate::from_wire(estimate.to_wire()).unwrap();
-        prop_assert_eq!(told.synchronized, synchronized);
+        let reported = ErrorEstimate::from_wire(estimate.to_wire()).unwrap();
+        prop_assert_eq!(reported.synchronized, synchronized);
         // A nanosecond is lost in reading, which rounds down.
-        prop_assert!(told.error_ns.saturating_add(1) >= error_ns, "{} of {}", told.error_ns, error_ns);
+        prop_assert!(reported.error_ns.saturating_add(1) >= error_ns, "{} of {}", reported.error_ns, error_ns);
         let most = error_ns.saturating_add(error_ns / 100).saturating_add(2);
-        prop_assert!(told.error_ns <= most, "{} of {}", told.error_ns, error_ns);
+        prop_assert!(reported.error_ns <= most, "{} of {}", reported.error_ns, error_ns);
     }
 
     #[test]

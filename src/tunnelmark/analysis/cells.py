@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from tunnelmark.analysis.packets import Packets, packets
-from tunnelmark.analysis.strata import COMPUTER, bare_name, computers, stratum_of
+from tunnelmark.analysis.strata import COMPUTER, LABEL, STRATUM, computers, labelled, marked
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.hypothesis import Selection, param_fits
 from tunnelmark.model.metrics import METRICS
@@ -21,7 +21,7 @@ _PLACE: Final = ("point_id", "link", "device")
 _REPEAT: Final = (*_PLACE, "block_id", "bring_up", "repeat")
 _NEEDED: Final = (
     *_REPEAT,
-    *("pair_id", "is_baseline", "valid"),
+    *("pair_id", "is_baseline", "valid", LABEL, STRATUM),
     *(f"{axis}{kind}" for axis in ("tunnel", "link", "workload") for kind in ("", "_kind")),
 )
 _LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
@@ -69,7 +69,7 @@ def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple
     params = [name for name in trials.columns if name.startswith("param_")]
     details = ["details"] if metric in _LOSSES else []
     kept = dict.fromkeys((*_NEEDED, *params, *details, metric))
-    rows = trials.filter(pl.col("path") == path).select(*kept, computers())
+    rows = labelled(trials).filter(pl.col("path") == path).select(*kept, computers())
     counted = rows.filter(pl.col("valid") & pl.col(metric).is_not_null()).unique(
         _REPEAT, keep="first", maintain_order=True
     )
@@ -116,11 +116,8 @@ def name_of(cell: Cell, *, without: Collection[str] = ()) -> str:
     """Return ``8 Mbit/s 41 ms, udp_echo 64`` for messages."""
     shown = ("tunnel", "link", "device", "workload")
     parts = [cell.names[axis] for axis in shown if axis not in without]
-    if cell.stratum is Stratum.SIMULATION:
-        parts.append("simulated")
-    elif cell.stratum is not Stratum.NAMESPACES:
-        parts.append(f"{cell.stratum} CPU")
-    return ", ".join(part for part in parts if part not in {"", "host"})
+    name = ", ".join(part for part in parts if part not in {"", "host"})
+    return marked(name, cell.stratum)
 
 
 def title_of(metric: str) -> str:
@@ -173,7 +170,10 @@ def _cell(
             counted = None if own is None else counted + own
     return Cell(
         point_id=first["point_id"],
-        names={axis: bare_name(first[axis]) for axis in ("tunnel", "link", "device", "workload")},
+        names={
+            "tunnel": first[LABEL],
+            **{axis: first[axis] for axis in ("link", "device", "workload")},
+        },
         kinds={
             "tunnel": first["tunnel_kind"],
             "link": first["link_kind"],
@@ -189,7 +189,7 @@ def _cell(
         baseline_id=ids.pop() if len(ids) == 1 else None,
         packets=counted,
         shown=first["tunnel"],
-        stratum=stratum_of(first["tunnel"]),
+        stratum=Stratum(first[STRATUM]),
     )
 
 

@@ -1,11 +1,11 @@
-"""What a tunnel costs in CPU, wherever its work is done."""
+"""What a tunnel costs in CPU: in its programs, and in the whole machine above its baseline."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
 
-_OF_ALL: Final = {
+COSTS: Final = {
     "cpu_tunnel_ratio": "cpu_lab_ratio",
     "cpu_cost_s_per_gib": "cpu_machine_cost_s_per_gib",
     "cpu_cost_s_per_mpkt": "cpu_machine_cost_s_per_mpkt",
@@ -15,26 +15,27 @@ _OF_ALL: Final = {
 
 @dataclass(frozen=True)
 class CpuCost:
-    """The cost of a tunnel at one point."""
+    """The cost of a tunnel at one point. None: not measured, never 0."""
 
-    estimate: Estimate
-    of_programs: bool
-    """Whether its programs used it; else everything that ran did, above the paired baseline."""
+    of_programs: Estimate | None
+    """What its programs used; a tunnel in the kernel has none whose time it is: its work is in
+    softirq, in threads of the kernel and in the system calls of whoever sends."""
+    of_machine: Estimate | None
+    """What everything that ran used above the paired baseline: programs and kernel together."""
 
     @property
     def clear(self) -> bool:
-        """Whether it can be distinguished from nothing."""
-        return self.of_programs or (self.estimate.low is not None and self.estimate.low > 0)
+        """Whether ``of_machine`` can be distinguished from nothing."""
+        above = self.of_machine
+        return above is not None and above.low is not None and above.low > 0
 
 
-def cpu_cost(point: PointEstimates, metric: str) -> CpuCost | None:
-    """Return what the tunnel's programs used, by ``metric``; without that, what the machine did.
+def cpu_cost(point: PointEstimates, metric: str) -> CpuCost:
+    """Return both costs by a metric of ``COSTS``."""
+    return CpuCost(point.estimates.get(metric), point.differences.get(COSTS[metric]))
 
-    A tunnel in the kernel has no programs whose time it is: its work is in softirq, in threads of
-    the kernel and in the system calls of whoever sends.
-    """
-    if (own := point.estimates.get(metric)) is not None:
-        return CpuCost(own, of_programs=True)
-    if (above := point.differences.get(_OF_ALL[metric])) is not None:
-        return CpuCost(above, of_programs=False)
-    return None
+
+def cpu_costs(point: PointEstimates) -> dict[str, CpuCost]:
+    """Return the costs of which one was measured at least, by the metric of the programs."""
+    found = {metric: cpu_cost(point, metric) for metric in COSTS}
+    return {metric: cost for metric, cost in found.items() if cost != CpuCost(None, None)}

@@ -83,8 +83,8 @@ def decide(
     asked = [i for i, c in enumerate(contrasts) if c.spread.decides]
     p = {i: _p(tests[i]) for i in asked}
     error = 1 - confidence
-    told, adjusted = _told(p, error)
-    level = error * max(1, told) / max(1, len(asked))
+    reported, adjusted = _reported(p, error)
+    level = error * max(1, reported) / max(1, len(asked))
     return tuple(
         _decision(c, test, level, adjusted.get(i, 1.0))
         for i, (c, test) in enumerate(zip(contrasts, tests, strict=True))
@@ -97,7 +97,7 @@ def _p(test: OneSided) -> float:
     return min(1.0, 2 * min(test.p_confirm, test.p_reject))
 
 
-def _told(p: Mapping[int, float], error: float) -> tuple[int, dict[int, float]]:
+def _reported(p: Mapping[int, float], error: float) -> tuple[int, dict[int, float]]:
     """Return how many are reported, and the corrected p of each."""
     if not p:
         return 0, {}
@@ -152,7 +152,7 @@ def _back(value: float, contrast: Contrast) -> float:
 def corrected(p: Sequence[float], *, moments: int = 1) -> list[float]:
     """Return p of one family as ``decide`` corrects it, for tests that are no contrasts."""
     own = {i: min(1.0, moments * one) for i, one in enumerate(p)}
-    return list(_told(own, 1.0)[1].values())
+    return list(_reported(own, 1.0)[1].values())
 
 
 def to_baseline(points: Sequence[PointEstimates], metric: str) -> Contrast | None:

@@ -27,7 +27,7 @@ class Drift:
     high: float
     relative: bool
     p: float
-    told: bool = False
+    reported: bool = False
     """Whether it may be reported, of all that was looked at together: see ``explore``."""
 
     @property

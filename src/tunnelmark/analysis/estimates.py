@@ -17,8 +17,9 @@ import polars as pl
 from scipy import special
 
 from tunnelmark.analysis.grouped import Bools, Floats, Grouping, Ints, Summaries
-from tunnelmark.analysis.strata import COMPUTER, computers, simulated
+from tunnelmark.analysis.strata import COMPUTER, LABEL, STRATUM, computers, labelled, simulated
 from tunnelmark.analysis.testing import FEWEST, Spread, is_certain, one_of
+from tunnelmark.model.block import Stratum
 from tunnelmark.model.metrics import METRICS
 
 Method = Literal["t", "t on logarithms", "t of a ratio of means", "none"]
@@ -65,6 +66,9 @@ class PointEstimates:
     point_id: str
     pair_id: str
     tunnel: str
+    """For readers: with what was chosen and where its figures come from."""
+    label: str
+    """As the study names it."""
     is_baseline: bool
     link: str
     device: str
@@ -80,6 +84,7 @@ class PointEstimates:
     """To the baseline of the same block and repeat: ratio minus 1 for metrics on a log scale."""
     dead: int = 0
     """Valid trials in which nothing came through."""
+    stratum: Stratum = Stratum.NAMESPACES
 
     @property
     def payload_bytes(self) -> int | None:
@@ -102,7 +107,7 @@ def point_estimates(
     means (Cochran, Sampling Techniques, section 6.3) where one of them is 0. All others: Student's
     t. Of a repeat that has several valid attempts the first counts.
     """
-    rows = trials.filter(pl.col("path") == path)
+    rows = labelled(trials).filter(pl.col("path") == path)
     if rows.is_empty():
         return ()
     places = rows.group_by(_PLACE, maintain_order=True).agg(
@@ -129,7 +134,9 @@ def natural(text: str) -> list[tuple[int, float, str]]:
     return [(0, float(p), "") if p[0].isdecimal() and p.isascii() else (1, 0.0, p) for p in parts]
 
 
-_NAMES: Final = frozenset({"pair_id", "tunnel", "is_baseline", "workload", "workload_kind"})
+_NAMES: Final = frozenset(
+    {"pair_id", "tunnel", LABEL, STRATUM, "is_baseline", "workload", "workload_kind"}
+)
 
 
 def _is_param(name: str) -> bool:
@@ -141,6 +148,7 @@ def _point(row: Mapping[str, Any], at: int, table: "_Table", path: str) -> Point
         point_id=row["point_id"],
         pair_id=row["pair_id"],
         tunnel=row["tunnel"],
+        label=row[LABEL],
         is_baseline=row["is_baseline"],
         link=row["link"],
         device=row["device"],
@@ -157,6 +165,7 @@ def _point(row: Mapping[str, Any], at: int, table: "_Table", path: str) -> Point
         estimates=_Row(table.estimates, at),
         differences=_Row(table.differences, at),
         dead=int(table.dead[at]),
+        stratum=Stratum(row[STRATUM]),
     )
 
 
@@ -189,7 +198,7 @@ class _Column:
         if self.certain[at]:
             own = replace(own, error=0.0, freedom=math.inf, bias=0.0)
         low, high = (float(end[at]) for end in (self.low, self.high))
-        told = not math.isnan(low)
+        known = not math.isnan(low)
         between = float(self.found.between[at]) if own.bring_ups > 1 else math.nan
         names: tuple[Method, Method] = (
             "t on logarithms" if logarithmic else "t",
@@ -202,10 +211,10 @@ class _Column:
             self.metric,
             own.repeats,
             back(own.value),
-            max(floor, back(low) - moved) if told else None,
-            back(high) + moved if told else None,
+            max(floor, back(low) - moved) if known else None,
+            back(high) + moved if known else None,
             self.confidence,
-            "none" if not told else names[bool(self.relative[at])],
+            "none" if not known else names[bool(self.relative[at])],
             own.bring_ups,
             own.workers,
             None if math.isnan(between) else between,
@@ -427,11 +436,11 @@ def _numbered(rows: pl.DataFrame, *names: str) -> Ints:
 
 def clock_errors(trials: pl.DataFrame, metric: str) -> Floats:
     """Return how far each trial's figure may be off by the error of two clocks; 0 with one."""
-    told = METRICS[metric]
-    if told.clock_error is None or told.clock_error not in trials.columns:
+    meaning = METRICS[metric]
+    if meaning.clock_error is None or meaning.clock_error not in trials.columns:
         return np.zeros(trials.height)
-    errors: Floats = trials[told.clock_error].fill_null(0.0).to_numpy().astype(np.float64)
-    return errors * told.clock_errors
+    errors: Floats = trials[meaning.clock_error].fill_null(0.0).to_numpy().astype(np.float64)
+    return errors * meaning.clock_errors
 
 
 def _of_each(grouping: Grouping, errors: Floats, rows: Bools) -> Floats:

@@ -22,7 +22,7 @@ _NO_RESULTS: Final = ("cpu_", "overhead_", "outer_", "compression_")
 
 @dataclass(frozen=True)
 class Exploration:
-    """All of it; each p is corrected for all that was looked at, ``told`` follows from it."""
+    """All of it; each p is corrected for all that was looked at, ``reported`` follows from it."""
 
     drift: tuple[Drift, ...]
     curves: tuple[Curve, ...]
@@ -56,12 +56,13 @@ def explore(
     p = iter(corrected(raw, moments=moments))
     error = 1 - confidence
 
-    def told(adjusted: float, *, matters: bool) -> bool:
+    def reported(adjusted: float, *, matters: bool) -> bool:
         return matters and adjusted <= error
 
     return Exploration(
         tuple(
-            replace(one, p=(own := next(p)), told=told(own, matters=one.matters)) for one in drift
+            replace(one, p=(own := next(p)), reported=reported(own, matters=one.matters))
+            for one in drift
         ),
         tuple(
             one
@@ -69,7 +70,7 @@ def explore(
             else replace(
                 one,
                 knee=replace(
-                    one.knee, p=(own := next(p)), told=told(own, matters=one.knee.matters)
+                    one.knee, p=(own := next(p)), reported=reported(own, matters=one.knee.matters)
                 ),
             )
             for one in bends
@@ -80,7 +81,7 @@ def explore(
                 correlation=replace(
                     one.correlation,
                     p=(own := next(p)),
-                    told=told(own, matters=abs(one.correlation.rho) >= WEAK),
+                    reported=reported(own, matters=abs(one.correlation.rho) >= WEAK),
                 ),
             )
             for one in pairs
@@ -92,7 +93,7 @@ def explore(
                     replace(
                         effect,
                         p=(own := next(p)),
-                        told=told(own, matters=_matters(effect, one.metric)),
+                        reported=reported(own, matters=_matters(effect, one.metric)),
                     )
                     for effect in one.effects
                 ),

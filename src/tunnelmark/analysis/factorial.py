@@ -34,7 +34,7 @@ class Effect:
     reach: float
     """From the lowest to the highest mean of its levels (of a pair: beyond what each does alone),
     as a ratio minus 1 where figures are logarithms, else in the metric's unit."""
-    told: bool = False
+    reported: bool = False
     """Whether it may be reported, of all that was looked at together: see ``explore``."""
 
 
@@ -130,7 +130,7 @@ def _fitted(
     if sum(levels) + len(blocks) > _MOST_TERMS:
         return None
     with warnings.catch_warnings():
-        # Told by a warning that differs between versions; the rank is looked at below.
+        # Reported by a warning that differs between versions; the rank is looked at below.
         warnings.simplefilter("ignore")
         fit = ols(f"y ~ {' + '.join([*blocks, *terms])}", data=table).fit()
     full = np.linalg.matrix_rank(fit.model.exog) == fit.model.exog.shape[1]

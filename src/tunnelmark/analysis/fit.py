@@ -43,7 +43,7 @@ _WORK_SCATTERS: Final = 1.0
 """Deviation over mean up to which it can be that of work: a server without memory has 1."""
 _LARGEST: Final = {"scatter": 10.0, "most_waiting": 1e6, "packet_ns": 1e9, "byte_ps": 1e9}
 """What a cost model may say at most."""
-_ENDS_TOLD: Final[Mapping[str, str]] = {
+_ENDS_REPORTED: Final[Mapping[str, str]] = {
     "saturation": "ends distinguished by where packets were lost and the rate that came through",
     "one size": "ends distinguished by where packets of one size were lost and the rate that came "
     "through, the same share of a packet and of a byte",
@@ -99,8 +99,8 @@ def fit_costs(trials: Sequence[FitTrial], *, confidence: float) -> FittedEnds:
     for trial in trials:
         groups.setdefault(trial.bring_up, []).append(trial)
     # What is known of some bring-ups only is taken of those; all have the same way of telling.
-    told = _Told.of(list(groups.values()))
-    found = [one for group in groups.values() if (one := _bring_up(group, told)) is not None]
+    reported = _Reported.of(list(groups.values()))
+    found = [one for group in groups.values() if (one := _bring_up(group, reported)) is not None]
     if len(found) < FEWEST_BRING_UPS:
         raise ValueError(f"only {len(found)} bring-ups can be fitted")
 
@@ -127,7 +127,7 @@ def fit_costs(trials: Sequence[FitTrial], *, confidence: float) -> FittedEnds:
         trials=sum(_ops(trial) is not None for trial in trials),
         bring_ups=len(found),
         confidence=confidence,
-        notes=told.notes(found),
+        notes=reported.notes(found),
     )
 
 
@@ -143,16 +143,16 @@ class _Costs:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Reported:
     """What all bring-ups can tell apart."""
 
     ways: str
     """``cpu``, ``delay`` or nothing."""
     ends: Mapping[str, str]
-    """By way: a key of ``_ENDS_TOLD``."""
+    """By way: a key of ``_ENDS_REPORTED``."""
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[FitTrial]]) -> "_Told":
+    def of(cls, groups: Sequence[Sequence[FitTrial]]) -> "_Reported":
         if _most(groups, _ways_by_cpu):
             ways = "cpu"
         elif _most(groups, lambda group: delay_share(group) is not None):
@@ -193,7 +193,7 @@ class _Told:
                 "": "both ways taken as alike",
             }[self.ways]
         ]
-        said += [f"{way}: {_ENDS_TOLD[self.ends[way]]}" for way in WAYS]
+        said += [f"{way}: {_ENDS_REPORTED[self.ends[way]]}" for way in WAYS]
         if sum(one.scatter is not None for one in found) >= FEWEST_BRING_UPS:
             said.append("scatter is one figure for all four, from the RTT of single packets")
         rest = [one.unexplained_ns for one in found if one.unexplained_ns is not None]
@@ -211,19 +211,19 @@ def _most(
     return sum(map(known, groups)) >= FEWEST_BRING_UPS
 
 
-def _bring_up(group: Sequence[FitTrial], told: _Told) -> _Costs | None:
+def _bring_up(group: Sequence[FitTrial], reported: _Reported) -> _Costs | None:
     """Return the costs of one bring-up; None where it lacks what the others have."""
-    factors = told.factors(group)
+    factors = reported.factors(group)
     if factors is None:
         return None
     shares: dict[str, float] = {}
-    for way, how in told.ends.items():
+    for way, how in reported.ends.items():
         found = parts_share(group, way) if how == "delay" else 0.5
         if found is None:
             return None
         shares[way] = found
-    one_size = [way for way, how in told.ends.items() if how == "one size"]
-    ops = _solve(group, told, factors, shares)
+    one_size = [way for way, how in reported.ends.items() if how == "one size"]
+    ops = _solve(group, reported, factors, shares)
     for _ in range(_ROUNDS if one_size else 0):
         if ops is None:
             return None
@@ -231,7 +231,7 @@ def _bring_up(group: Sequence[FitTrial], told: _Told) -> _Costs | None:
             if (found := saturation_share(group, way, ops)) is None:
                 return None
             shares[way] = found
-        ops = _solve(group, told, factors, shares)
+        ops = _solve(group, reported, factors, shares)
     if ops is None:
         return None
     return _Costs(ops, _scatter(group, ops), _waiting(group, ops), _unexplained(group, ops))
@@ -250,7 +250,7 @@ def _ops(trial: FitTrial) -> dict[str, float] | None:
 
 def _solve(
     group: Sequence[FitTrial],
-    told: _Told,
+    reported: _Reported,
     factors: Sequence[Mapping[str, float]],
     shares: Mapping[str, float],
 ) -> Ops | None:
@@ -264,7 +264,9 @@ def _solve(
     columns = [
         one
         for ways in factors
-        for one in _columns(ways, shares, apart=any(told.ends[way] == "saturation" for way in ways))
+        for one in _columns(
+            ways, shares, apart=any(reported.ends[way] == "saturation" for way in ways)
+        )
     ]
     rows, values, sizes = [], [], set()
     for trial in group:
@@ -273,7 +275,7 @@ def _solve(
             rows.append(_row(columns, ops, trial, 1 / weight))
             values.append(trial.cpu_s * 1e9 / weight)
             sizes.add(trial.octets)
-    for way in (way for way, how in told.ends.items() if how == "saturation"):
+    for way in (way for way, how in reported.ends.items() if how == "saturation"):
         for trial, one, wraps in saturated(group, way):
             weight = math.sqrt(one.arrived * trial.packets)
             name = f"{way} {'wrap' if wraps else 'unwrap'}"

@@ -11,8 +11,15 @@ import polars as pl
 from tunnelmark.analysis.fit import FittedEnds, fit_costs, refusal
 from tunnelmark.analysis.fit_trials import FitTrial, fit_trials
 from tunnelmark.model.block import BlockRecord, Stratum
-from tunnelmark.model.costs import CostedDevice, CostedTunnel, CostModel, Provenance
+from tunnelmark.model.costs import (
+    CipherRate,
+    CostedDevice,
+    CostedTunnel,
+    CostModel,
+    Provenance,
+)
 from tunnelmark.model.overhead import IP_VERSIONS, IpName
+from tunnelmark.model.quantity import percent
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.model.tunnel import DataPath
 
@@ -39,6 +46,8 @@ class Measured:
     """What a byte takes on a link, there and back, by the link's label; left out: not known."""
     samples: Callable[[str], bytes] | None = None
     """Reads a bulk record file of the result."""
+    rate: Callable[[DriverSpec], CipherRate | str] = lambda _tunnel: "its cipher was not measured"
+    """What a core of the measuring computer does of a tunnel's cipher, or why that is not known."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,8 @@ class Fits:
     """By a name for a file, without its ending."""
     refused: Mapping[str, str]
     """Why there is none, by tunnel and device."""
+    unscaled: Mapping[str, str]
+    """Why a model cannot be scaled to devices, by its name for a file."""
 
 
 def fit_result(
@@ -60,6 +71,7 @@ def fit_result(
     """
     models: dict[str, CostModel] = {}
     refused: dict[str, str] = {}
+    unscaled: dict[str, str] = {}
     total = run.trials.filter(pl.col("path") == "total")
     own = total.filter(~pl.col("is_baseline"))
     for tunnel, device in own.select("tunnel", "device").unique(maintain_order=True).iter_rows():
@@ -80,8 +92,12 @@ def fit_result(
         except ValueError as error:
             refused[name] = str(error)
             continue
-        models[_file_name(name, models)] = one.model(ends, fitted_by)
-    return Fits(models, refused)
+        file_name, rate = _file_name(name, models), one.rate()
+        if isinstance(rate, str):
+            unscaled[file_name] = rate
+        known = rate if isinstance(rate, CipherRate) else None
+        models[file_name] = one.model(ends, fitted_by, known)
+    return Fits(models, refused, unscaled)
 
 
 @dataclass(frozen=True)
@@ -128,9 +144,9 @@ class _Fit:
             return "never came up"
         paths = {agreed.data_path for block in self.blocks for agreed in block.negotiated}
         if not self.simulated and paths != {DataPath.USER_SPACE}:
-            told = ", ".join(sorted(str(path or "not known") for path in paths))
+            seen = ", ".join(sorted(str(path or "not known") for path in paths))
             return (
-                f"does its work outside its own processes (data path: {told}), so there is no CPU "
+                f"does its work outside its own processes (data path: {seen}), so there is no CPU "
                 "figure of its own"
             )
         versions = {agreed.version for block in self.blocks for agreed in block.negotiated}
@@ -155,7 +171,15 @@ class _Fit:
             )
         )
 
-    def model(self, ends: FittedEnds, fitted_by: str) -> CostModel:
+    def rate(self) -> CipherRate | str:
+        """Return the rate of its cipher, or why there is none."""
+        # A machine's CPU is another one, and a limited device is no whole core.
+        whole = self.run.devices[self.device].kind == "host"
+        if not whole or self._stratum is not Stratum.NAMESPACES:
+            return "it is no fit on a whole computer, in namespaces"
+        return self.run.rate(self._spec)
+
+    def model(self, ends: FittedEnds, fitted_by: str, rate: CipherRate | None) -> CostModel:
         """Return the model with where it comes from."""
         own = self.rows.filter(~pl.col("is_baseline"))
         agreed = self.blocks[0].negotiated[0]
@@ -175,14 +199,15 @@ class _Fit:
             Provenance(
                 program=agreed.version,
                 machine=machine or "not known",
-                stratum=Stratum(own["stratum"][0]),
+                stratum=self._stratum,
                 measured=self.run.measured,
                 result=self.run.name,
                 study=self.run.study,
                 trials=ends.trials,
                 fitted_by=fitted_by,
-                note=f"intervals of {ends.confidence:.0%} over {ends.bring_ups} bring-ups; "
+                note=f"intervals of {percent(ends.confidence)} over {ends.bring_ups} bring-ups; "
                 + "; ".join(ends.notes),
+                rate=rate,
             ),
             ends.client,
             ends.server,
@@ -191,6 +216,10 @@ class _Fit:
     @property
     def _spec(self) -> DriverSpec:
         return self.run.tunnels[self.tunnel]
+
+    @property
+    def _stratum(self) -> Stratum:
+        return Stratum(self.rows.filter(~pl.col("is_baseline"))["stratum"][0])
 
 
 def _params(columns: Mapping[str, object]) -> dict[str, Any]:

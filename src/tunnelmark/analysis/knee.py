@@ -38,7 +38,7 @@ class Knee:
     matters: bool
     """Whether the bend is relevant: it leaves the straight line by that much, and two
     segments are what the repeats show, no other curve."""
-    told: bool = False
+    reported: bool = False
     """Whether it may be reported, of all that was looked at together: see ``explore``."""
 
 
@@ -191,7 +191,7 @@ class Correlation:
     high: float
     points: int
     p: float
-    told: bool = False
+    reported: bool = False
     """Whether it may be reported, of all that was looked at together: see ``explore``."""
 
 

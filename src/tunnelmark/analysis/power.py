@@ -55,7 +55,7 @@ def smallest_seen(
     low, high = 0.0, 3 * limit + 10
     while high - low > 1e-4 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _told(middle, limit, freedom) < POWER else (low, middle)
+        low, high = (middle, high) if _detected(middle, limit, freedom) < POWER else (low, middle)
     return high * error
 
 
@@ -87,7 +87,7 @@ def typical() -> tuple[Mapping[str, Scatter], str]:
     )
 
 
-def _told(distance: float, limit: float, freedom: float) -> float:
+def _detected(distance: float, limit: float, freedom: float) -> float:
     """Return how often a difference of so many standard errors is detected."""
     return float(stats.nct.sf(limit, freedom, distance))
 

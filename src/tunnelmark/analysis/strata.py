@@ -12,50 +12,65 @@ import polars as pl
 
 from tunnelmark.model.block import BlockRecord, Stratum
 
-MARKS: Final[Mapping[Stratum, str]] = MappingProxyType(
+_MARKS: Final[Mapping[Stratum, str]] = MappingProxyType(
     {
-        Stratum.EMULATED: ", emulated",
-        Stratum.VIRTUALIZED: ", virtualized",
-        Stratum.HOSTS: ", real hosts",
-        Stratum.SIMULATION: ", simulated",
+        Stratum.EMULATED: "emulated",
+        Stratum.VIRTUALIZED: "virtualized",
+        Stratum.HOSTS: "real hosts",
+        Stratum.SIMULATION: "simulated",
     }
 )
-"""Behind a tunnel's name; no label of a study can have a comma. Namespaces of this computer, where
-most is measured, have none."""
+"""In parentheses after a name. Namespaces of this computer, where most is measured, have none."""
+
+LABEL: Final = "tunnel_label"
+"""Column of ``set_apart``: the tunnel as the study names it; ``tunnel`` is for readers."""
+STRATUM: Final = "tunnel_stratum"
+"""Column of ``set_apart``: where the figures of the tunnel's block come from."""
 
 COMPUTER: Final = "computer"
 """Column of ``computers``."""
 
-ELSEWHERE: Final = ", in environment "
-"""Behind a tunnel's name where a result was continued in another environment, with its key."""
+ELSEWHERE: Final = "in environment "
+"""In a tunnel's name where a result was continued in another environment, before its key."""
 
 
 def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFrame:
     """Return the trials, each under the name that ``shown_name`` gives its tunnel.
 
     The baseline of several blocks is one point, so without the strata it would be averaged over
-    CPUs that have nothing in common.
+    CPUs that have nothing in common. ``LABEL`` and ``STRATUM`` are what the name is made of.
     """
     strata: dict[str, str] = {}
-    chosen: dict[str, str] = {}
+    chosen: dict[str, str | None] = {}
     for block in blocks:
-        strata[block.block_id] = MARKS.get(block.stratum, "")
+        strata[block.block_id] = block.stratum.value
         chosen[block.block_id] = _choice(block)
     if trials.is_empty():
         return trials
+    trials = trials.with_columns(
+        pl.col("tunnel").alias(LABEL),
+        _of_block(strata, Stratum.NAMESPACES.value).alias(STRATUM),
+    )
     first = trials["environment"][trials["started_at"].arg_min() or 0]
     elsewhere = pl.col("environment") != first
-    moved = bool(trials.select(elsewhere.any()).item())
-    if not moved and not any((*strata.values(), *chosen.values())):
+    mark = pl.concat_str(
+        pl.when(~pl.col("is_baseline")).then(_of_block(chosen, None)),
+        pl.when(elsewhere).then(pl.lit(ELSEWHERE) + pl.col("environment")),
+        pl.col(STRATUM).replace_strict(_MARKS, default=None, return_dtype=pl.String),
+        separator=", ",
+        ignore_nulls=True,
+    )
+    behind = pl.when(mark == "").then(pl.lit("")).otherwise(pl.lit(" (") + mark + pl.lit(")"))
+    return trials.with_columns(pl.col(name) + behind for name in ("tunnel", "point_id"))
+
+
+def labelled(trials: pl.DataFrame) -> pl.DataFrame:
+    """Return the trials with ``LABEL`` and ``STRATUM``; not set apart, all are as measured here."""
+    if LABEL in trials.columns:
         return trials
-
-    def of_block(marks: Mapping[str, str]) -> pl.Expr:
-        return pl.col("block_id").replace_strict(marks, default="", return_dtype=pl.String)
-
-    own = pl.when(pl.col("is_baseline")).then(pl.lit("")).otherwise(of_block(chosen))
-    place = pl.when(elsewhere).then(pl.lit(ELSEWHERE) + pl.col("environment")).otherwise(pl.lit(""))
-    mark = own + place + of_block(strata)
-    return trials.with_columns(pl.col(name) + mark for name in ("tunnel", "point_id"))
+    return trials.with_columns(
+        pl.col("tunnel").alias(LABEL), pl.lit(Stratum.NAMESPACES.value).alias(STRATUM)
+    )
 
 
 def computers() -> pl.Expr:
@@ -75,26 +90,34 @@ def simulated() -> pl.Expr:
 def shown_name(tunnel: str, block: BlockRecord) -> str:
     """Return what a tunnel of a block, or the baseline there, is called in a report.
 
-    For example ``none, emulated``, or ``wireguard, wireguard-go`` where the study leaves that open.
+    For example ``none (emulated)``, or ``wireguard (wireguard-go, simulated)`` where the study
+    leaves open which implementation is used.
     """
-    return (
-        tunnel + (_choice(block) if tunnel == block.tunnel else "") + MARKS.get(block.stratum, "")
-    )
+    own = _choice(block) if tunnel == block.tunnel else None
+    marks = [mark for mark in (own, _MARKS.get(block.stratum)) if mark]
+    return f"{tunnel} ({', '.join(marks)})" if marks else tunnel
 
 
-def stratum_of(tunnel: str) -> Stratum:
-    """Return what a name says of where its figures come from."""
-    found = (stratum for stratum, mark in MARKS.items() if tunnel.endswith(mark))
-    return next(found, Stratum.NAMESPACES)
+def marked(words: str, stratum: Stratum) -> str:
+    """Return ``UDP echo (simulated)``: words about figures of one stratum."""
+    mark = _MARKS.get(stratum)
+    return f"{words} ({mark})" if mark else words
 
 
-def bare_name(tunnel: str) -> str:
-    """Return the name as the study has it: no label can have a comma."""
-    return tunnel.partition(",")[0]
+def unmarked(sentence: str, stratum: Stratum) -> str:
+    """Return a sentence without the mark of a stratum, where each name in it would have it."""
+    mark = _MARKS.get(stratum)
+    if mark is None:
+        return sentence
+    return sentence.replace(f" ({mark})", "").replace(f", {mark})", ")")
 
 
-def _choice(block: BlockRecord) -> str:
+def _of_block(values: Mapping[str, str] | Mapping[str, str | None], other: str | None) -> pl.Expr:
+    return pl.col("block_id").replace_strict(values, default=other, return_dtype=pl.String)
+
+
+def _choice(block: BlockRecord) -> str | None:
     # A tunnel that is called as what was chosen says it already.
     if block.chosen is None or block.chosen in block.tunnel:
-        return ""
-    return f", {block.chosen}"
+        return None
+    return block.chosen

@@ -72,13 +72,15 @@ def _drifts(found: Sequence[Any]) -> Iterator[str]:
         value, low, high = (
             change_as_text(v, one.metric, quantity) for v in (one.change, one.low, one.high)
         )
-        said = "drifted" if one.told else "no relevant drift"
+        said = "drifted" if one.reported else "no relevant drift"
         yield f"{_title(one.metric)}: {value} [{low}, {high}] in {one.span_s:.0f} s: {said}"
 
 
 def _curve(curve: "Curve") -> Iterator[str]:
+    from tunnelmark.model.quantity import percent  # noqa: PLC0415 - keeps --help quick
+
     bend = curve.knee
-    if bend is not None and bend.told:
+    if bend is not None and bend.reported:
         head = f"{curve.place}: {_title(curve.metric)} over {curve.along}"
         yield f"{head}: bends at {bend.at:g} [{bend.low:g}, {bend.high:g}] (p {bend.p:.3f})"
     for one in curve.crossings:
@@ -86,15 +88,15 @@ def _curve(curve: "Curve") -> Iterator[str]:
             continue
         start = "the start" if one.before is None else f"{one.before:g}"
         yield (
-            f"{curve.place}: {_title(one.metric)} crosses {one.limit:.1%} between {start} and "
-            f"{one.after:g} of {curve.along}"
+            f"{curve.place}: {_title(one.metric)} crosses {percent(one.limit, 1)} between {start} "
+            f"and {one.after:g} of {curve.along}"
         )
 
 
 def _together(found: Sequence[Any]) -> Iterator[str]:
     for one in found:
         rho = one.correlation
-        if not rho.told:
+        if not rho.reported:
             continue
         yield (
             f"{one.place}: {_title(one.metric)} and {_title(one.cpu)}: rho {rho.rho:+.2f} "
@@ -103,14 +105,16 @@ def _together(found: Sequence[Any]) -> Iterator[str]:
 
 
 def _factorial(found: Sequence[Any]) -> Iterator[str]:
+    from tunnelmark.model.quantity import percent  # noqa: PLC0415 - keeps --help quick
+
     for one in found:
         for effect in sorted(one.effects, key=lambda e: -e.partial_omega_squared):
-            if not effect.told:
+            if not effect.reported:
                 continue
             yield (
                 f"{_title(one.metric)}, {one.workload}: {' with '.join(effect.factors)} explains "
-                f"{effect.partial_omega_squared:.0%} (F {effect.f:.1f} with {effect.freedom:.0f} "
-                f"and {one.residual_freedom:.0f}, p {effect.p:.2g})"
+                f"{percent(effect.partial_omega_squared)} (F {effect.f:.1f} with "
+                f"{effect.freedom:.0f} and {one.residual_freedom:.0f}, p {effect.p:.2g})"
             )
 
 

@@ -41,7 +41,7 @@ class Copies:
         return take
 
     def _send(self) -> None:
-        """Send; what fails is tried again when the next job has ended, and told once."""
+        """Send; what fails is tried again when the next job has ended, and reported once."""
         if self._sender is None:
             return
         try:

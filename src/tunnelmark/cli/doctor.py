@@ -60,7 +60,7 @@ def _say(step: str) -> None:
 
 
 def _sentence(finding: "Finding") -> str:
-    return f"{finding.message} ({finding.mend})" if finding.mend else finding.message
+    return f"{finding.message} ({finding.fix})" if finding.fix else finding.message
 
 
 def _json(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:

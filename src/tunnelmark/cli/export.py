@@ -39,7 +39,7 @@ def export(*, directory: Path, into: Path, form: "Form | None", iperf3: bool, fl
     if form is None and not iperf3 and not flent:
         raise click.UsageError("give at least one of --samples, --iperf3 and --flent")
     from tunnelmark.report.foreign.export import export as write  # noqa: PLC0415 - keeps --help quick
-    from tunnelmark.report.foreign.export import told_refused  # noqa: PLC0415 - likewise
+    from tunnelmark.report.foreign.export import refusals_as_text  # noqa: PLC0415 - likewise
     from tunnelmark.store import open_result  # noqa: PLC0415 - likewise
 
     done = write(open_result(directory), into, form=form, iperf3=iperf3, flent=flent)
@@ -48,7 +48,7 @@ def export(*, directory: Path, into: Path, form: "Form | None", iperf3: bool, fl
         "iperf3 reports": done.iperf3 if iperf3 else None,
         "flent files": done.flent if flent else None,
     }
-    told = ", ".join(f"{count} {what}" for what, count in asked.items() if count is not None)
-    click.echo(f"{into}: {told}")
+    reported = ", ".join(f"{count} {what}" for what, count in asked.items() if count is not None)
+    click.echo(f"{into}: {reported}")
     for form_of, refused in done.refused.items():
-        click.echo(f"left out of {form_of}: {told_refused(refused)}")
+        click.echo(f"left out of {form_of}: {refusals_as_text(refused)}")

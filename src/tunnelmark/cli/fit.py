@@ -1,6 +1,7 @@
 """``tunnelmark fit``."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,14 @@ def fit(*, result: Path, output: Path, force: bool) -> None:
     """Fit cost models for `run --backend sim` to the run in RESULT."""
     import tunnelmark  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.analysis.fit_result import fit_result  # noqa: PLC0415 - likewise
+    from tunnelmark.lab.rates import Rates  # noqa: PLC0415 - likewise
     from tunnelmark.model.costs import to_toml  # noqa: PLC0415 - likewise
     from tunnelmark.model.errors import ResultError  # noqa: PLC0415 - likewise
     from tunnelmark.model.faults import write, writing  # noqa: PLC0415 - likewise
 
-    run = _measured(result)
+    measured = _measured(result)
+    rates = Rates(measured.environments.values())
+    run = replace(measured, rate=lambda spec: rates.of(_cipher(spec)))
     found = fit_result(run, fitted_by=f"tunnelmark {tunnelmark.__version__}")
     reasons = [f"{name} {reason}" for name, reason in found.refused.items()]
     if not found.models:
@@ -55,6 +59,8 @@ def fit(*, result: Path, output: Path, force: bool) -> None:
     for name, model in found.models.items():
         write(paths[name], to_toml(model).encode())
         _print(paths[name], model)
+        if name in found.unscaled:
+            click.echo(f"  cannot be scaled to devices: {found.unscaled[name]}")
     for reason in reasons:
         click.echo(f"tunnelmark: not fitted: {reason}", err=True)
 
@@ -84,6 +90,13 @@ def _measured(directory: Path) -> "Measured":
     )
 
 
+def _cipher(spec: "DriverSpec") -> str | None:
+    from tunnelmark.model.registry import make  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.tunnels.registry import tunnel_kinds  # noqa: PLC0415 - likewise
+
+    return make(tunnel_kinds(), spec).packet_cipher
+
+
 def _by_label(specs: "tuple[DriverSpec, ...]") -> "Mapping[str, DriverSpec]":
     return {spec.label: spec for spec in specs}
 
@@ -104,12 +117,17 @@ def _ns_per_byte(link: "DriverSpec") -> tuple[float, float] | None:
 
 
 def _print(path: Path, model: "CostModel") -> None:
-    told = model.provenance
-    click.echo(f"{path}: {told.program}, {told.trials} trials")
+    origin = model.provenance
+    click.echo(f"{path}: {origin.program}, {origin.trials} trials")
     for end, costs in (("client", model.client), ("server", model.server)):
         for way, work in (("wrap", costs.wrap), ("unwrap", costs.unwrap)):
             click.echo(f"  {end} {way}: {_work(work)}")
-    click.echo(f"  {told.note}")
+    click.echo(f"  {origin.note}")
+    if (rate := origin.rate) is not None:
+        click.echo(
+            f"  {rate.cipher} {rate.mbyte_s:.1f} MB/s, {rate.plain_mbyte_s:.1f} MB/s without "
+            "cipher instructions: can be scaled to devices"
+        )
 
 
 def _work(work: "WorkCosts") -> str:

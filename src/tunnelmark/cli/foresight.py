@@ -50,10 +50,10 @@ def _what(one: Foresight) -> str:
 
 
 def _seen(one: Foresight) -> str:
-    told = [seen for seen in one.seen if seen.difference is not None]
-    if not told:
+    reported = [seen for seen in one.seen if seen.difference is not None]
+    if not reported:
         return "unknown size: too few repeats"
-    return "; ".join(f"{_size(seen)} in {METRICS[seen.metric].title}" for seen in told)
+    return "; ".join(f"{_size(seen)} in {METRICS[seen.metric].title}" for seen in reported)
 
 
 def _size(seen: Seen) -> str:

@@ -102,8 +102,8 @@ class Checked:
 
 
 def _line(finding: "Finding") -> str:
-    mend = f" ({finding.mend})" if finding.mend else ""
-    return f"  {'ok' if finding.ok else '--'}  {finding.name:12} {finding.message}{mend}"
+    fix = f" ({finding.fix})" if finding.fix else ""
+    return f"  {'ok' if finding.ok else '--'}  {finding.name:12} {finding.message}{fix}"
 
 
 def _checked(

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.quantity import percent
 from tunnelmark.report.show import Unit, digits, shown_duration, unit
 from tunnelmark.run.events import (
     BlockPhase,
@@ -111,7 +112,7 @@ class _Screen:
         self._valid = 0
         self._invalid = 0
         self._recent: list[str] = []
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def take(self, event: Event) -> None:
         """Record an event."""
@@ -128,7 +129,7 @@ class _Screen:
             case TrialDone():
                 self._last = event
                 self._progress = None
-                self._told_at = time.monotonic()
+                self._reported_at = time.monotonic()
                 self._valid += event.valid
                 self._invalid += not event.valid
                 mark = "✓" if event.valid else "✗"
@@ -136,7 +137,7 @@ class _Screen:
                 self._recent.append(f"{mark} {event.tunnel}, {event.workload}: {what}")
             case JobDone():
                 self._job = event
-                self._told_at = time.monotonic()
+                self._reported_at = time.monotonic()
                 self._invalid += event.invalid_trials
                 mark, what = ("✗", event.error) if event.error else ("✓", _trials(event))
                 self._recent.append(f"{mark} {event.tunnel}, {event.link}: {what}")
@@ -151,12 +152,12 @@ class _Screen:
         done = self._last.trials_done if self._last else 0
         expected = self._last.trials_expected if self._last else self._started.trials_min
         left = self._last.time_left_s if self._last else self._started.expected_s
-        left = max(0.0, left - (time.monotonic() - self._told_at))
+        left = max(0.0, left - (time.monotonic() - self._reported_at))
         within = self._progress.done_ratio if self._progress else 0.0
         what = "trial"
         if self._job is not None:
             done, expected, what = self._job.jobs_done, self._job.jobs_expected, "job"
-            left = max(0.0, self._job.time_left_s - (time.monotonic() - self._told_at))
+            left = max(0.0, self._job.time_left_s - (time.monotonic() - self._reported_at))
         head = Table.grid(padding=(0, 1))
         head.add_row(
             Text(self._started.study, style="bold"),
@@ -179,7 +180,7 @@ def _ended(event: RunEnded) -> str:
     if not event.measuring_s:
         return done
     share = event.measuring_s / event.wall_s if event.wall_s else 0
-    return f"{done}, {share:.0%} of it measuring" + "".join(
+    return f"{done}, {percent(share)} of it measuring" + "".join(
         f"\n  {place.describe()}" for place in event.places
     )
 

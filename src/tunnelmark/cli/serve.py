@@ -13,7 +13,7 @@ _EPILOG = """
 examples:
   tunnelmark serve                          the results in ./results
   tunnelmark serve /data/results --port 0   on any free port
-  tunnelmark serve --allow-runs             start built-in studies from the browser
+  tunnelmark serve --allow-runs             let the browser start studies
 
 \b
 Only this computer can reach the server. From another one, use SSH:

@@ -13,8 +13,17 @@ examples:
   tunnelmark studies show quickstart > my-study.toml
   tunnelmark studies check my-study.toml
   tunnelmark studies check modern-2026 --scale short
-  tunnelmark studies check quickstart --budget "10 min" --like results/quickstart-20261121
+  tunnelmark studies check my-study.toml --budget "30 min"
 """
+_CHECK = """
+\b
+examples:
+  tunnelmark studies check my-study.toml
+  tunnelmark studies check modern-2026 --scale short
+  tunnelmark studies check my-study.toml --budget "30 min" --like results/NAME
+"""
+_SHOW = "example: tunnelmark studies show quickstart > my-study.toml"
+_SCHEMA = "example: tunnelmark studies schema > study.schema.json"
 
 
 @click.group(epilog=_EPILOG)
@@ -22,7 +31,7 @@ def studies() -> None:
     """List, show and check studies, and print their JSON Schema."""
 
 
-@studies.command("list")
+@studies.command("list", epilog="example: tunnelmark studies list")
 def list_command() -> None:
     """List the built-in studies with their titles."""
     from tunnelmark.study import list_studies, load_study  # noqa: PLC0415 - keeps --help quick
@@ -31,7 +40,7 @@ def list_command() -> None:
         click.echo(f"{name:20} {load_study(name).title}")
 
 
-@studies.command()
+@studies.command(epilog=_SHOW)
 @click.argument("name")
 def show(name: str) -> None:
     """Print a study file, to copy and change."""
@@ -40,7 +49,7 @@ def show(name: str) -> None:
     click.echo(load_study(name).text, nl=False)
 
 
-@studies.command()
+@studies.command(epilog=_SCHEMA)
 def schema() -> None:
     """Print the JSON Schema of study files, for editors."""
     from tunnelmark.study.schema import study_schema  # noqa: PLC0415 - keeps --help quick
@@ -48,7 +57,7 @@ def schema() -> None:
     click.echo(json.dumps(study_schema(), indent=2, ensure_ascii=False))
 
 
-@studies.command()
+@studies.command(epilog=_CHECK)
 @click.argument("file")
 @click.option(
     "--scale",

@@ -21,6 +21,18 @@ examples:
   tunnelmark vm build      once, before the first run in a machine
   tunnelmark vm status
 """
+_BUILD = """
+\b
+examples:
+  tunnelmark vm build
+  tunnelmark vm build --refresh      again, with the newest packages
+"""
+_REMOVE = """
+\b
+examples:
+  tunnelmark vm remove
+  tunnelmark vm remove --old         all but the image of this version
+"""
 
 
 @click.group(epilog=_EPILOG)
@@ -28,7 +40,7 @@ def vm() -> None:
     """Build, show or remove the system image of the virtual machines."""
 
 
-@vm.command()
+@vm.command(epilog=_BUILD)
 @click.option("--refresh", is_flag=True, help="Build again, with the newest packages.")
 @click.option("--system", is_flag=True, help=f"Build for all users, in {cache.SYSTEM_CACHE}.")
 @click.option("--mirror", default=Mirrors().main, show_default=True, help="Debian mirror.")
@@ -53,7 +65,7 @@ def build(refresh: bool, system: bool, mirror: str, security_mirror: str) -> Non
     click.echo(_line(image))
 
 
-@vm.command()
+@vm.command(epilog="example: tunnelmark vm status --verify")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--verify", is_flag=True, help="Compare every byte with the image as built.")
 def status(as_json: bool, verify: bool) -> None:
@@ -99,7 +111,7 @@ def status(as_json: bool, verify: bool) -> None:
         raise LabError(f"{damaged} (tunnelmark vm build --refresh)")
 
 
-@vm.command()
+@vm.command(epilog=_REMOVE)
 @click.option(
     "--system", is_flag=True, help=f"Remove the images for all users, in {cache.SYSTEM_CACHE}."
 )

@@ -6,6 +6,8 @@ from pydantic import Field, create_model
 
 from tunnelmark.devices.profiles import PROFILES, Device
 from tunnelmark.model.params import Params
+from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.tunnel import Side
 
 Calibration = Literal[
     "AES-128-CBC",
@@ -39,6 +41,28 @@ class DeviceParams(Params):
 
 DEVICES: Final = {device.kind: device for device in PROFILES}
 """Devices by kind, ``host`` first."""
+_ENDPOINTS: Final[dict[str, tuple[Side, ...]]] = {
+    "client": ("client",),
+    "server": ("server",),
+    "both": ("client", "server"),
+}
+
+
+def is_limited(spec: DriverSpec) -> bool:
+    """Say whether a device of a study is anything but this machine as it is."""
+    return DEVICES[spec.kind].limited
+
+
+def roles_of(spec: DriverSpec) -> tuple[Side, ...]:
+    """Return the endpoints that stand on a device of a study."""
+    return _ENDPOINTS[device_params(spec).endpoint] if is_limited(spec) else ()
+
+
+def device_params(spec: DriverSpec) -> DeviceParams:
+    """Return what a study sets of a device that is limited."""
+    params = params_type(spec.kind).model_validate(dict(spec.params))
+    assert isinstance(params, DeviceParams)  # noqa: S101 - of a device that is limited
+    return params
 
 
 def params_type(kind: str) -> type[Params]:

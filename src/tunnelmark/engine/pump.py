@@ -23,7 +23,7 @@ class EventPump:
         self._fresh = threading.Condition()
         self._count = 0
         self._last: Event | None = None
-        self._told: Callable[[Event], None] = lambda _event: None
+        self._reported: Callable[[Event], None] = lambda _event: None
 
     @property
     def last(self) -> Event | None:
@@ -31,12 +31,14 @@ class EventPump:
         with self._fresh:
             return self._last
 
-    def start(self, process: Process, told: Callable[[Event], None] = lambda _event: None) -> None:
+    def start(
+        self, process: Process, reported: Callable[[Event], None] = lambda _event: None
+    ) -> None:
         """Read the lines of a process that was spawned with ``lines``.
 
-        ``told`` is called with every report, on the thread that reads; it must not wait.
+        ``reported`` is called with every report, on the thread that reads; it must not wait.
         """
-        self._told = told
+        self._reported = reported
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
 
     def ask(self, signal: Callable[[], object]) -> Event | None:
@@ -67,7 +69,7 @@ class EventPump:
                 self.error = str(event.get("message"))
                 self.ready.set()
             case "progress" | "summary":
-                self._told(event)
+                self._reported(event)
                 with self._fresh:
                     self._last = event
                     self._count += 1

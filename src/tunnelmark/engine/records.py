@@ -3,6 +3,7 @@
 import dataclasses
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -79,7 +80,10 @@ def read_any(data: bytes, place: str) -> Table:
 
 @dataclass(frozen=True)
 class Flow:
-    """What happened to every packet of one flow that was sent, in order of sequence numbers."""
+    """What happened to every packet of one flow that was sent, in order of sequence numbers.
+
+    What is derived of the times is worked out once: nobody may write to any of the arrays.
+    """
 
     sent_ns: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
@@ -92,36 +96,41 @@ class Flow:
     """Residence time at the reflector, ``MISSING_NS`` where it was not reported."""
     late: npt.NDArray[np.bool_]
 
-    @property
+    @cached_property
     def arrived(self) -> npt.NDArray[np.bool_]:
         """Which packets reached the reflector."""
         return np.asarray(self.arrived_ns != MISSING_NS)
 
-    @property
+    @cached_property
     def answered(self) -> npt.NDArray[np.bool_]:
         """Which packets the reflector answered."""
         return np.asarray(self.answered_ns != MISSING_NS)
 
-    @property
+    @cached_property
     def returned(self) -> npt.NDArray[np.bool_]:
         """Which replies came back, late ones included."""
         return np.asarray(self.returned_ns != MISSING_NS)
 
-    @property
+    @cached_property
     def timed(self) -> npt.NDArray[np.bool_]:
         """Which packets have a round-trip delay: back in time, with a known residence time."""
         return np.asarray(self.returned & ~self.late & (self.residence_ns != MISSING_NS))
 
-    @property
+    @cached_property
     def rtt_ns(self) -> npt.NDArray[np.int64]:
         """Round trips of the ``timed`` packets, less the residence time at the reflector."""
         seen = self.timed
         return self.returned_ns[seen] - self.sent_ns[seen] - self.residence_ns[seen]
 
-    @property
+    @cached_property
     def owd_forward_ns(self) -> npt.NDArray[np.int64]:
         """Delay from sender to reflector of each packet, ``MISSING_NS`` where it never arrived."""
         return np.where(self.arrived, self.arrived_ns - self.sent_ns, MISSING_NS)
+
+    @cached_property
+    def delays_ns(self) -> npt.NDArray[np.int64]:
+        """Delay from sender to reflector of each packet that arrived."""
+        return self.arrived_ns[self.arrived] - self.sent_ns[self.arrived]
 
     def within(self, wait_ns: int, *, one_clock: bool = True) -> "Flow":
         """Return the flow as one waiting time sees it (RFC 7680 section 2.8.2).
@@ -130,11 +139,16 @@ class Flow:
         early packets would else be waited for longer than the last ones. Without ``one_clock`` the
         quickest packet is taken to need no time.
         """
-        delays = self.owd_forward_ns
+        delays = self.delays_ns
         seen = self.arrived
-        least = 0 if one_clock or not seen.any() else int(delays[seen].min())
-        arrived = seen & (delays - least <= wait_ns)
+        least = 0 if one_clock or not len(delays) else int(delays.min())
+        in_time = delays - least <= wait_ns
         returned = self.returned & (self.returned_ns - self.sent_ns <= wait_ns)
+        unseen = self.answered & ~seen
+        if in_time.all() and np.array_equal(returned, self.returned) and not unseen.any():
+            return self
+        arrived = seen.copy()
+        arrived[seen] = in_time
         arrived |= returned & seen
 
         def kept(times: npt.NDArray[np.int64], which: npt.NDArray[np.bool_]) -> Any:
@@ -154,28 +168,23 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     A packet that only the reflector knows was sent by nobody and does not appear: the check of
     conservation compares its count with what the reflector says.
     """
-    sender = send[(send["flow"] == flow) & (send["sent_ns"] != MISSING_NS)]
-    sender = sender[np.argsort(sender["seq"], kind="stable")]
-    reflector = reflect[reflect["flow"] == flow]
-    reflector = reflector[np.argsort(reflector["seq"], kind="stable")]
-    at = np.searchsorted(reflector["seq"], sender["seq"])
-    inside = at < len(reflector)
-    hit = np.zeros(len(sender), dtype=np.bool_)
-    hit[inside] = reflector["seq"][at[inside]] == sender["seq"][inside]
+    sender = _in_order(send, (send["flow"] == flow) & (send["sent_ns"] != MISSING_NS))
+    reflector = _in_order(reflect, reflect["flow"] == flow)
+    hit, at = _pairs(sender["seq"], reflector["seq"])
     arrived = np.full(len(sender), MISSING_NS, dtype=np.int64)
     answered = arrived.copy()
-    arrived[hit] = reflector["received_ns"][at[hit]]
-    answered[hit] = reflector["answered_ns"][at[hit]]
+    arrived[hit] = reflector["received_ns"][at]
+    answered[hit] = reflector["answered_ns"][at]
     # An answer proves the arrival even where the reflector was killed before it wrote its file.
-    told = (arrived == MISSING_NS) & (sender["remote_rx_ns"] != MISSING_NS)
-    arrived[told] = sender["remote_rx_ns"][told]
+    reported = (arrived == MISSING_NS) & (sender["remote_rx_ns"] != MISSING_NS)
+    arrived[reported] = sender["remote_rx_ns"][reported]
     residence = sender["residence_ns"].astype(np.int64)
     # What is too long for the reply to carry, the reflector's own record has.
     unknown = residence == UNKNOWN_RESIDENCE
     residence[unknown] = MISSING_NS
     both = unknown & (arrived != MISSING_NS) & (answered != MISSING_NS)
     residence[both] = answered[both] - arrived[both]
-    answered[told] = sender["remote_rx_ns"][told] + np.maximum(residence[told], 0)
+    answered[reported] = sender["remote_rx_ns"][reported] + np.maximum(residence[reported], 0)
     return Flow(
         sent_ns=sender["sent_ns"].astype(np.int64),
         size=sender["size"].astype(np.int64),
@@ -185,6 +194,31 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
         residence_ns=residence,
         late=(sender["flags"] & LATE) != 0,
     )
+
+
+def _in_order(table: Table, which: npt.NDArray[np.bool_]) -> Table:
+    """Return these records in order of their numbers; a long table is copied only where it must."""
+    kept = table if which.all() else table[which]
+    numbers = kept["seq"]
+    rising = bool((numbers[1:] >= numbers[:-1]).all())
+    return kept if rising else kept[np.argsort(numbers, kind="stable")]
+
+
+def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
+    """Return which of the packets sent came, and where each of these stands among those that came.
+
+    Both are in order; of several with one number the first counts.
+    """
+    if len(sent) and len(came) and bool((sent[1:] - sent[:-1] == 1).all()):
+        # Numbered without a gap, as nearly every sender does: a number is a place.
+        within = sent[0] <= came[0] and came[-1] <= sent[-1]
+        if within and bool((came[1:] > came[:-1]).all()):
+            return (came - sent[0]).astype(np.int64), slice(None)
+    at = np.searchsorted(came, sent)
+    inside = at < len(came)
+    hit = np.zeros(len(sent), dtype=np.bool_)
+    hit[inside] = came[at[inside]] == sent[inside]
+    return hit, at[hit]
 
 
 def _read(data: bytes, place: str, kind: int, layout: np.dtype[Any]) -> Table:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, get_args
 
+from tunnelmark.devices.registry import is_limited
 from tunnelmark.engine.link import LinkSpec
 from tunnelmark.hosts.inventory import Inventory
 from tunnelmark.lab import hosts_nat
-from tunnelmark.lab.devices import is_limited
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.overhead import IP_SHOWN, IpName

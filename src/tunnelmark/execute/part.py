@@ -17,7 +17,7 @@ from tunnelmark.lab.placement import Placement, Wanted
 from tunnelmark.lab.session.backend import LabBackend
 from tunnelmark.model.costs import parse_costs
 from tunnelmark.model.errors import LabError, StudyError
-from tunnelmark.model.faults import told
+from tunnelmark.model.faults import one_line
 from tunnelmark.model.job import from_json
 from tunnelmark.model.session import Able
 from tunnelmark.run.events import RunEnded
@@ -150,7 +150,7 @@ def main() -> None:
             task = parse_task((folder / TASK).read_text(encoding="utf-8"))
             run_part(task, folder / RESULT, worker=worker, interrupts=interrupts)
     except (Exception, Interrupted) as error:  # noqa: BLE001 - whatever it is, the worker tells
-        (folder / ERROR).write_text(told(error), encoding="utf-8")
+        (folder / ERROR).write_text(one_line(error), encoding="utf-8")
         sys.exit(1)
 
 

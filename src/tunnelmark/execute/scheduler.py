@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tunnelmark.execute.worker import LAB, Facts, Sent, carry_out, facts
 from tunnelmark.model.errors import LabError, StudyError
-from tunnelmark.model.faults import told
+from tunnelmark.model.faults import one_line
 
 _LOCAL: Final = re.compile(r"local:([1-9][0-9]{0,2})")
 _ADDRESS: Final = re.compile(r"(?:tcp|tls|ws|wss)://\S+")
@@ -156,7 +156,7 @@ class Scheduler:
                 # Of a job that was lost while it was asked for, only now is known how it ended.
                 if future.status != "error":
                     raise
-                answer = Answer(job_id, None, _told(error))
+                answer = Answer(job_id, None, _reported(error))
         del self._jobs[future]
         future.release()
         return answer
@@ -182,7 +182,7 @@ def _check_worker(name: str, found: object, wanted: tuple[str, str]) -> None:
     if isinstance(found, ModuleNotFoundError):
         raise LabError(f"{name} lacks {found.name}: install tunnelmark {wanted[0]} in its Python")
     if isinstance(found, BaseException):
-        raise LabError(f"{name} cannot be used: {told(found)}")
+        raise LabError(f"{name} cannot be used: {one_line(found)}")
     if not isinstance(found, Facts):
         raise LabError(f"{name} has another tunnelmark: install {wanted[0]} in its Python")
     if (found.tunnelmark, found.engine) != wanted:
@@ -192,10 +192,10 @@ def _check_worker(name: str, found: object, wanted: tuple[str, str]) -> None:
         )
 
 
-def _told(error: BaseException) -> str:
+def _reported(error: BaseException) -> str:
     if type(error).__name__ == "KilledWorker":
         return "each of the workers that ran it died"
-    return told(error)
+    return one_line(error)
 
 
 def _distributed() -> Any:

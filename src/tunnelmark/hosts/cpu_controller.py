@@ -50,7 +50,7 @@ def off(name: str) -> bool:
     return True
 
 
-def told(name: str) -> str:
+def reported(name: str) -> str:
     """Return the message after it was switched off."""
     return f"CPU controller for the groups in {name}"
 

@@ -226,7 +226,7 @@ def _switched_by_others(directory: Path) -> set[Entry]:
 def _switch_off(entries: Iterable[Entry], held: set[Entry]) -> list[str]:
     """Switch off what no other run holds; return one line for each thing that was on."""
     return [
-        SWITCHES[entry.kind].told(entry.name)
+        SWITCHES[entry.kind].reported(entry.name)
         for entry in reversed(list(entries))
         if entry.kind in SWITCHES and entry not in held and SWITCHES[entry.kind].off(entry.name)
     ]
@@ -312,8 +312,8 @@ def end_process(pid: int, started: int) -> bool:
 
 
 def _entry(raw: object, run_id: str) -> Entry | None:
-    told = raw if isinstance(raw, Mapping) else {}
-    kind, name, started = told.get("kind"), told.get("name"), told.get("started", 0)
+    reported = raw if isinstance(raw, Mapping) else {}
+    kind, name, started = reported.get("kind"), reported.get("name"), reported.get("started", 0)
     if not isinstance(name, str) or not isinstance(started, int):
         return None
     if kind == "process" and name.isdecimal() and len(name) < 10:  # noqa: PLR2004 - pid_max

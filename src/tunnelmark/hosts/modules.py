@@ -17,7 +17,7 @@ def loaded(path: Path = Path("/proc/modules")) -> frozenset[str]:
     return frozenset(line.split()[0] for line in lines if line.strip())
 
 
-def told(before: Iterable[str], after: Iterable[str]) -> str | None:
+def reported(before: Iterable[str], after: Iterable[str]) -> str | None:
     """Return what is said of modules that were loaded meanwhile, or None if there are none."""
     names = " ".join(sorted(set(after) - set(before)))
     return (

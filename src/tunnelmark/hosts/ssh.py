@@ -21,7 +21,8 @@ from typing import IO, Final
 from tunnelmark.hosts.agent import Agent
 from tunnelmark.hosts.inventory import HostEntry
 from tunnelmark.hosts.ledger import Ledger, start_time
-from tunnelmark.hosts.ssh_refusals import architecture, refusal
+from tunnelmark.hosts.ssh_programs import programs_for
+from tunnelmark.hosts.ssh_refusals import refusal
 from tunnelmark.hosts.vm_channel import Channel, Ready
 from tunnelmark.hosts.vm_payload import AGENT, ENGINE, Payload
 from tunnelmark.model.errors import LabError
@@ -38,6 +39,8 @@ _SIGNS: Final = 4
 _PATIENT_RTT_S: Final = 0.2
 """With such a round trip programs get twice the time, with twice of it three times."""
 _END_S: Final = 5.0
+_LONGEST_LINE: Final = 200
+"""Of the host's words on its system."""
 _DIRECTORY: Final = PurePosixPath("/tmp")  # noqa: S108 - below it a directory of root's alone is made
 
 # As root, or by sudo without a question. Words come as arguments, nothing is put together.
@@ -46,21 +49,23 @@ _AS_ROOT: Final = (
     "sudo -n true >/dev/null 2>&1 || exit 91; "
     'exec sudo -n sh -c "$@"'
 )
-# Arguments: directory, system and architecture, digest, size and silence.
+# Arguments: directory and silence. The host says what system it is and then reads the digest and
+# size of the agent for it, and the agent.
 # The host's processes stay visible below the directory, for the CPU time of others.
 _START: Final = (
     "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export PATH; umask 077; "
-    '[ "$(uname -sm)" = "$2" ] || { uname -sm >&2; exit 90; }; '
     "for program in unshare mount ip sha256sum; do "
     'command -v "$program" >/dev/null || { echo "$program" >&2; exit 92; }; done; '
+    "uname -sm; read -r digest size || exit 95; "
     'mkdir "$1" || exit 94; '
-    'head -c "$4" >"$1/tunnelmark-agent"; '
-    'echo "$3  $1/tunnelmark-agent" | sha256sum -c >/dev/null 2>&1 || { rm -rf "$1"; exit 93; }; '
+    'head -c "$size" >"$1/tunnelmark-agent"; '
+    'echo "$digest  $1/tunnelmark-agent" | sha256sum -c >/dev/null 2>&1 || '
+    '{ rm -rf "$1"; exit 93; }; '
     'chmod 700 "$1/tunnelmark-agent"; mkdir "$1/proc"; '
     "unshare --mount sh -c '"
     'mount --rbind /proc "$1/proc" && '
     'exec unshare --pid --fork --mount-proc --kill-child "$1/tunnelmark-agent" stdio "$2"'
-    '\' sh "$1" "$5"; status=$?; rmdir "$1/proc" && rm -rf "$1"; exit "$status"'
+    '\' sh "$1" "$2"; status=$?; rmdir "$1/proc" && rm -rf "$1"; exit "$status"'
 )
 
 
@@ -121,12 +126,7 @@ class SshAgent(Agent):
             raise LabError("ssh is not installed here (apt-get install openssh-client)")
         name = f"{role} ({entry.ssh})"
         where = _DIRECTORY / (directory or ledger.run_id)
-        agent = payload.programs[AGENT].read_bytes()
-        words = [
-            *("sh", "-c", _AS_ROOT, "sh", _START, "sh", str(where)),
-            *(f"Linux {architecture(agent)}", hashlib.sha256(agent).hexdigest()),
-            *(str(len(agent)), str(silence_s)),
-        ]
+        words = ["sh", "-c", _AS_ROOT, "sh", _START, "sh", str(where), str(silence_s)]
         errors = ledger.work_dir / f"ssh-{role}.log"
         ours, theirs = socket.socketpair()
         with theirs, errors.open("wb") as log:
@@ -138,9 +138,9 @@ class SshAgent(Agent):
 
         try:
             ours.settimeout(_CONNECT_LIMIT_S)
-            # What the host does not take it has refused: its status says why.
+            # What the host does not say or take it has refused: its status says why.
             with contextlib.suppress(OSError):
-                ours.sendall(agent)
+                payload = _hand_over(ours, name, payload)
             ours.settimeout(None)
             made = cls(
                 Channel(ours, name=name, lost=lost),
@@ -151,6 +151,7 @@ class SshAgent(Agent):
                 silence_s=silence_s,
             )
         except BaseException:
+            ours.close()
             _end(ssh)
             raise
         try:
@@ -253,6 +254,27 @@ def _started(argv: list[str], pipe: socket.socket, log: IO[bytes]) -> "subproces
         )
     except OSError as error:
         raise LabError(f"cannot start {argv[0]}: {error.strerror}") from error
+
+
+def _hand_over(pipe: socket.socket, name: str, own: Payload) -> Payload:
+    """Read what system the host is, send it the agent for that; return the programs for it."""
+    if not (system := _line(pipe)):
+        return own
+    try:
+        payload = programs_for(system, own)
+    except LabError as error:
+        raise LabError(f"{name}: {error}") from None
+    agent = payload.programs[AGENT].read_bytes()
+    pipe.sendall(f"{hashlib.sha256(agent).hexdigest()} {len(agent)}\n".encode() + agent)
+    return payload
+
+
+def _line(pipe: socket.socket) -> str:
+    """Return the first line, without a byte of what follows it; empty if there is none."""
+    line = bytearray()
+    while (byte := pipe.recv(1)) not in {b"", b"\n"} and len(line) < _LONGEST_LINE:
+        line += byte
+    return line.decode("ascii", "replace") if byte == b"\n" else ""
 
 
 def _status(ssh: "subprocess.Popen[bytes]") -> int | None:

@@ -5,13 +5,10 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from tunnelmark.model.errors import LabError
-
 
 class Refusal(IntEnum):
     """Exit status by which the host's shell says what is in the way (ssh.py)."""
 
-    ARCHITECTURE = 90
     NOT_ROOT = 91
     PROGRAM = 92
     DIGEST = 93
@@ -40,11 +37,6 @@ _BY_SSH: Final[Mapping[str, str]] = MappingProxyType(
         "Too many authentication failures": "too many keys were tried (set IdentitiesOnly yes)",
     }
 )
-_MACHINES: Final[Mapping[int, str]] = MappingProxyType(
-    # ELF's e_machine to what uname calls it.
-    {62: "x86_64", 183: "aarch64", 40: "armv7l", 3: "i686", 243: "riscv64"}
-)
-_ELF_MACHINE: Final = 18
 
 
 def refusal(status: int | None, errors: str) -> str:
@@ -62,7 +54,6 @@ def refusal(status: int | None, errors: str) -> str:
 
 _BY_SHELL: Final[Mapping[Refusal, str]] = MappingProxyType(
     {
-        Refusal.ARCHITECTURE: "the host is {last}, and there is no agent and engine for it here",
         Refusal.NOT_ROOT: "is neither root there nor may use sudo without a password, which "
         "network namespaces need (log in as root, or allow it in /etc/sudoers.d)",
         Refusal.PROGRAM: "{last} is missing there (apt-get install {package})",
@@ -74,11 +65,3 @@ _BY_SHELL: Final[Mapping[Refusal, str]] = MappingProxyType(
 _PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
     {"unshare": "util-linux", "mount": "mount", "ip": "iproute2", "sha256sum": "coreutils"}
 )
-
-
-def architecture(program: bytes) -> str:
-    """Return for which architecture a program is, as ``uname -m`` calls it."""
-    number = int.from_bytes(program[_ELF_MACHINE : _ELF_MACHINE + 2], "little")
-    if not program.startswith(b"\x7fELF") or number not in _MACHINES:
-        raise LabError("tunnelmark-agent is not a known Linux program (run: make setup)")
-    return _MACHINES[number]

@@ -26,7 +26,7 @@ class Switch(Protocol):
     def off(self, name: str) -> bool:
         """Switch it off, and nothing else; return whether it was on."""
 
-    def told(self, name: str) -> str:
+    def reported(self, name: str) -> str:
         """Return the message after it was switched off."""
 
 

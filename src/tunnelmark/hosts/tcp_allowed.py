@@ -59,7 +59,7 @@ def off(name: str) -> bool:
     return True
 
 
-def told(name: str) -> str:
+def reported(name: str) -> str:
     """Return the message after it was taken out."""
     return f"congestion control {name} from what namespaces may use"
 

@@ -1,7 +1,7 @@
 """The command line of QEMU: pure functions from a description to arguments."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -18,13 +18,16 @@ MEMORY_MIB_MIN: Final = 256
 MEMORY_MIB_MAX: Final = 65536
 
 _KERNEL_LINE: Final = (
-    # panic=-1 with -no-reboot: a kernel that dies ends QEMU. No mitigations: the guest is ours, and
-    # under emulation they cost much. tsc=reliable: no watchdog that finds the emulated clock slow.
+    # panic=-1 with -no-reboot: a kernel that dies ends QEMU.
+    # tsc=reliable: no watchdog that finds the emulated clock slow.
     # no_timer_check: ten ticks in a busy wait would prove the timer, unless the computer is busy
     # elsewhere meanwhile, and the kernel then panics; guests of KVM leave it out by themselves.
-    "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable nokaslr nowatchdog "
-    "no_timer_check random.trust_cpu=on"
+    "console=ttyS0 quiet loglevel=4 panic=-1 tsc=reliable nokaslr nowatchdog no_timer_check "
+    "random.trust_cpu=on"
 )
+_NO_MITIGATIONS: Final = "mitigations=off"
+"""Of an emulated CPU: the guest is ours, and they cost much there."""
+_MITIGATIONS: Final = re.compile(r"(?<!\S)mitigations=[\w,]{1,40}(?!\S)")
 _TCG_CPU: Final = "qemu64,+ssse3,+sse4.1,+sse4.2,+aes,+pclmulqdq"
 """``max`` is slower under emulation: WireGuard 40 against 136 Mbit/s."""
 _PLAIN_CPU: Final = "qemu64"
@@ -94,11 +97,16 @@ def command(
     console: Path,
     agent_socket: Path | None,
     kernel_options: Sequence[str] = (),
+    own_line: Callable[[], str] = lambda: Path("/proc/cmdline").read_text(encoding="utf-8"),
 ) -> list[str]:
     """Return the command line; what the kernel says goes to the file ``console``.
 
-    QEMU connects to ``agent_socket``: whoever listens there holds the machine's life.
+    With KVM the guest has the mitigations that ``own_line``, this computer's kernel command line,
+    asks for, so that its figures are those of a kernel on this CPU. QEMU connects to
+    ``agent_socket``: whoever listens there holds the machine's life.
     """
+    kvm = accelerator == "kvm"
+    mitigations = _MITIGATIONS.findall(own_line()) if kvm else [_NO_MITIGATIONS]
     argv = [
         QEMU,
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
@@ -109,7 +117,7 @@ def command(
         # Threads that run the guest's CPUs are named after them: a limit is set on each.
         *("-name", "tunnelmark,debug-threads=on"),
         *("-kernel", str(boot.vmlinux), "-initrd", str(boot.initrd)),
-        *("-append", " ".join((_KERNEL_LINE, *kernel_options))),
+        *("-append", " ".join((_KERNEL_LINE, *mitigations, *kernel_options))),
         # Not stdio: with a standard input at its end, QEMU stops to write.
         *("-chardev", f"file,id=console,path={_value(console)}", "-serial", "chardev:console"),
         *("-device", "virtio-rng-pci"),

@@ -1,7 +1,7 @@
 """How much of this computer's CPU a device is: found by running its benchmark under the limit.
 
 ``openssl speed`` and ``dd bs=1`` run inside a limited group until the figure that the study chose
-is within 5 % of the device's. The others are measured under that limit and told.
+is within 5 % of the device's. The others are measured under that limit and reported.
 """
 
 import re
@@ -14,6 +14,7 @@ from tunnelmark.devices.profiles import SYSTEM_CALLS, Device
 from tunnelmark.hosts.cgroup import LEAST_SHARE, Quota, quota_of
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed
+from tunnelmark.model.quantity import percent
 
 TOLERANCE: Final = 0.05
 
@@ -32,6 +33,7 @@ _AIM: Final = 0.025
 """What the first half of the attempts is content with."""
 _ATTEMPTS: Final = 10
 _TIMED_S: Final = 1
+_UNLIMITED_RUNS: Final = 3
 _PERIODS: Final = 50
 """A run lasts so many periods at least: the part of one at its end is 2 % then."""
 _SPEED: Final = re.compile(r"^\+F:\d+:[^:]{1,40}:(\d{1,15}\.\d+)$", re.MULTILINE)
@@ -76,13 +78,13 @@ class Calibration:
         device, quota = self.device, self.quota
         parts = [
             f"{name} {_amount(name, m.measured)} for {_amount(name, m.wanted)} "
-            f"({m.deviation:+.0%}{', estimate' if m.estimate else ''})"
+            f"({percent(m.deviation, sign=True)}{', estimate' if m.estimate else ''})"
             for name, m in self.figures.items()
         ]
         plain = ", without cipher instructions" if self.environment else ""
         return (
             f"{device.title}, {device.cores} x {device.core} {device.mhz} MHz: "
-            f"{quota.share:.2%} of a core of this computer for each of its own "
+            f"{percent(quota.share, 2)} of a core of this computer for each of its own "
             f"({quota.quota_us} us in {quota.period_us} us){plain}; calibrated on {self.on}; "
             + "; ".join(parts)
         )
@@ -110,7 +112,7 @@ def calibrate(
     else:
         raise LabError(
             f"device {device.kind}: {on} reached {_amount(on, measured)} instead of "
-            f"{_amount(on, wanted)} in {_ATTEMPTS} attempts; it may differ by {TOLERANCE:.0%} "
+            f"{_amount(on, wanted)} in {_ATTEMPTS} attempts; it may differ by {percent(TOLERANCE)} "
             "(is this computer busy with other work?)"
         )
     figures = {on: Measured(wanted, measured, device.figure(on).estimate)}
@@ -119,6 +121,19 @@ def calibrate(
             found = _measure(name, bench, environment, quota, figure.value)
             figures[name] = Measured(figure.value, found, figure.estimate)
     return Calibration(device, on, quota, environment, figures, full)
+
+
+def unlimited(name: str, bench: Bench) -> tuple[float, float]:
+    """Return MB/s of an algorithm on one core: with the computer's instructions, and in plain code.
+
+    ``bench`` runs without a limit. Of three runs the fastest counts: nothing makes one faster than
+    it is, and whatever else runs makes it slower.
+    """
+    own, plain = (
+        max(_measure(name, bench, environment, None, 0.0) for _ in range(_UNLIMITED_RUNS))
+        for environment in ({}, PLAIN_CODE)
+    )
+    return own, plain
 
 
 def _code(device: Device, on: str, wanted: float, bench: Bench) -> tuple[Mapping[str, str], float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tunnelmark.devices.profiles import Device
-from tunnelmark.devices.registry import DEVICES, DeviceParams, params_type
+from tunnelmark.devices.registry import DEVICES, device_params, roles_of
 from tunnelmark.hosts.cgroup import Controller, CpuGroup, Quota, Throttled, find_controller
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
@@ -30,17 +30,6 @@ _CPU_THREAD: Final = re.compile(r"^CPU (\d{1,3})/(?:TCG|KVM)$")
 _OWED_PERIODS: Final = 4
 _MACHINE_MIB: Final = 768
 """A device's memory is no limit: the machine needs this much for its own system."""
-_ENDPOINTS: Final = {"client": ("client",), "server": ("server",), "both": ("client", "server")}
-
-
-def is_limited(spec: DriverSpec) -> bool:
-    """Say whether a device of a study is anything but this machine as it is."""
-    return DEVICES[spec.kind].limited
-
-
-def roles_of(spec: DriverSpec) -> tuple[str, ...]:
-    """Return the endpoints that stand on a device of a study."""
-    return _ENDPOINTS[_params(spec).endpoint] if is_limited(spec) else ()
 
 
 def machine_specs(spec: DriverSpec) -> dict[str, MachineSpec]:
@@ -67,10 +56,15 @@ class GroupLimit:
         found: Calibration,
         engine: str,
         cpus: Sequence[int],
+        beside: str = "",
     ) -> None:
-        """Make the group; it is in the ledger before it exists. ``engine`` is not held back."""
+        """Make the group; it is in the ledger before it exists. ``engine`` is not held back.
+
+        ``beside`` says who else has no other place to run than the cores of the device, ``cpus``.
+        """
         self.calibration = found
         self.cpus = tuple(cpus)
+        self._beside = beside
         self._engine = engine
         self._cores = found.device.cores
         self._group = controller.group(f"{ledger.run_id}-{role}")
@@ -98,8 +92,11 @@ class GroupLimit:
     """The engine is not on the device."""
 
     def describe(self) -> str:
-        """Return how it was calibrated, for the report."""
-        return self.calibration.describe()
+        """Return how it was calibrated and which cores it has, for the report."""
+        which = "cores" if len(self.cpus) > 1 else "core"
+        shared = f", shared with {self._beside}" if self._beside else ""
+        numbers = ", ".join(map(str, self.cpus))
+        return f"{self.calibration.describe()}; on {which} {numbers}{shared}"
 
     def applies(self, argv: Sequence[str]) -> bool:
         """Say whether a program is held back: all but the engine, which measures."""
@@ -242,6 +239,24 @@ def cores_for(roles: Sequence[str], each: int, own: Sequence[int]) -> dict[str, 
     return found
 
 
+def beside_devices(cores: Mapping[str, Sequence[int]], own: Sequence[int]) -> dict[str, str]:
+    """Return who shares the cores of each endpoint's device for want of others; "": nobody.
+
+    ``cores`` as ``cores_for`` gives them, of the cores ``own``.
+    """
+    taken = {core for numbers in cores.values() for core in numbers}
+    measuring = [] if set(own) - taken else ["the emulator and what measures"]
+    found = {}
+    for role, numbers in cores.items():
+        met = [
+            f"the {other}'s device"
+            for other, theirs in cores.items()
+            if other != role and set(numbers) & set(theirs)
+        ]
+        found[role] = ", ".join(met + measuring)
+    return found
+
+
 def cpu_threads(pid: int, proc: Path = Path("/proc")) -> list[int]:
     """Return the threads of a QEMU that run its guest's CPUs, by the CPU's number."""
     found = {}
@@ -263,7 +278,7 @@ class Devices:
 
     def calibrated(self, spec: DriverSpec) -> Calibration:
         """Return the limit of a device; ``LabError`` if it cannot be had here, with the remedy."""
-        device, on = DEVICES[spec.kind], _params(spec).calibrate
+        device, on = DEVICES[spec.kind], device_params(spec).calibrate
         if (device.kind, on) not in self._found:
             self._found[device.kind, on] = self._calibrate(device, on)
         return self._found[device.kind, on]
@@ -272,12 +287,20 @@ class Devices:
         """Make the limits of a block's endpoints, by role; nothing for a host without one."""
         made: dict[str, GroupLimit] = {}
         roles = roles_of(spec)
-        cores = cores_for(roles, DEVICES[spec.kind].cores, sorted(os.sched_getaffinity(0)))
+        own = sorted(os.sched_getaffinity(0))
+        cores = cores_for(roles, DEVICES[spec.kind].cores, own)
+        beside = beside_devices(cores, own)
         for role in roles:
             found = self.calibrated(spec)
             try:
                 made[role] = GroupLimit(
-                    self._ledger, find_controller(), role, found, self._engine, cores[role]
+                    self._ledger,
+                    find_controller(),
+                    role,
+                    found,
+                    self._engine,
+                    cores[role],
+                    beside[role],
                 )
             except BaseException:
                 for limit in made.values():
@@ -291,7 +314,7 @@ class Devices:
         """Limit the machines of a block's endpoints, by role; calibrated at the first of them."""
         made: dict[str, MachineLimit] = {}
         for role in roles_of(spec):
-            device, on = DEVICES[spec.kind], _params(spec).calibrate
+            device, on = DEVICES[spec.kind], device_params(spec).calibrate
 
             def calibrated(
                 bench: Bench,
@@ -344,12 +367,6 @@ class Devices:
             return calibrate(device, on, bench, limit)
         finally:
             group.remove()
-
-
-def _params(spec: DriverSpec) -> DeviceParams:
-    params = params_type(spec.kind).model_validate(dict(spec.params))
-    assert isinstance(params, DeviceParams)  # noqa: S101 - of a device that is limited
-    return params
 
 
 def _announce(ledger: Ledger, group: CpuGroup) -> None:

@@ -1,4 +1,4 @@
-"""What this machine can do for a lab, and what brings what is missing."""
+"""What this machine can do for a lab, what is missing and how to install it."""
 
 import os
 import platform
@@ -22,8 +22,8 @@ class Finding:
     name: str
     ok: bool
     message: str
-    mend: str = ""
-    """Command that brings what is missing."""
+    fix: str = ""
+    """Command that installs what is missing, or another remedy."""
 
 
 def examine() -> list[Finding]:
@@ -47,20 +47,20 @@ def _privileges() -> Finding:
     if os.geteuid() == 0:
         return Finding("privileges", ok=True, message="root")
     message = f"not root, {cannot_run_rootless() or 'no user namespace either'}"
-    return Finding("privileges", ok=False, message=message, mend="run with sudo")
+    return Finding("privileges", ok=False, message=message, fix="run with sudo")
 
 
 def _engine() -> Finding:
     try:
         return Finding("engine", ok=True, message=find_engine())
     except LabError as error:
-        return Finding("engine", ok=False, message=str(error), mend="make setup")
+        return Finding("engine", ok=False, message=str(error), fix="make setup")
 
 
 def _feature(name: str, why: str) -> Finding:
     ok = has_kernel(name)
     message = f"{why}: {'there' if ok else f'the kernel has no {name}'}"
-    return Finding(name, ok=ok, message=message, mend="" if ok else f"modprobe {name}")
+    return Finding(name, ok=ok, message=message, fix="" if ok else f"modprobe {name}")
 
 
 def _limits() -> Finding:
@@ -75,12 +75,12 @@ def _limits() -> Finding:
 def _machine() -> Finding:
     if programs.find(QEMU) is None:
         message = f"machines with another kernel: {QEMU} is not installed"
-        mend = f"apt-get install {programs.PACKAGES[QEMU]}"
-        return Finding("machine", ok=False, message=message, mend=mend)
+        fix = f"apt-get install {programs.PACKAGES[QEMU]}"
+        return Finding("machine", ok=False, message=message, fix=fix)
     image = cache.find()
     if image is None:
         message = "machines with another kernel: there is no image yet"
-        return Finding("machine", ok=False, message=message, mend="tunnelmark vm build")
+        return Finding("machine", ok=False, message=message, fix="tunnelmark vm build")
     message = f"machines with Linux {image.kernel_release}"
     return Finding("machine", ok=True, message=message)
 
@@ -98,4 +98,4 @@ def _realtime() -> Finding:
     if done.returncode == 0:
         return Finding("real time", ok=True, message="SCHED_FIFO is allowed")
     message = "SCHED_FIFO is not allowed: packets may leave late on a busy computer"
-    return Finding("real time", ok=False, message=message, mend="run as root")
+    return Finding("real time", ok=False, message=message, fix="run as root")

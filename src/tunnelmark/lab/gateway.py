@@ -34,7 +34,12 @@ def address_clients(
     clients = list(enumerate(joined.more_clients, 1))
     ends = tuple(
         Endpoint(
-            host, *client_addresses(number), "eth0", mtu_bytes, netns=joined.netns.get(host.name)
+            host,
+            *client_addresses(number),
+            "eth0",
+            mtu_bytes,
+            netns=joined.netns.get(host.name),
+            wire=None if shared else f"eth{number}",
         )
         for number, host in clients
     )

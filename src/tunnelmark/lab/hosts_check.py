@@ -25,6 +25,7 @@ from tunnelmark.model.overhead import (
     LEAST_IPV6_MTU_BYTES,
     IpName,
 )
+from tunnelmark.model.quantity import percent
 from tunnelmark.model.tunnel import ServerPorts, TrafficPath
 from tunnelmark.workloads.base import FIRST_PORT, TrialContext
 from tunnelmark.workloads.streams import plan, run_streams
@@ -83,7 +84,7 @@ def examine_host(
                 message="packets to its routed address are forwarded"
                 if forwards
                 else "packets to its routed address are not forwarded",
-                mend="" if forwards else f"sysctl -w {line.FORWARDING[ip]}=1",
+                fix="" if forwards else f"sysctl -w {line.FORWARDING[ip]}=1",
             )
         )
     if host.has("chrt"):
@@ -296,7 +297,7 @@ def _passing(name: str, flow: records.Flow | None, where: str) -> Finding:
         return Finding(name, ok=False, message=message)
     lost = 1 - back / sent
     rtt_ms = float(flow.rtt_ns.min()) / 1e6 if len(flow.rtt_ns) else float("nan")
-    message = f"UDP to {where} passes both ways: {rtt_ms:.3f} ms at least, {lost:.1%} lost"
+    message = f"UDP to {where} passes both ways: {rtt_ms:.3f} ms at least, {percent(lost, 1)} lost"
     return Finding(name, ok=True, message=message)
 
 
@@ -357,4 +358,4 @@ def _program(host: SshHost, program: str, package: str) -> Finding:
     path = host.has(program)
     if path is not None:
         return Finding(program, ok=True, message=path)
-    return Finding(program, ok=False, message="is missing", mend=f"apt-get install {package}")
+    return Finding(program, ok=False, message="is missing", fix=f"apt-get install {package}")

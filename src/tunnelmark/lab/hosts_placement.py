@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
+from tunnelmark.devices.registry import is_limited
 from tunnelmark.hosts.inventory import ROLES, Inventory, Role
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.ssh_host import SshHost
 from tunnelmark.lab import hosts_nat
 from tunnelmark.lab.computers import Computer, Computers
-from tunnelmark.lab.devices import is_limited
 from tunnelmark.lab.hosts_check import LAB_NEED, examine_ports
 from tunnelmark.lab.hosts_place import HostsPlace
 from tunnelmark.lab.line_ends import Ends, find_ends

@@ -19,14 +19,17 @@ _LIMIT_S: Final = 10.0
 def clamp(up: TunnelUp, mss_bytes: int, *, client: Host, server: Host) -> TunnelUp:
     """Clamp at both ends what enters the tunnel's interfaces; return ``up`` with a note of it.
 
-    Of SYN and SYN-ACK each end changes its own. No option is ever made larger. Raises ``LabError``
-    where the kernel refuses.
+    ``client`` is that of paths without one of their own. Of SYN and SYN-ACK each end changes its
+    own. No option is ever made larger. Raises ``LabError`` where the kernel refuses.
     """
-    ends = (
-        (client, [path.client_interface for path in up.paths]),
-        (server, [path.server_interface for path in up.paths]),
-    )
-    for host, interfaces in ends:
+    ends: dict[str, tuple[Host, list[str]]] = {}
+    for path in up.paths:
+        for host, interface in (
+            (path.client.host if path.client else client, path.client_interface),
+            (path.server.host if path.server else server, path.server_interface),
+        ):
+            ends.setdefault(host.name, (host, []))[1].append(interface)
+    for host, interfaces in ends.values():
         rules = host.work_dir / "mss-clamp.nft"
         host.put(rules, text(interfaces, mss_bytes).encode())
         done = host.run(["nft", "-f", str(rules)], timeout_s=_LIMIT_S, check=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
 
+from tunnelmark.devices.registry import is_limited
 from tunnelmark.hosts import modules, vm_accel, vm_payload
 from tunnelmark.hosts.cgroup import find_controller
 from tunnelmark.hosts.ledger import Ledger
@@ -14,7 +15,7 @@ from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
-from tunnelmark.lab.devices import Devices, is_limited, machine_specs
+from tunnelmark.lab.devices import Devices, machine_specs
 from tunnelmark.lab.endpoints import EndpointMachinesPlace
 from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
 from tunnelmark.model.errors import LabError, LabFailedError
@@ -66,7 +67,7 @@ class Placement:
     def __exit__(self, *_: object) -> None:
         """End the machine, and say what the kernel has loaded meanwhile."""
         self.close()
-        if words := modules.told(self._modules, modules.loaded()):
+        if words := modules.reported(self._modules, modules.loaded()):
             self._say(words)
 
     def choose(self, label: str, unavailable: Callable[[Host], str | None]) -> str | None:

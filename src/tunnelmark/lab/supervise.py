@@ -17,7 +17,7 @@ _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def supervise(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run ``unshare --fork --kill-child …`` to its end and return its exit status.
+    """Run ``unshare --fork --kill-child …`` until it ends and return its exit status.
 
     SIGINT, SIGTERM and SIGHUP reach what it started, once each; what does not obey them yet is
     killed. It stops and continues with this process, and is killed when this process is.

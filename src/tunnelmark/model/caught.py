@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tunnelmark.model.errors import TunnelmarkError
-from tunnelmark.model.faults import UnwritableError, told, write, writing
+from tunnelmark.model.faults import UnwritableError, one_line, write, writing
 from tunnelmark.model.validity import Check
 
 
@@ -31,7 +31,7 @@ class Faults:
 
     def add(self, where: str, error: Exception) -> None:
         """Make the trial invalid."""
-        message = told(error)
+        message = one_line(error)
         if self._logs is not None and not isinstance(error, TunnelmarkError):
             file = self._logs / f"{self._name}-{where}.txt"
             with writing(file.parent):

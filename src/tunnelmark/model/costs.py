@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from enum import StrEnum
 from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -17,6 +18,8 @@ from tunnelmark.model.errors import StudyError
 from tunnelmark.model.trial import DriverSpec
 
 FORMAT: Final = 1
+BASIS: Final = "work on the device"
+"""Name of the ``Basis`` among the details of a tunnel that was simulated."""
 LARGEST_COSTS_BYTES: Final = 1 << 20
 _STRICT: Final = ConfigDict(extra="forbid", allow_inf_nan=False)
 _MOST_SERVERS: Final = 1024
@@ -103,6 +106,31 @@ class CostedDevice:
         )
 
 
+class Basis(StrEnum):
+    """Where a tunnel's work on a device comes from."""
+
+    FITTED = "fitted on this device"
+    SCALED = "fitted on a host, scaled by the rate of the cipher"
+    CIPHER = "the cipher alone"
+    """A lower bound."""
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class CipherRate:
+    """What a core of the machine does of the tunnel's cipher: ``openssl speed``, 8192 bytes.
+
+    In 1,000,000 bytes/s, like the rates of devices; by it a model is scaled to one of them.
+    """
+
+    cipher: str
+    """As docs/devices.md names it."""
+    mbyte_s: float
+    """With all instructions that the machine has, as its tunnels run."""
+    plain_mbyte_s: float
+    """Without instructions for ciphers, as programs run on a device that has none."""
+
+
 @with_config(_STRICT)
 @dataclass(frozen=True)
 class Provenance:
@@ -123,6 +151,8 @@ class Provenance:
     fitted_by: str
     """Program and version that made the fit."""
     note: str = ""
+    rate: CipherRate | None = None
+    """None: not known, so that the figures hold for this machine only."""
 
 
 @with_config(_STRICT)
@@ -138,10 +168,10 @@ class CostModel:
 
     def describe(self) -> str:
         """Return where the figures come from in one phrase."""
-        told = self.provenance
+        origin = self.provenance
         return (
-            f"{told.program} on {told.machine} ({told.stratum}, {told.measured}, {told.result}, "
-            f"{told.trials} trials)"
+            f"{origin.program} on {origin.machine} ({origin.stratum}, {origin.measured}, "
+            f"{origin.result}, {origin.trials} trials)"
         )
 
 
@@ -167,6 +197,10 @@ def parse_costs(text: str, place: str) -> CostModel:
         raise StudyError(
             f"{place}: provenance.trials is {costs.provenance.trials}, must be 1 or more"
         )
+    rate = costs.provenance.rate
+    for name in ("mbyte_s", "plain_mbyte_s") if rate is not None else ():
+        if (value := getattr(rate, name)) <= 0:
+            raise StudyError(f"{place}: provenance.rate.{name} is {value:g}, must be above 0")
     return costs
 
 

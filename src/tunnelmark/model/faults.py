@@ -11,7 +11,7 @@ from tunnelmark.model.errors import ResultError, TunnelmarkError
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _LONGEST: Final = 300
-_MENDS: Final = {
+_FIXES: Final = {
     errno.ENOSPC: "free space there, then resume with tunnelmark run --resume DIR",
     errno.EDQUOT: "free space or raise the quota, then resume with tunnelmark run --resume DIR",
     errno.EIO: "the disk is failing: write the results to another disk (--results)",
@@ -20,7 +20,7 @@ _MENDS: Final = {
 }
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return one line: the message of an error of ours, else its kind, place and words.
 
     The place is the last one in our own code: ``ValueError in workloads/calls.py:212: …``.
@@ -44,9 +44,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        mend = f" ({found})" if (found := _MENDS.get(error.errno or 0)) else ""
+        fix = f" ({found})" if (found := _FIXES.get(error.errno or 0)) else ""
         why = error.strerror or str(error)
-        raise UnwritableError(f"{path}: cannot be written: {why}{mend}") from error
+        raise UnwritableError(f"{path}: cannot be written: {why}{fix}") from error
 
 
 def write(path: Path, data: bytes) -> None:

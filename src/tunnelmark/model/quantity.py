@@ -1,5 +1,7 @@
 """Quantities as a study file writes them: a number and a unit, parsed once into an integer.
 
+``percent`` writes a share back for a reader.
+
 Each annotated type below is a pydantic field type: it accepts a string with a unit, freezes to a
 plain number in the unit its name states, and appears in the JSON Schema with a pattern. As JSON it
 is written so that it parses to the same number: ``"5000000 ns"``.
@@ -101,6 +103,11 @@ _SHARE_AS_JSON: Final = PlainSerializer(_written_share, when_used="json")
 
 UNIT_KEY: Final = "x-unit"
 """Key of a JSON Schema that says in which unit the parsed number is: ``ns``, ``bit_s`` …."""
+
+
+def percent(share: float, places: int = 0, *, sign: bool = False) -> str:
+    """Return ``31 %`` for 0.31, with as many decimal places, as a reader sees it everywhere."""
+    return f"{100 * share:{'+' if sign else ''}.{places}f} %"
 
 
 def _schema(units: Mapping[str, object], example: str, unit: str) -> WithJsonSchema:

@@ -41,6 +41,9 @@ class Endpoint:
     client of a gateway but the first, in whose namespace that program runs."""
     reached: str | None = None
     """Address by which the other end reaches it, where that is not its own: it is behind NAT."""
+    wire: str | None = None
+    """Interface of the gateway that leads to it, of every client with a wire of its own but the
+    first; None: the one that the gateway's own endpoint names."""
 
     def own(self, ip: IpName) -> str:
         """Return its own address: to listen on and to send from."""
@@ -91,7 +94,7 @@ class Site:
     """All clients of a gateway, ``client`` first; empty where there is no gateway."""
 
     reached: Callable[[Milestone], None] = lambda _milestone: None
-    """Told by drivers that have a handshake (``Tunnel.tells_set_up``) how far they are."""
+    """Called by drivers that have a handshake (``Tunnel.tells_set_up``) how far they are."""
     patience: Callable[[float], float] = lambda usual_s: usual_s
     """Seconds that a driver usually waits for the other end to those that it may wait now."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from tunnelmark.model.quantity import percent
 from tunnelmark.probes.attribution import Probe
 
 HEAD_BYTES: Final = 64
@@ -76,8 +77,8 @@ class Ciphertext:
             return None
         return (
             f"the packets are not ciphertext: in {len(alike)} of {len(shares)} pairs that carried "
-            f"the same payload {max(alike):.0%} of the bytes are the same, with a cipher at most "
-            f"{MOST_EQUAL_RATIO:.0%}"
+            f"the same payload {percent(max(alike))} of the bytes are the same, with a cipher at "
+            f"most {percent(MOST_EQUAL_RATIO)}"
         )
 
 

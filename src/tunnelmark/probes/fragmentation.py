@@ -103,6 +103,16 @@ def next_sizes(
     return tuple(sorted({size for size in sizes if low < size < high}))[:limit]
 
 
+def sizes_around(point_bytes: int, number: int) -> tuple[int, ...]:
+    """Return so many payload sizes that settle whether the point is still where it was.
+
+    It, the next one, and smaller ones that make the batch too long to be mistaken.
+    """
+    step = (point_bytes - SMALLEST_BYTES) // max(1, number - 2)
+    below = range(SMALLEST_BYTES, point_bytes, max(1, step))
+    return (*tuple(below)[: number - 2], point_bytes, point_bytes + 1)
+
+
 _LEAST_STEPS: Final = 6
 # IPv6 with a fragment header, RFC 8200 section 4.5, and padding to a cipher's block.
 _PART_BYTES: Final = 40 + 8 + 16

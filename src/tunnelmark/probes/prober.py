@@ -45,7 +45,7 @@ class EngineProber:
         ``engine`` is the path of the program on both hosts. ``spacing_ns`` lies between two probes
         on average at first: larger than the time by which packets are held up differently, and
         enlarged when they are held up more (``wider``). ``drain_ns`` is waited
-        for answers at most; on a link with a longer round trip the answers are then not judged.
+        for replies at most; on a link with a longer round trip the replies are then not judged.
         """
         self._path = path
         self._client = client

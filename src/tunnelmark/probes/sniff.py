@@ -93,7 +93,7 @@ def _copy(
             break  # asked to end, and nothing is waiting any more
         with contextlib.suppress(BlockingIOError):
             frame, ancillary, flags, _ = sniffer.recvmsg(snap_bytes, socket.CMSG_SPACE(16), 0)
-            # How long a frame was that was cut off is not told: longer than what is here.
+            # How long a frame was that was cut off is unknown: longer than what is here.
             length = len(frame) + bool(flags & socket.MSG_TRUNC)
             seconds, nanoseconds = _time(ancillary)
             output.write(struct.pack("<IIII", seconds, nanoseconds, len(frame), length) + frame)

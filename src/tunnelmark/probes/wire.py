@@ -26,6 +26,7 @@ from tunnelmark.probes.fragmentation import (
     bracket,
     consistent,
     next_sizes,
+    sizes_around,
 )
 from tunnelmark.probes.pcap import ICMPV6, TCP, UDP, Frame, OtherFrame, WirePacket, read_pcap
 
@@ -86,11 +87,13 @@ def prove(
     repeats: int = 3,
     keep: Callable[[str, bytes], None] = lambda _name, _pcap: None,
     search: bool = True,
+    expected_bytes: int | None = None,
 ) -> WireProof:
     """Send probes through a path and judge what a capture on the link shows of them.
 
     ``payload_sizes`` (bytes) are those of the study; sizes for the fragmentation point are added
-    with ``search``, else nothing is said of it.
+    with ``search``, else nothing is said of it; ``expected_bytes`` is where it was before: if it is
+    still there, the first batch shows that, else it is searched for.
     ``seed`` makes the marker. ``idle`` are the rules of tunnels that are up beside this path: a
     keepalive of theirs is not foreign. ``keep`` is called with (name without an ending,
     pcap file) for each capture.
@@ -118,11 +121,15 @@ def prove(
     ciphertext = Ciphertext()
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
         open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
-        searched = next_sizes(
-            lengths,
-            inner_mtu_bytes=path.mtu_bytes,
-            headers_bytes=headers_bytes,
-            limit=_SEARCH_SIZES if search else 0,
+        searched = (
+            sizes_around(expected_bytes, _LEAST_SIZES)
+            if expected_bytes is not None and not number
+            else next_sizes(
+                lengths,
+                inner_mtu_bytes=path.mtu_bytes,
+                headers_bytes=headers_bytes,
+                limit=_SEARCH_SIZES if search else 0,
+            )
         )
         sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *searched)))
         # Nothing was seen, again and again: a busy machine may spoil a batch, hardly all.

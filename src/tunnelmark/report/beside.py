@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
-from tunnelmark.analysis.strata import bare_name
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Outcome, Verdict
 from tunnelmark.published import Claim, claims, table
@@ -183,7 +182,8 @@ def _drawn(
     if shown is None:
         return None
     factor = one.factor * unit(one.metric).factor
-    styles = {bare_name(line.name): line.style for line in shown.lines}
+    labels = {point.tunnel: point.label for point in points}
+    styles = {labels.get(line.name, line.name): line.style for line in shown.lines}
     printed: dict[str, list[Dot]] = {}
     for key, value in numbers.items():
         at: dict[str, str] = {**one.labels, **dict(key)}
@@ -234,7 +234,7 @@ def _is(point: PointEstimates, name: str, wanted: object) -> bool:
     """Say whether a label or parameter of a point is what a table means."""
     if name == "tunnel":
         # A tunnel on an emulated CPU is named so; it is compared with the publication anyway.
-        return bare_name(point.tunnel) == wanted
+        return point.label == wanted
     if name in ("link", "device"):
         return bool(getattr(point, name) == wanted)
     value = point.params.get(name)

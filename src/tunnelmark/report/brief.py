@@ -1,7 +1,7 @@
 """The end of a terminal's report and the head of a page: five lines for whoever decides.
 
 Of one use they are the use's own; of several they say what holds for all of them together.
-Nothing is said that ``told_of`` did not decide; where it decided nothing, that is said.
+Nothing is said that ``statements_of`` did not decide; where it decided nothing, that is said.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ from functools import cached_property
 from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
-from tunnelmark.analysis.strata import MARKS, stratum_of
+from tunnelmark.analysis.strata import unmarked
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.decision import breaks, cpu_share, overhead
 from tunnelmark.report.names import names
 from tunnelmark.report.sections import Section
 from tunnelmark.report.show import NOTHING, unit
+from tunnelmark.report.statements import Statement
 from tunnelmark.report.summary import Summary
-from tunnelmark.report.told import Told
 from tunnelmark.report.uses import NOTHING_OPEN, Standing, Use
 
 _MOST_TUNNELS: Final = 3
@@ -32,6 +32,7 @@ _NONE_BEST: Final = {
     Standing.ALIKE: "no relevant difference",
     Standing.OPEN: "no tunnel is clearly best",
 }
+_MODELS: Final = "how far the models are from real tunnels: this was simulated"
 _NOTHING_FOR: Final = {
     Standing.BROKEN: "no tunnel carried every point of",
     Standing.UNMEASURED: "no valid trial of",
@@ -43,26 +44,24 @@ def brief(summary: Summary) -> list[tuple[str, str]]:
     if not summary.uses:
         return []
     if len(summary.uses) == 1:
-        found = _one(summary.uses[0])
+        found, stratum = _one(summary.uses[0]), summary.uses[0].stratum
     else:
         overall = _Overall(summary)
-        # All are of one stratum: what is behind every name says nothing there.
-        mark = MARKS.get(overall.stratum, "")
-        found = [
-            (label, text.replace(mark, "") if mark else text) for label, text in overall.lines()
-        ]
-    return [(label, text) for label, text in found if text != NOTHING]
+        found, stratum = overall.lines(), overall.stratum
+    # All are of one stratum: what is behind every name says nothing there.
+    return [(label, unmarked(text, stratum)) for label, text in found if text != NOTHING]
 
 
 def _one(use: Use) -> list[tuple[str, str]]:
     settings = "" if use.settings == NOTHING or len(use.recommended) > 1 else f" ({use.settings})"
     costs = [words for words in (use.costs, use.cpu) if words != NOTHING]
+    unknowns = [*use.unknowns, *([_MODELS] if use.stratum is Stratum.SIMULATION else [])]
     return [
         ("Choose", f"{use.recommendation}{settings}"),
         ("Better by", use.better_by),
         ("Costs", "; CPU: ".join(costs) if costs else NOTHING),
         ("Breaks first", use.breaks),
-        ("Not known", use.unknown),
+        ("Not known", "; ".join(unknowns) or NOTHING_OPEN),
     ]
 
 
@@ -86,12 +85,12 @@ class _Overall:
 
     @cached_property
     def stratum(self) -> Stratum:
-        strata = [stratum_of(use.rivals[0]) for use in self.summary.uses]
+        strata = [use.stratum for use in self.summary.uses]
         return max(dict.fromkeys(strata), key=strata.count)
 
     @cached_property
     def uses(self) -> list[Use]:
-        return [u for u in self.summary.uses if stratum_of(u.rivals[0]) is self.stratum]
+        return [use for use in self.summary.uses if use.stratum is self.stratum]
 
     @cached_property
     def working(self) -> list[Use]:
@@ -174,7 +173,7 @@ class _Overall:
         for use in self.working:
             won = [
                 one
-                for one in self._told(use)
+                for one in self._statements(use)
                 if one.rival is not None
                 and one.decision.outcome == "differs"
                 and name in {one.tunnel, one.rival}
@@ -195,7 +194,7 @@ class _Overall:
         undecided: dict[str, str] = {}
         alike: dict[str, None] = {}
         for use in self.uses:
-            for one in self._told(use):
+            for one in self._statements(use):
                 if (one.tunnel, one.rival, one.decision.metric) != (name, None, use.metric):
                     continue
                 if one.decision.outcome == "differs":
@@ -226,7 +225,7 @@ class _Overall:
             if _points(section, name):
                 own = [
                     one
-                    for one in self.summary.told
+                    for one in self.summary.statements
                     if (one.section, one.tunnel, one.rival) == (section.key, name, None)
                 ]
                 text = breaks(name, section.parts, section, own)
@@ -255,7 +254,7 @@ class _Overall:
         if others:
             said.append(f"how tunnels of other places compare ({others} more uses in the report)")
         if self.stratum is Stratum.SIMULATION:
-            said.append("how far the models are from real tunnels: this was simulated")
+            said.append(_MODELS)
         if len(self._sections) == 1:
             said.append(f"other lines and devices than {self._sections[0].title}")
         return "; ".join(said) or NOTHING_OPEN
@@ -265,9 +264,11 @@ class _Overall:
         keys = {use.section for use in self.uses}
         return [section for section in self.summary.sections if section.key in keys]
 
-    def _told(self, use: Use) -> list[Told]:
+    def _statements(self, use: Use) -> list[Statement]:
         return [
-            one for one in self.summary.told if (one.section, one.part) == (use.section, use.kind)
+            one
+            for one in self.summary.statements
+            if (one.section, one.part) == (use.section, use.kind)
         ]
 
     def _each(self, words: Callable[[str], str]) -> str:
@@ -313,7 +314,7 @@ def _plain(value: float) -> str:
     return f"{value:.0f}" if value >= _WHOLE else f"{value:.2g}"
 
 
-def _seen(one: Told) -> str:
+def _seen(one: Statement) -> str:
     """Return what was seen of a difference that is not decided."""
     title = METRICS[one.decision.metric].title
     relative = METRICS[one.decision.metric].scale == "log"

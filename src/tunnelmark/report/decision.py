@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tunnelmark.analysis.cpu_cost import cpu_cost
+from tunnelmark.analysis.cpu_cost import CpuCost, cpu_cost
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
 from tunnelmark.analysis.strata import shown_name
 from tunnelmark.model.block import BlockRecord
@@ -15,7 +15,7 @@ from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.families import Family
 from tunnelmark.report.sections import Part, Section
 from tunnelmark.report.show import NOTHING, difference, digits, figure, unit
-from tunnelmark.report.told import OFFERED, Told
+from tunnelmark.report.statements import OFFERED, Statement
 
 _SATURATED: Final = 0.95
 """Share of one core from which a thread waits for its CPU."""
@@ -59,7 +59,7 @@ class Decision:
 
 
 def decide(
-    sections: Sequence[Section], blocks: Sequence[BlockRecord], told: Sequence[Told]
+    sections: Sequence[Section], blocks: Sequence[BlockRecord], statements: Sequence[Statement]
 ) -> tuple[Decision, ...]:
     """Return one decision for each place that has a tunnel."""
     found = []
@@ -69,7 +69,7 @@ def decide(
         if not names:
             continue
         rate, delay = _metric(points, "higher", "bit/s"), _metric(points, "lower", "ns")
-        here = [one for one in told if one.section == section.key]
+        here = [one for one in statements if one.section == section.key]
         found.append(
             Decision(
                 section.title,
@@ -140,7 +140,7 @@ def cpu_share(points: Sequence[PointEstimates]) -> str:
     """Return the share of the CPU at the point that carried most, and what that was.
 
     That of a limited device where the study has one; else what the tunnel's programs used of one
-    core; without such programs what the whole machine used above no tunnel.
+    core, and what the whole machine used above no tunnel, the kernel's work included.
     """
     for point in sorted(points, key=_carried, reverse=True):
         load = next((point.estimates[m] for m in _LOADS if m in point.estimates), None)
@@ -149,15 +149,22 @@ def cpu_share(points: Sequence[PointEstimates]) -> str:
         if devices:
             most = max(devices, key=lambda one: one.value)
             return f"{figure(most)} % {_DEVICES[most.metric]}{at}"
-        cost = cpu_cost(point, _SHARE)
-        if cost is None:
-            continue
-        if cost.of_programs:
-            return f"{figure(cost.estimate)} % of one core{at}"
-        if cost.clear:
-            return f"{figure(cost.estimate)} % of one core above no tunnel (whole machine){at}"
-        return f"no clear difference from no tunnel (whole machine){at}"
+        if said := _said(cpu_cost(point, _SHARE)):
+            return f"{said}{at}"
     return NOTHING
+
+
+def _said(cost: CpuCost) -> str:
+    """Return both shares in words; nothing where neither was measured."""
+    of, words = " of one core", []
+    if cost.of_programs is not None:
+        words.append(f"{figure(cost.of_programs)} %{of} (its programs)")
+        of = ""
+    if cost.clear:
+        words.append(f"{figure(cost.of_machine)} %{of} above no tunnel (whole machine)")
+    elif cost.of_machine is not None:
+        words.append("no clear difference from no tunnel (whole machine)")
+    return ", ".join(words)
 
 
 def plain(estimate: Estimate) -> str:
@@ -167,10 +174,10 @@ def plain(estimate: Estimate) -> str:
     return f"{value:.{digits(value, abs(value) / 2)}f} {shown.name}".rstrip()
 
 
-def changes(told: Sequence[Told], metric: str) -> str:
+def changes(statements: Sequence[Statement], metric: str) -> str:
     """Return what a metric changes against no tunnel, as it was decided for the whole report."""
     words = []
-    for one in told:
+    for one in statements:
         d = one.decision
         if d.metric != metric:
             continue
@@ -181,17 +188,19 @@ def changes(told: Sequence[Told], metric: str) -> str:
     return "; ".join(dict.fromkeys(words)) or NOTHING
 
 
-def breaks(name: str, parts: Sequence[Part], section: Section, told: Sequence[Told]) -> str:
+def breaks(
+    name: str, parts: Sequence[Part], section: Section, statements: Sequence[Statement]
+) -> str:
     """Say what gives way first: nothing comes through, loss, a busy core, fragmentation.
 
-    ``told`` are the differences of this tunnel from no tunnel.
+    ``statements`` are the differences of this tunnel from no tunnel.
     """
     found = []
     for part in parts:
         own = [p for p in part.family.points if p.tunnel == name]
         if broken := [p for p in own if p.broken]:
             found.append(f"broken: {_from(part.family, broken)}")
-        for one in told:
+        for one in statements:
             d = one.decision
             lost = one.part == part.family.kind and d.metric in _LOSS
             if lost and d.outcome == "differs" and d.value > 0:
@@ -200,7 +209,7 @@ def breaks(name: str, parts: Sequence[Part], section: Section, told: Sequence[To
                 break
         decided = {
             one.decision.metric
-            for one in told
+            for one in statements
             if one.part == part.family.kind and one.decision.outcome in {"differs", "alike"}
         }
         if lossy := [p for p in own if _loses(p, decided)]:
@@ -234,10 +243,10 @@ def _choice(  # noqa: PLR0917 - one call
     blocks: Sequence[BlockRecord],
     rate: str | None,
     delay: str | None,
-    told: Sequence[Told],
+    statements: Sequence[Statement],
 ) -> Choice:
     own = [p for part in section.parts for p in part.family.points if p.tunnel == name]
-    here = [one for one in told if one.tunnel == name and one.rival is None]
+    here = [one for one in statements if one.tunnel == name and one.rival is None]
     return Choice(
         name,
         mtu(name, section, blocks),

@@ -10,11 +10,12 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tunnelmark.analysis.cpu_cost import CpuCost, cpu_costs
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
 from tunnelmark.model.hypothesis import Verdict
 from tunnelmark.report.predicted import Predicted, Prediction
+from tunnelmark.report.statements import Statement
 from tunnelmark.report.summary import Invalid, Summary
-from tunnelmark.report.told import Told
 from tunnelmark.report.uses import Use
 
 FORMAT: Final = 2
@@ -87,7 +88,7 @@ class DecisionEntry(_Part):
     repeats_to_settle: int | None
 
     @classmethod
-    def of(cls, one: Told, summary: Summary) -> Self:
+    def of(cls, one: Statement, summary: Summary) -> Self:
         """Return the entry."""
         section = next(s for s in summary.sections if s.key == one.section)
         decision = one.decision
@@ -184,6 +185,26 @@ class EstimateEntry(_Part):
         return cls(**ends, repeats=one.n, bring_ups=one.bring_ups, method=one.method)
 
 
+class CpuCostEntry(_Part):
+    """What a tunnel costs in CPU; null is not measured, never 0."""
+
+    of_programs: EstimateEntry | None = Field(
+        description="Of the tunnel's programs; null where the kernel or the link does its work."
+    )
+    of_machine: EstimateEntry | None = Field(
+        description="Of everything that ran, above the paired trial without a tunnel: programs, "
+        "softirq and threads of the kernel together. It contains of_programs."
+    )
+    clear: bool = Field(description="Whether of_machine can be distinguished from nothing.")
+
+    @classmethod
+    def of(cls, cost: CpuCost) -> Self:
+        """Return the entry."""
+        ends = (cost.of_programs, cost.of_machine)
+        own, all_ = (None if end is None else EstimateEntry.of(end) for end in ends)
+        return cls(of_programs=own, of_machine=all_, clear=cost.clear)
+
+
 class PointEntry(_Part):
     """All that is known of one point."""
 
@@ -201,6 +222,9 @@ class PointEntry(_Part):
     differences: Mapping[str, EstimateEntry] = Field(
         description="From no tunnel: ratio minus 1 for rates and times, else in the stored unit."
     )
+    cpu_costs: Mapping[str, CpuCostEntry] = Field(
+        {}, description="By the metric of the programs, such as cpu_cost_s_per_mpkt."
+    )
 
     @classmethod
     def of(cls, point: PointEstimates) -> Self:
@@ -211,6 +235,7 @@ class PointEntry(_Part):
             params=dict(point.params),
             estimates={name: EstimateEntry.of(e) for name, e in point.estimates.items()},
             differences={name: EstimateEntry.of(e) for name, e in point.differences.items()},
+            cpu_costs={name: CpuCostEntry.of(cost) for name, cost in cpu_costs(point).items()},
         )
 
 
@@ -301,7 +326,7 @@ class ReportDocument(_Part):
             valid_trials=summary.valid_trials,
             uses=tuple(UseEntry.of(one) for one in summary.uses),
             findings=summary.findings,
-            decisions=tuple(DecisionEntry.of(one, summary) for one in summary.told),
+            decisions=tuple(DecisionEntry.of(one, summary) for one in summary.statements),
             verdicts=tuple(VerdictEntry.of(one) for one in summary.verdicts),
             points=tuple(PointEntry.of(one) for one in (*summary.points, *summary.paths)),
             invalid=tuple(InvalidEntry.of(one) for one in summary.invalid),

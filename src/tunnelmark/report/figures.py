@@ -23,7 +23,11 @@ _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 def to_json(chart: Chart | Surface) -> str:
     """Return what ``Plotly.newPlot`` takes, fit to stand in a script element."""
-    config = {"displaylogo": False, "responsive": True}
+    config = {
+        "displaylogo": False,
+        "responsive": True,
+        "modeBarButtonsToRemove": ["lasso2d", "select2d"],
+    }
     if isinstance(chart, Surface):
         figure = {"data": _surface(chart), "layout": _shades(chart), "config": config}
     else:
@@ -71,7 +75,7 @@ def _shades(chart: Surface) -> dict[str, Any]:
             "colorbar": {"title": {"text": html.escape(chart.z_title)}},
         },
         "legend": {"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
-        "margin": {"l": 64, "r": 16, "t": 16, "b": 48},
+        "margin": {"l": 64, "r": 16, "t": 36, "b": 48},
         "height": 440,
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222"},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -87,8 +91,8 @@ def _trace(chart: Chart, line: Line) -> dict[str, Any]:
         "type": "scatter",
         # Plotly reads labels as HTML; a result directory may come from anyone.
         "name": html.escape(line.name),
-        "x": [html.escape(d.x) if isinstance(d.x, str) else d.x for d in line.dots],
-        "y": [d.value for d in line.dots],
+        "x": [html.escape(d.x) if isinstance(d.x, str) else _brief(d.x) for d in line.dots],
+        "y": [_brief(d.value) for d in line.dots],
         "mode": "lines" if chart.steps else ("lines+markers" if joined else "markers"),
         "line": {"color": colour, "dash": dashes, "width": 1.6},
     }
@@ -104,16 +108,22 @@ def _trace(chart: Chart, line: Line) -> dict[str, Any]:
     if any(d.low is not None for d in line.dots):
         trace["error_y"] = {
             "type": "data",
-            "array": [(d.value if d.high is None else d.high) - d.value for d in line.dots],
-            "arrayminus": [d.value - (d.value if d.low is None else d.low) for d in line.dots],
+            "array": [_brief(0 if d.high is None else d.high - d.value, 4) for d in line.dots],
+            "arrayminus": [_brief(0 if d.low is None else d.value - d.low, 4) for d in line.dots],
             "thickness": 1.2,
         }
     return trace
 
 
+def _brief(value: float, digits: int = 7) -> float | int:
+    """Return a value without digits that nobody sees: they were a quarter of a large page."""
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() else short
+
+
 def _title(text: str) -> dict[str, Any]:
     """Return the title of an axis: Plotly's own size is cut off where a figure is low."""
-    return {"text": html.escape(text), "font": {"size": 12}}
+    return {"text": html.escape(text), "font": {"size": 12}, "standoff": 8}
 
 
 def _layout(chart: Chart) -> dict[str, Any]:
@@ -123,6 +133,9 @@ def _layout(chart: Chart) -> dict[str, Any]:
             "type": "category",
             "categoryorder": "array",
             "categoryarray": [html.escape(name) for name in chart.categories],
+            "tickvals": [html.escape(name) for name in chart.categories],
+            # In one line "wireguard (simulated)" is slanted, and takes a third of a phone's width.
+            "ticktext": [html.escape(name).replace(" (", "<br>(") for name in chart.categories],
             # By itself the axis ends at the first and the last one, whose marks would be cut.
             "range": [-0.5, len(chart.categories) - 0.5],
         }
@@ -143,7 +156,7 @@ def _layout(chart: Chart) -> dict[str, Any]:
             "x": 0,
         },
         "showlegend": not chart.named_on_axis and (len(chart.lines) > 1 or chart.joined),
-        "margin": {"l": 64, "r": 16, "t": 16, "b": 48},
+        "margin": {"l": 64, "r": 16, "t": 36, "b": 48},
         "height": 380,
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222"},
         "paper_bgcolor": "rgba(0,0,0,0)",

@@ -5,7 +5,7 @@ from statistics import median
 from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
-from tunnelmark.analysis.strata import shown_name, stratum_of
+from tunnelmark.analysis.strata import shown_name
 from tunnelmark.analysis.testing import FEWEST
 from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.metrics import METRICS
@@ -15,13 +15,13 @@ from tunnelmark.report.names import MOST_NAMED, names
 from tunnelmark.report.notes import notes_of
 from tunnelmark.report.sections import Part, Section
 from tunnelmark.report.show import change, difference, worth
-from tunnelmark.report.told import Told, leading_metric
+from tunnelmark.report.statements import Statement, leading_metric
 
 _HALF: Final = 0.5
 
 
 def findings(
-    parts: Sequence[Section], blocks: Sequence[BlockRecord], told: Sequence[Told]
+    parts: Sequence[Section], blocks: Sequence[BlockRecord], statements: Sequence[Statement]
 ) -> list[str]:
     """Return a sentence for each, what decides first.
 
@@ -29,7 +29,11 @@ def findings(
     difference, what is undecided, and what the intervals cover.
     """
     asked = [
-        (section, part, [t for t in told if (t.section, t.part) == (section.key, part.family.kind)])
+        (
+            section,
+            part,
+            [t for t in statements if (t.section, t.part) == (section.key, part.family.kind)],
+        )
         for section in parts
         for part in section.parts
     ]
@@ -53,7 +57,7 @@ def findings(
     found += _few([(_where(section, part), own) for section, part, own in asked])
     for section, part, own in asked:
         found += _open(_where(section, part), own)
-    strata = {stratum_of(point.tunnel) for section in parts for point in _points(section)}
+    strata = {point.stratum for section in parts for point in _points(section)}
     found += [words for stratum, words in _ABOUT.items() if stratum in strata]
     found += notes_of(blocks)
     return [*found, *_levels(parts)]
@@ -63,9 +67,9 @@ def _where(section: Section, part: Part) -> str:
     return f"{section.title}, {part.title}"
 
 
-def _differences(where: str, family: Family, told: Sequence[Told]) -> Iterator[str]:
+def _differences(where: str, family: Family, statements: Sequence[Statement]) -> Iterator[str]:
     """Say what each tunnel changes; tunnels that change the same metric in one sentence."""
-    against = [t for t in told if t.rival is None and t.decision.outcome == "differs"]
+    against = [t for t in statements if t.rival is None and t.decision.outcome == "differs"]
     for metric in dict.fromkeys(one.decision.metric for one in against):
         own = [one for one in against if one.decision.metric == metric]
         if len(own) == 1:
@@ -82,11 +86,11 @@ def _differences(where: str, family: Family, told: Sequence[Told]) -> Iterator[s
         yield f"{where}: {title} differs from no tunnel: {said}{_over(family, own[0])}."
 
 
-def _alike(where: str, told: Sequence[Told]) -> Iterator[str]:
-    for metric in dict.fromkeys(one.decision.metric for one in told):
+def _alike(where: str, statements: Sequence[Statement]) -> Iterator[str]:
+    for metric in dict.fromkeys(one.decision.metric for one in statements):
         alike = [
             one.tunnel
-            for one in told
+            for one in statements
             if (one.rival, one.decision.metric, one.decision.outcome) == (None, metric, "alike")
         ]
         if alike:
@@ -103,15 +107,18 @@ def _largest(section: Section) -> Iterator[str]:
         sizes.setdefault(largest, []).append(tunnel)
     if sizes:
         said = "; ".join(
-            f"{largest} bytes ({names(sizes[largest])})" for largest in sorted(sizes, reverse=True)
+            f"{largest} bytes for {names(sizes[largest])}"
+            for largest in sorted(sizes, reverse=True)
         )
         yield f"{section.title}: the largest payload in one packet on the link is {said}."
 
 
-def leaders(where: str, family: Family, told: Sequence[Told]) -> Iterator[str]:
+def leaders(where: str, family: Family, statements: Sequence[Statement]) -> Iterator[str]:
     """Say which tunnel is better than which, by their differences to their own baselines."""
     metric = leading_metric(family)
-    pairs = [one for one in told if one.rival is not None and one.decision.outcome == "differs"]
+    pairs = [
+        one for one in statements if one.rival is not None and one.decision.outcome == "differs"
+    ]
     tunnels = dict.fromkeys(p.tunnel for p in family.points if not p.is_baseline)
     if metric is None or not pairs:
         return
@@ -128,7 +135,7 @@ def leaders(where: str, family: Family, told: Sequence[Told]) -> Iterator[str]:
             yield f"{where}: {name} has{best} {title}: {against}{rest}{_over(family, pairs[0])}."
 
 
-def _over(family: Family, one: Told) -> str:
+def _over(family: Family, one: Statement) -> str:
     """Return over how many points a difference is the mean, where there are several."""
     every = len({p.workload for p in family.points})
     if every == 1:
@@ -139,7 +146,7 @@ def _over(family: Family, one: Told) -> str:
     )
 
 
-def _differs(family: Family, one: Told) -> str:
+def _differs(family: Family, one: Statement) -> str:
     d = one.decision
     metric = METRICS[d.metric]
     words = difference(d.metric, d.value, d.low, d.high)
@@ -155,7 +162,7 @@ def _differs(family: Family, one: Told) -> str:
     return f"{text}, most at {', '.join(cells)}: {change(most.differences[d.metric])}"
 
 
-def _few(asked: Iterable[tuple[str, Sequence[Told]]]) -> Iterator[str]:
+def _few(asked: Iterable[tuple[str, Sequence[Statement]]]) -> Iterator[str]:
     """Say where there were too few repeats for any verdict, all in one sentence."""
     places = [
         where
@@ -168,14 +175,14 @@ def _few(asked: Iterable[tuple[str, Sequence[Told]]]) -> Iterator[str]:
         )
 
 
-def _open(where: str, told: Sequence[Told]) -> Iterator[str]:
+def _open(where: str, statements: Sequence[Statement]) -> Iterator[str]:
     """Say what is undecided, and what would settle it."""
-    few = [one for one in told if not one.decision.contrast.spread.decides]
-    for metric in dict.fromkeys(one.decision.metric for one in told):
+    few = [one for one in statements if not one.decision.contrast.spread.decides]
+    for metric in dict.fromkeys(one.decision.metric for one in statements):
         # What never scattered and never differed (mostly: nothing was lost) leaves no question.
         own = [
             one
-            for one in told
+            for one in statements
             if one.decision.metric == metric
             and one.decision.outcome == "open"
             and one not in few

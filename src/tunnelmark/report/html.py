@@ -17,6 +17,7 @@ from tunnelmark.model.metrics import METRICS
 from tunnelmark.report import plotly
 from tunnelmark.report.brief import brief
 from tunnelmark.report.charts import Chart, Dot, Line, Surface
+from tunnelmark.report.cpu_table import ABOUT, TITLE, cpu_table
 from tunnelmark.report.families import families
 from tunnelmark.report.figures import to_json
 from tunnelmark.report.layers import layer_table
@@ -90,7 +91,11 @@ def to_html(
             place_name=place_name,
             places=time_by_place(summary.blocks),
             layer_table=layer_table,
+            cpu_table=cpu_table,
+            cpu_title=TITLE,
+            cpu_about=ABOUT,
             needed=needed,
+            verdicts_open=any(map(needed, summary.own_verdicts)),
             smoke=SMOKE,
             seconds=lambda value: f"{value:.1f} s",
             open_sections=_OPEN_SECTIONS,

@@ -4,6 +4,7 @@ from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.quantity import percent
 from tunnelmark.report.families import Family, slug
 from tunnelmark.report.sections import Part, Section
 from tunnelmark.report.show import cell, unit
@@ -30,7 +31,7 @@ def to_latex(summary: Summary) -> str:
     manifest = summary.manifest
     lines = [
         f"% {_comment(manifest.study)}, run {_comment(manifest.run_id)}",
-        f"% estimates with intervals of {manifest.confidence:.0%}",
+        f"% estimates with intervals of {percent(manifest.confidence)}",
         "% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}",
     ]
     for section in summary.sections:

@@ -1,7 +1,7 @@
 "use strict";
 // Draws the figures with Plotly, which the page carries packed or has from a file beside it: the first ones at once.
 (function () {
-  const MOST_AT_ONCE = 12, MOST_DRAWN = 200;
+  const MOST_AT_ONCE = 1, MOST_DRAWN = 200;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Set();
   let printing = false;
@@ -26,6 +26,7 @@
       axis.gridcolor = night ? "#3a3f44" : "#e6e6e6";
       axis.zerolinecolor = night ? "#666" : "#bbb";
     }
+    if (night && layout.modebar) layout.modebar.activecolor = "#e8e8e8";
     if (night) layout.hoverlabel = {bgcolor: "#202326", font: {color: "#e8e8e8"}};
     return found;
   }

@@ -6,11 +6,12 @@ from typing import Final
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates, point_estimates
 from tunnelmark.analysis.fragmentation import fragmentation_points
-from tunnelmark.analysis.strata import ELSEWHERE, bare_name, set_apart
+from tunnelmark.analysis.strata import ELSEWHERE, set_apart
 from tunnelmark.analysis.units import as_text
 from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.quantity import percent
 from tunnelmark.report.charts import Chart, Dot, Line
 from tunnelmark.report.families import slug
 from tunnelmark.report.notes import notes_of
@@ -82,7 +83,7 @@ class Predicted:
             self.title,
             _text(self.measured, self.metric),
             _text(self.predicted, self.metric),
-            "-" if off is None else f"{off:+.1%}".replace("%", " %"),
+            "-" if off is None else percent(off, 1, sign=True),
             self.limit,
             {True: "yes", False: "no", None: "not known"}[self.within],
         )
@@ -156,9 +157,9 @@ def _points(result: Result, *, simulated: bool) -> tuple[PointEstimates, ...]:
     return point_estimates(trials, confidence=result.manifest.confidence)
 
 
-def _id(point: PointEstimates) -> str:
-    """Return what a point is, wherever it was measured: its identity is behind no mark."""
-    return bare_name(point.point_id)
+def _id(point: PointEstimates) -> tuple[str, ...]:
+    """Return what a point is, wherever it was measured."""
+    return point.label, point.link, point.device, point.pair_id
 
 
 def _rows(point: PointEstimates, beside: PointEstimates) -> Iterator[Predicted]:

@@ -14,10 +14,11 @@ from tunnelmark.report.charts import Chart
 from tunnelmark.report.congestion import congestion_notes
 from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.findings import findings
+from tunnelmark.report.floor import floor_notes
 from tunnelmark.report.predicted import Prediction
 from tunnelmark.report.programs import programs
 from tunnelmark.report.sections import Section, across, sections
-from tunnelmark.report.told import Told, told_of
+from tunnelmark.report.statements import Statement, statements_of
 from tunnelmark.report.uses import Use, uses_of
 from tunnelmark.report.verdicts import deciding_of, moments_of, verdicts_of
 from tunnelmark.report.workers import worker_notes
@@ -48,10 +49,10 @@ class Summary:
     blocks: tuple[BlockRecord, ...]
     invalid: tuple[Invalid, ...]
     valid_trials: int
-    told: tuple[Told, ...]
+    statements: tuple[Statement, ...]
     """Every difference that this report may state, decided together."""
     findings: tuple[str, ...]
-    """The key findings, in words: what follows from ``told`` and from what was seen."""
+    """The key findings, in words: what follows from ``statements`` and from what was seen."""
     sections: tuple[Section, ...]
     """Tables and figures by link and device."""
     across: tuple[Chart, ...]
@@ -96,7 +97,7 @@ def summarise(result: Result) -> Summary:
     deciding = deciding_of(result)
     parts = sections(points, blocks, deciding)
     verdicts, unjudged = verdicts_of(result)
-    told = told_of(parts, confidence=confidence, moments=moments_of(result))
+    statements = statements_of(parts, confidence=confidence, moments=moments_of(result))
     return Summary(
         manifest=result.manifest,
         points=points,
@@ -104,17 +105,18 @@ def summarise(result: Result) -> Summary:
         blocks=blocks,
         invalid=tuple(_invalid(total)),
         valid_trials=int(total["valid"].sum()),
-        told=told,
+        statements=statements,
         findings=(
-            *findings(parts, blocks, told),
+            *findings(parts, blocks, statements),
             *worker_notes(trials, points, (one.metric for one in deciding.values())),
             *congestion_notes(total),
+            *floor_notes(total, points),
             *(() if unjudged is None else (unjudged,)),
         ),
         sections=parts,
         across=across(points),
-        uses=uses_of(parts, blocks, told, tuple(result.manifest.skipped)),
-        decisions=decide(parts, blocks, told),
+        uses=uses_of(parts, blocks, statements, tuple(result.manifest.skipped)),
+        decisions=decide(parts, blocks, statements),
         verdicts=verdicts,
         comparison=compare(result.manifest.study, points, verdicts, blocks),
     )

@@ -11,6 +11,7 @@ import polars as pl
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.brief import brief
+from tunnelmark.report.cpu_table import ABOUT, TITLE, cpu_table
 from tunnelmark.report.families import Family
 from tunnelmark.report.show import cell, change, unit
 from tunnelmark.report.summary import Summary
@@ -101,7 +102,7 @@ def to_markdown(summary: Summary) -> str:
     for section in summary.sections:
         for part in section.parts:
             lines += [f"## {escape(section.title)}: {escape(part.title)}", ""]
-            lines += _table(part.family)
+            lines += _table(part.family) + _costs(part.family)
             if (section, part) == (summary.sections[0], summary.sections[0].parts[0]):
                 lines += [*(f"- {escape(line)}" for line in summary.programs), ""]
     if summary.invalid:
@@ -194,6 +195,14 @@ def _table(family: Family) -> list[str]:
         ]
         lines.append(f"| {' | '.join(map(escape, cells))} |")
     return [*lines, ""]
+
+
+def _costs(family: Family) -> list[str]:
+    table = cpu_table(family)
+    if table is None:
+        return []
+    lines = [f"**{TITLE}.** {ABOUT}", "", _line(table.heads), "| --- " * len(table.heads) + "|"]
+    return [*lines, *map(_line, table.rows), ""]
 
 
 def escape(text: str) -> str:

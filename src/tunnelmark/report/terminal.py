@@ -10,10 +10,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tunnelmark.analysis.cpu_cost import cpu_cost
+from tunnelmark.analysis.cpu_cost import COSTS, cpu_cost
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.block import time_by_place
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.quantity import percent
 from tunnelmark.report.brief import brief
 from tunnelmark.report.families import Family
 from tunnelmark.report.parameters import parameter
@@ -29,7 +30,8 @@ _SHORT: Final = {
     "loss_forward_ratio": "loss fwd",
     "loss_reverse_ratio": "rev",
     "rtt_p50_ns": "RTT median",
-    "cpu_tunnel_ratio": "CPU",
+    "cpu_tunnel_ratio": "CPU of the programs",
+    "cpu_lab_ratio": "CPU, whole machine, above none",
 }
 """Heads that would be too long for 80 columns."""
 _STYLES: Final = {"confirmed": "green", "rejected": "red", "undecided": "yellow"}
@@ -39,9 +41,10 @@ _GAP: Final = 1
 _PREDICTION_WIDTHS: Final = (22, 12, 12, 10, 9, 9)
 _SHORT_NAMES: Final = 24
 """Columns that names keep where they are folded, if a line has them."""
+_UNCLEAR: Final = "unclear"
 _CPU: Final = "cpu_tunnel_ratio"
-_ABOVE: Final = "+"
-"""Before CPU that is the whole machine's above no tunnel."""
+_MACHINE: Final = COSTS[_CPU]
+"""Its column is what the whole machine used above no tunnel."""
 
 
 def render(summary: Summary, width: int = 80) -> RenderableType:
@@ -140,13 +143,21 @@ def _row_of_prediction(cells: Sequence[str], style: str) -> Table:
 def _figures(place: str, part: Part, width: int) -> Table:
     """Return the figures of a part; columns that a line has no room for are left out."""
     family = part.family
-    shown = [m for m in family.metrics if m != _CPU][:_MOST_COLUMNS]
-    if any(cpu_cost(point, _CPU) is not None for point in family.points):
-        shown.append(_CPU)
+    shown = [m for m in family.metrics if m not in {_CPU, _MACHINE}][:_MOST_COLUMNS]
+    costs = [cpu_cost(point, _CPU) for point in family.points]
+    programs = [_CPU] if any(cost.of_programs for cost in costs) else []
+    machine = [_MACHINE] if any(cost.of_machine for cost in costs) else []
+    shown += programs + machine
+    # Where a tunnel has no other CPU, that of the machine has room before further figures.
+    only = any(cost.of_machine and not cost.of_programs for cost in costs)
+    cpu = [shown.index(metric) for metric in programs + (machine if only else [])]
 
     def cells_of(point: PointEstimates) -> list[str]:
-        figures = [_cpu(point) if m == _CPU else cell(point, m).replace(" ", "") for m in shown]
-        return [*figures, f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else "")]
+        figures = [_machine(point) if m == _MACHINE else cell(point, m) for m in shown]
+        return [
+            *(text.replace(" ", "") for text in figures),
+            f"{point.valid}" + (f"+{point.invalid}✗" if point.invalid else ""),
+        ]
 
     first = _first_head(family)
     rows = _rows(family, family.points, cells_of)
@@ -157,14 +168,13 @@ def _figures(place: str, part: Part, width: int) -> Table:
         for at, head in enumerate(heads)
     ]
     names = _room(names, widths, width)
-    kept = kept_columns(
-        widths, width - names - _GAP, cpu=shown.index(_CPU) if _CPU in shown else None
-    )
+    kept = kept_columns(widths, width - names - _GAP, cpu=cpu)
+    rows = [(name, [cells[at] for at in kept if cells]) for name, cells in rows]
     # The title is text: a label may have square brackets, which rich takes for markup.
     table = Table(
         title=Text(f"{place}: {part.title}", style="bold"),
         title_justify="left",
-        caption=_caption(family, cut=len(kept) < len(heads)),
+        caption=_caption(rows, cut=len(kept) < len(heads)),
         caption_justify="left",
         box=None,
         padding=(0, _GAP, 0, 0),
@@ -173,16 +183,16 @@ def _figures(place: str, part: Part, width: int) -> Table:
     for at in kept:
         table.add_column(Text(heads[at]), justify="right", no_wrap=True)
     for name, cells in rows:
-        table.add_row(name, *(cells[at] for at in kept if cells))
+        table.add_row(name, *cells)
     return table
 
 
-def _cpu(point: PointEstimates) -> str:
-    """Return the CPU of a tunnel; nothing where it does not differ clearly from no tunnel's."""
+def _machine(point: PointEstimates) -> str:
+    """Return what the whole machine used above no tunnel, if that is distinct from nothing."""
     cost = cpu_cost(point, _CPU)
-    if cost is None or not cost.clear:
+    if cost.of_machine is None:
         return NOTHING
-    return ("" if cost.of_programs else _ABOVE) + figure(cost.estimate).replace(" ", "")
+    return f"+{figure(cost.of_machine)}" if cost.clear else _UNCLEAR
 
 
 def _room(names: int, widths: Sequence[int], width: int) -> int:
@@ -195,10 +205,10 @@ def _room(names: int, widths: Sequence[int], width: int) -> int:
     return max(1, min(names, max(left, _SHORT_NAMES), least))
 
 
-def kept_columns(widths: Sequence[int], room: int, *, cpu: int | None) -> list[int]:
+def kept_columns(widths: Sequence[int], room: int, *, cpu: Sequence[int]) -> list[int]:
     """Return the columns that a line has room for: count, first figure, CPU, then the others."""
     last = len(widths) - 1
-    order = dict.fromkeys((last, 0, *([] if cpu is None else [cpu]), *range(last)))
+    order = dict.fromkeys((last, 0, *cpu, *range(last)))
     kept: list[int] = []
     for at in order:
         room -= widths[at] + _GAP
@@ -208,11 +218,10 @@ def kept_columns(widths: Sequence[int], room: int, *, cpu: int | None) -> list[i
     return sorted(kept)
 
 
-def _caption(family: Family, *, cut: bool) -> str | None:
-    costs = [cpu_cost(point, _CPU) for point in family.points]
-    above = any(cost is not None and not cost.of_programs for cost in costs)
+def _caption(rows: Sequence[tuple[Text, Sequence[str]]], *, cut: bool) -> str | None:
     words = ["more columns in the HTML report"] if cut else []
-    words += [f"CPU {_ABOVE}: of the whole machine above no tunnel"] if above else []
+    if any(_UNCLEAR in cells for _, cells in rows):
+        words.append(f"{_UNCLEAR}: no clear difference from no tunnel")
     return "; ".join(words) or None
 
 
@@ -301,7 +310,7 @@ def _validity(summary: Summary) -> Text:
     manifest = summary.manifest
     if manifest.wall_s and manifest.measuring_s:
         share = manifest.measuring_s / manifest.wall_s
-        text.append(f"\n{share:.0%} of {manifest.wall_s:.0f} s was spent measuring")
+        text.append(f"\n{percent(share)} of {manifest.wall_s:.0f} s was spent measuring")
         for place in time_by_place(summary.blocks):
             text.append(f"\n  {place.describe()}")
     return text

@@ -2,7 +2,7 @@
 
 A use is a workload over a link on a device. Tunnels of different strata (namespaces, emulated
 machines) are no rivals, so each stratum is a use of its own. Pure; nothing is said that
-``told_of`` did not decide.
+``statements_of`` did not decide.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,14 +11,14 @@ from enum import StrEnum
 from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
-from tunnelmark.analysis.strata import MARKS, stratum_of
+from tunnelmark.analysis.strata import marked
 from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.decision import ALIKE, blocks_of, breaks, changes, cpu_share, mtu, overhead
 from tunnelmark.report.names import names
 from tunnelmark.report.sections import Part, Section
 from tunnelmark.report.show import NOTHING, difference
-from tunnelmark.report.told import Told, leading_metric
+from tunnelmark.report.statements import Statement, leading_metric
 
 MOST_SETTINGS: Final = 3
 """Tunnels between which there is no clear difference whose settings and costs are given."""
@@ -56,6 +56,8 @@ class Use:
     workload: str
     rivals: tuple[str, ...]
     """All tunnels of the use, the broken ones too."""
+    stratum: Stratum
+    """Of all of them: tunnels of different strata are no rivals."""
     standing: Standing
     metric: str | None
     """By which tunnels are set against each other; None: none compares them."""
@@ -98,17 +100,19 @@ class Use:
 def uses_of(
     sections: Sequence[Section],
     blocks: Sequence[BlockRecord],
-    told: Sequence[Told],
+    statements: Sequence[Statement],
     skipped: Sequence[str] = (),
 ) -> tuple[Use, ...]:
     """Return one entry for each use that has a tunnel; ``skipped`` could not be run here."""
     found = []
     for section in sections:
         for part in section.parts:
-            tunnels = dict.fromkeys(p.tunnel for p in part.family.points if not p.is_baseline)
-            for stratum in dict.fromkeys(stratum_of(name) for name in tunnels):
-                rivals = [name for name in tunnels if stratum_of(name) is stratum]
-                found.append(_Judge(section, part, blocks, told, skipped).use(rivals, stratum))
+            tunnels = {p.tunnel: p.stratum for p in part.family.points if not p.is_baseline}
+            for stratum in dict.fromkeys(tunnels.values()):
+                rivals = [name for name, its in tunnels.items() if its is stratum]
+                found.append(
+                    _Judge(section, part, blocks, statements, skipped).use(rivals, stratum)
+                )
     return tuple(found)
 
 
@@ -117,7 +121,7 @@ class _Judge:
     section: Section
     part: Part
     blocks: Sequence[BlockRecord]
-    all_told: Sequence[Told]
+    all_statements: Sequence[Statement]
     skipped: Sequence[str]
 
     def use(self, rivals: Sequence[str], stratum: Stratum) -> Use:
@@ -131,9 +135,10 @@ class _Judge:
         return Use(
             section=self.section.key,
             kind=self.part.family.kind,
-            place=self.section.title + MARKS.get(stratum, ""),
+            place=marked(self.section.title, stratum),
             workload=self.part.title,
             rivals=tuple(rivals),
+            stratum=stratum,
             standing=standing,
             metric=self.metric,
             recommended=tuple(best),
@@ -152,10 +157,10 @@ class _Judge:
         return leading_metric(self.part.family)
 
     @property
-    def told(self) -> list[Told]:
+    def statements(self) -> list[Statement]:
         """Return what was decided of this use."""
         key = (self.section.key, self.part.family.kind)
-        return [one for one in self.all_told if (one.section, one.part) == key]
+        return [one for one in self.all_statements if (one.section, one.part) == key]
 
     def _points(self, name: str) -> list[PointEstimates]:
         return [p for p in self.part.family.points if p.tunnel == name]
@@ -163,13 +168,13 @@ class _Judge:
     def _broken(self, name: str) -> bool:
         return any(point.broken for point in self._points(name))
 
-    def _pairs(self, among: Sequence[str]) -> list[Told]:
-        return [one for one in self.told if one.tunnel in among and one.rival in among]
+    def _pairs(self, among: Sequence[str]) -> list[Statement]:
+        return [one for one in self.statements if one.tunnel in among and one.rival in among]
 
-    def _clear_pairs(self, among: Sequence[str]) -> list[Told]:
+    def _clear_pairs(self, among: Sequence[str]) -> list[Statement]:
         return [one for one in self._pairs(among) if one.decision.outcome == "differs"]
 
-    def _won(self, name: str, among: Sequence[str]) -> list[Told]:
+    def _won(self, name: str, among: Sequence[str]) -> list[Statement]:
         """Return the clear differences in which ``name`` has the better figure."""
         pairs = (one for one in self._clear_pairs(among) if name in {one.tunnel, one.rival})
         return [one for one in pairs if one.loser != name]
@@ -221,24 +226,24 @@ class _Judge:
         return ", ".join([*cipher, *([] if largest == NOTHING else [f"MTU {largest}"])]) or NOTHING
 
     def _costs(self, name: str) -> str:
-        own = [one for one in self.told if one.tunnel == name and one.rival is None]
+        own = [one for one in self.statements if one.tunnel == name and one.rival is None]
         found = {m: changes(own, m) for m in self.part.family.compared}
-        told = {m: change for m, change in found.items() if change != NOTHING}
+        statements = {m: change for m, change in found.items() if change != NOTHING}
         # What a tunnel does not change costs nothing: it is named only where nothing else is.
-        dear = {m: change for m, change in told.items() if change != ALIKE}
-        words = [f"{METRICS[m].title} {change}" for m, change in (dear or told).items()]
+        dear = {m: change for m, change in statements.items() if change != ALIKE}
+        words = [f"{METRICS[m].title} {change}" for m, change in (dear or statements).items()]
         header = overhead(self._points(name), self.section.fragmentation.get(name))
         words += [] if header == NOTHING else [f"per packet {header}"]
         return ", ".join(words) or NOTHING
 
     def _breaks(self, name: str) -> str:
-        own = [one for one in self.told if one.tunnel == name and one.rival is None]
+        own = [one for one in self.statements if one.tunnel == name and one.rival is None]
         return breaks(name, [self.part], self.section, own)
 
     def _unknowns(self, rivals: Sequence[str], best: Sequence[str]) -> list[str]:
         """Say what of this use the run leaves open."""
         found = []
-        own = [one for one in self.told if one.tunnel in rivals]
+        own = [one for one in self.statements if one.tunnel in rivals]
         leading = [one for one in own if one.decision.metric == self.metric]
         if any(not one.decision.contrast.spread.decides for one in leading):
             found.append("whether anything differs: fewer than 4 repeats")
@@ -250,7 +255,7 @@ class _Judge:
                 found.append(
                     f"which of {names(best)} is better"
                     + (
-                        f" (about {most} repeats would settle it)"
+                        f": about {most} repeats would settle it"
                         if most and None not in settle
                         else ""
                     )

@@ -1,17 +1,23 @@
 """The hypotheses of a result's own study, judged by its trials."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
 from tunnelmark.analysis.hypotheses import Measured, judge
 from tunnelmark.analysis.sequential import chances
+from tunnelmark.model.costs import BASIS, Basis
 from tunnelmark.model.errors import StudyError
-from tunnelmark.model.hypothesis import Outcome, Verdict
+from tunnelmark.model.hypothesis import FRAGMENTATION_POINT, Outcome, Verdict
 from tunnelmark.report.families import Deciding
 from tunnelmark.store import Result
 from tunnelmark.study import parse_study
 
 WORDS: Mapping[Outcome, str] = {"confirmed": "holds", "rejected": "fails", "undecided": "open"}
 """How an outcome is called where there is room for one short word."""
+_LEAST_WORK: Final = (
+    "; work on the device is that of the cipher alone: a real tunnel has a lower rate and more CPU"
+)
 
 
 def verdicts_of(result: Result) -> tuple[tuple[Verdict, ...], str | None]:
@@ -36,7 +42,20 @@ def verdicts_of(result: Result) -> tuple[tuple[Verdict, ...], str | None]:
         confidence=manifest.confidence,
         moments=chances(precision.min_repeats, precision.max_repeats),
     )
-    return judge(study.hypotheses, measured), None
+    verdicts = judge(study.hypotheses, measured)
+    least = any(
+        agreed.details.get(BASIS) == Basis.CIPHER
+        for block in measured.blocks
+        for agreed in block.negotiated
+    )
+    return tuple(_of_least_work(one) for one in verdicts) if least else verdicts, None
+
+
+def _of_least_work(verdict: Verdict) -> Verdict:
+    """Return it with what to think of it where work on a device is a lower bound."""
+    if verdict.outcome == "undecided" or verdict.hypothesis.metric == FRAGMENTATION_POINT:
+        return verdict
+    return replace(verdict, reason=f"{verdict.reason}{_LEAST_WORK}")
 
 
 def moments_of(result: Result) -> int:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from tunnelmark.model.block import Attempt, BlockRecord, Phase, Stratum
 from tunnelmark.model.errors import ResultError, TunnelError, TunnelmarkError
-from tunnelmark.model.faults import told
+from tunnelmark.model.faults import one_line
 from tunnelmark.model.job import Job
 from tunnelmark.model.session import Backend, Seen, Session, Step, Where
 from tunnelmark.model.trial import Progress, Trial, TrialResult
@@ -43,9 +43,9 @@ class JobRunner:
     tell: Callable[[BlockPhase], None]
     trial_progress: Callable[[Trial, Progress], None]
     finished: Callable[[TrialResult, float], None]
-    """Told each result, and the seconds that the trial took on the clock on the wall."""
+    """Called with each result, and the seconds that the trial took on the clock on the wall."""
     recorded: Callable[[BlockRecord], None] = lambda _record: None
-    """Told whenever the job is up, before its trials, and after each attempt."""
+    """Called whenever the job is up, before its trials, and after each attempt."""
     earlier: BlockRecord | None = None
     """What sessions of this run that were interrupted have recorded."""
     _where: Where = field(default_factory=Where)
@@ -256,7 +256,7 @@ class _Now:
         with suppress(OSError):  # its own words matter less than that the run goes on
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-        return f"unexpected {told(error)} (see {name})"
+        return f"unexpected {one_line(error)} (see {name})"
 
 
 def _reached(attempt: Attempt) -> int:

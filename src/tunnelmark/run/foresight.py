@@ -46,15 +46,15 @@ def foresee(study: Study, scatter: Mapping[str, Scatter], repeats: int) -> Fores
     that the report may state: each tunnel's to none and to each other, at every link and device.
     """
     precision = study.precision
-    kinds = {kind: tuple(_told(study, kind)) for kind in dict.fromkeys(_kinds(study))}
+    kinds = {kind: tuple(_reported(study, kind)) for kind in dict.fromkeys(_kinds(study))}
     tunnels = len(study.tunnels)
-    contrasts = sum(tunnels * len(told) + math.comb(tunnels, 2) for told in kinds.values())
+    contrasts = sum(tunnels * len(reported) + math.comb(tunnels, 2) for reported in kinds.values())
     tests = max(1, contrasts * len(study.links) * len(study.devices))
     moments = chances(precision.min_repeats, precision.max_repeats)
     bring_ups = precision.bring_up_of(repeats)
     smallest: dict[str, float | None] = {}
-    for kind, told in kinds.items():
-        for metric in told:
+    for kind, reported in kinds.items():
+        for metric in reported:
             if metric in scatter and metric not in smallest:
                 found = smallest_seen(
                     scatter[metric],
@@ -64,7 +64,7 @@ def foresee(study: Study, scatter: Mapping[str, Scatter], repeats: int) -> Fores
                     level=(1 - precision.confidence) / (moments * tests),
                 )
                 smallest[metric] = None if found is None else _worth(found, metric)
-    metrics = dict.fromkeys(metric for told in kinds.values() for metric in told)
+    metrics = dict.fromkeys(metric for reported in kinds.values() for metric in reported)
     return Foresight(
         repeats,
         bring_ups,
@@ -88,7 +88,7 @@ def _worth(found: float, metric: str) -> float:
     return max(math.expm1(found) if known.scale == "log" else found, known.worth_telling)
 
 
-def _told(study: Study, kind: str) -> Iterator[str]:
+def _reported(study: Study, kind: str) -> Iterator[str]:
     """Yield what is reported of a workload: what decides it, rates and times, losses."""
     headlines = [m for m in metrics_of(kind) if METRICS[m].headline]
     ratios = islice((m for m in headlines if METRICS[m].scale == "log"), _RATIOS)

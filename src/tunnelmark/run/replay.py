@@ -21,7 +21,7 @@ def replay(result: Result, jobs: Sequence[Job], tally: Tally, environment: str) 
     A job that was finished in another environment stays as it is. One that was not is measured
     whole in this one: what was measured there is kept, but figures of two environments are never
     pooled. Others are of a tunnel that cannot run here any more. Invalid trials do not count
-    against a point that is continued here: what spoiled them, such as a full disk, may be mended.
+    against a point that is continued here: what spoiled them, such as a full disk, may be repaired.
     Raises ``ResultError`` for a damaged one.
     """
     by_id = {job.job_id: job for job in jobs}

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import ResultError, TunnelmarkError
 from tunnelmark.report import plotly
 from tunnelmark.report.html import resource
@@ -22,6 +23,8 @@ from tunnelmark.serve.library import Library
 from tunnelmark.serve.pages import Pages
 from tunnelmark.serve.runs import BusyError, Runner
 from tunnelmark.study import SCALES, list_studies
+from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.registry import workload_kinds
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -60,6 +63,7 @@ def make_app(library: Library, *, token: str, port: int, runner: Runner | None =
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        await run_in_threadpool(_load_drivers)
         yield
         if runner is not None:
             await run_in_threadpool(runner.close)
@@ -79,6 +83,12 @@ def make_app(library: Library, *, token: str, port: int, runner: Runner | None =
         exception_handlers={HTTPException: failed, TunnelmarkError: failed},
         middleware=[Middleware(Guard, token=token, port=port, scripts=[resource("page.js")])],
     )
+
+
+def _load_drivers() -> None:
+    """Import what reads a study: half a second that the first page would wait for."""
+    for kinds in (tunnel_kinds, workload_kinds, link_kinds):
+        kinds()
 
 
 def _name(request: Request) -> str:

@@ -42,7 +42,7 @@ class Progress:
     done: int = 0
     expected: int = 0
     left_s: float | None = None
-    told_at: float = field(default_factory=time.monotonic)
+    reported_at: float = field(default_factory=time.monotonic)
     """Monotonic seconds at which ``left_s`` was said."""
     valid: int = 0
     invalid: int = 0
@@ -63,7 +63,7 @@ class Progress:
         """Seconds left, those since it was said taken off."""
         if self.left_s is None:
             return None
-        return max(0.0, self.left_s - (time.monotonic() - self.told_at))
+        return max(0.0, self.left_s - (time.monotonic() - self.reported_at))
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take one event of ``tunnelmark run --json`` in."""
@@ -92,7 +92,7 @@ class Progress:
                     self.errors.append(str(event["message"]))
 
     def _left(self, seconds: float) -> None:
-        self.left_s, self.told_at = float(seconds), time.monotonic()
+        self.left_s, self.reported_at = float(seconds), time.monotonic()
 
 
 class Runner:

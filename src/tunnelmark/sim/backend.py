@@ -8,12 +8,15 @@ from pathlib import Path
 import tunnelmark
 from tunnelmark.devices.registry import DEVICES
 from tunnelmark.engine.binary import engine_version
-from tunnelmark.model.costs import CostModel, choose, to_toml
+from tunnelmark.model.costs import CostModel, to_toml
 from tunnelmark.model.job import Job
+from tunnelmark.model.registry import make
 from tunnelmark.model.session import Able, Observer
 from tunnelmark.model.trial import BASELINE, Block
 from tunnelmark.sim.refusals import sort_out
 from tunnelmark.sim.session import SimSession
+from tunnelmark.sim.work import Work, work_of
+from tunnelmark.tunnels.registry import tunnel_kinds
 
 BACKEND = "simulation in virtual time"
 """What the environment of a simulated result says of where it was run."""
@@ -36,7 +39,7 @@ class SimBackend:
         """
         found = sort_out(jobs, self.models)
         costs = {
-            f"costs of {_named(job.block)}": choose(self.models, job.block.tunnel, job.block.device)
+            f"costs of {_named(job.block)}": self._work(job.block)
             for job in found.jobs
             if job.block.tunnel.kind != BASELINE
         }
@@ -47,10 +50,14 @@ class SimBackend:
                 "backend": BACKEND,
                 "tunnelmark": tunnelmark.__version__,
                 "engine": engine_version(self.engine),
-                **{name: _told(model) for name, model in costs.items()},
+                **{name: _reported(work) for name, work in costs.items()},
             },
             found.omitted,
         )
+
+    def _work(self, block: Block) -> Work:
+        tunnel = make(tunnel_kinds(), block.tunnel)
+        return work_of(tunnel, block.tunnel, block.device, self.models)
 
     def open(self, job: Job, folder: Path, observer: Observer) -> SimSession:
         """Return a session; nothing is made yet."""
@@ -74,7 +81,7 @@ def _named(block: Block) -> str:
     return block.tunnel.label + on
 
 
-def _told(model: CostModel | None) -> str:
-    if model is None:
-        return "none: CPU work takes no time"
-    return f"{model.describe()}, {hashlib.sha256(to_toml(model).encode()).hexdigest()[:12]}"
+def _reported(work: Work) -> str:
+    if work.model is None:
+        return work.source
+    return f"{work.source}, {hashlib.sha256(to_toml(work.model).encode()).hexdigest()[:12]}"

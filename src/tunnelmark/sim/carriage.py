@@ -6,7 +6,7 @@ from typing import Final
 
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.model.block import ProofVerdict, WireProof, WireSample
-from tunnelmark.model.costs import CostModel, EndCosts, WorkCosts
+from tunnelmark.model.costs import BASIS, EndCosts, WorkCosts
 from tunnelmark.model.overhead import (
     IP_VERSIONS,
     Encapsulation,
@@ -17,6 +17,7 @@ from tunnelmark.model.overhead import (
 )
 from tunnelmark.model.trial import BASELINE
 from tunnelmark.model.tunnel import Negotiated, TrafficPath
+from tunnelmark.sim.work import FREE, Work
 from tunnelmark.tunnels.base import Tunnel
 
 PASS_COPIES: Final = frozenset({BASELINE, "gre", "vxlan"})
@@ -38,7 +39,7 @@ class Carriage:
     link_mtu_bytes: int
     link: AnyLinkSpec
     """With what a tunnel that is the link itself makes of it."""
-    costs: CostModel | None
+    work: Work
     drops_copies: bool
     mss_clamp_bytes: int | None = None
     """To which the tunnel lowers the MSS of TCP connections; None: it does not."""
@@ -78,6 +79,10 @@ class Carriage:
             "tunnel": self._tunnel_json(),
         }
 
+    def cores_json(self) -> dict[str, object]:
+        """Return the CPUs that all tunnels share, as ``tunnelmark-engine sim`` reads them."""
+        return {"cores": dict(self.work.cores)} if self.work.cores else {}
+
     def proofs(self, payloads: Sequence[int]) -> tuple[WireProof, ...]:
         """Return what stands in the place of the proofs by wire: the packets of the model."""
         point = fragmentation_point(
@@ -113,39 +118,41 @@ class Carriage:
         )
 
     def _tunnel_json(self) -> dict[str, object] | None:
-        costs = self.costs
-        if costs is None and self.encapsulation is None:
+        work = self.work
+        if not work.takes_time and self.encapsulation is None:
             return None
         return {
-            "client": _end_json(None if costs is None else costs.client),
-            "server": _end_json(None if costs is None else costs.server),
+            "client": _end_json(work.client),
+            "server": _end_json(work.server),
             "drops_copies": self.drops_copies,
         }
 
 
-def carriage(
-    tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int, costs: CostModel | None
-) -> Carriage:
-    """Return how a tunnel carries datagrams over a link, by its parameters and a cost model.
+def carriage(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int, work: Work = FREE) -> Carriage:
+    """Return how a tunnel carries datagrams over a link, by its parameters and what it spends.
 
     Raises ``RefusedError`` where there is no model of its packets.
     """
-    agreed = tunnel.by_model(link_mtu_bytes, "" if costs is None else costs.tunnel.implementation)
+    agreed = tunnel.by_model(
+        link_mtu_bytes, "" if work.model is None else work.model.tunnel.implementation
+    )
     if isinstance(link, SharedLinkSpec):
         qos = "no" if link.medium["qos"] is None else "yes"
         agreed = replace(agreed, details={**agreed.details, "qos": qos})
         link = SharedLinkSpec(tunnel.on_air(link.medium), link.seed)
+    if work.basis is not None:
+        agreed = replace(agreed, details={**agreed.details, BASIS: work.basis.value})
     return Carriage(
         paths=tuple(
             _path(number, agreed.mtu_bytes, IP_VERSIONS[tunnel.params.inner])
             for number in range(tunnel.params.count)
         ),
-        agreed=replace(agreed, version=_version(tunnel.kind, costs)),
+        agreed=replace(agreed, version=_version(tunnel.kind, work)),
         encapsulation=tunnel.encapsulation(agreed),
         inner_ip=IP_VERSIONS[tunnel.params.inner],
         link_mtu_bytes=link_mtu_bytes,
         link=link,
-        costs=costs,
+        work=work,
         drops_copies=tunnel.kind not in PASS_COPIES,
         mss_clamp_bytes=tunnel.params.mss_clamp,
     )
@@ -170,10 +177,10 @@ def payloads_of(flow: Mapping[str, object]) -> Sequence[int]:
             raise ValueError(f"datagrams with sizes by {other} are not simulated")
 
 
-def _version(kind: str, costs: CostModel | None) -> str:
+def _version(kind: str, work: Work) -> str:
     """Return what stands in a report where a program has its version."""
-    if costs is not None:
-        return f"a model with the costs of {costs.describe()}"
+    if work.takes_time:
+        return f"a model with the costs of {work.source}"
     return "" if kind == BASELINE else "a model without costs"
 
 

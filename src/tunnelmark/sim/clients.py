@@ -18,11 +18,11 @@ def client_config(
     places = {path.name: number for number, path in enumerate(carried.paths)}
     segments = [segment_bytes(carried, path.mtu_bytes) for path in carried.paths]
     lengths: list[set[int]] = [set() for _ in segments]
-    told = []
+    asked = []
     for client in clients:
         place = places[client.path.name]
         lengths[place] |= {piece % segments[place] for piece in _pieces(client)}
-        told.append(
+        asked.append(
             {
                 "path": place,
                 "segment_bytes": segments[place],
@@ -44,14 +44,14 @@ def client_config(
         ],
         "forward": None,
         "reverse": None,
-        "clients": told,
+        "clients": asked,
     }
 
 
 def client_ends(found: Simulated) -> ClientEnds:
     """Return what became of the clients."""
     if found.asked is None:
-        raise LabError("the simulator (sim) told nothing of the clients")
+        raise LabError("the simulator (sim) reported nothing of the clients")
     return ClientEnds(found.clients, found.asked)
 
 
@@ -74,4 +74,4 @@ def _stage_json(stage: Stage) -> dict[str, object]:
 
 
 def _exchange_json(exchange: Exchange) -> dict[str, object]:
-    return {"request": exchange.request, "reply": exchange.reply}
+    return {"request": exchange.request, "reply": exchange.reply, "held": exchange.held}

@@ -17,18 +17,24 @@ def trial_metrics(
 ) -> dict[str, float | None]:
     """Return the figures that every simulated trial has, over all its runs of the simulator.
 
-    CPU is that of the cost model; without one there is none, which is not the same as 0.
+    CPU is that of the cost model; an end without one has none, which is not the same as 0.
     """
     forward, reverse = (_carried(rounds, way) for way in ("forward", "reverse"))
     measuring_s = outcome.measuring_s
     figures = wire_metrics(
         forward, reverse, payload_bytes=outcome.payload_bytes, measuring_s=measuring_s
     )
-    if carried.costs is None:
-        return figures
     by_end = _busy_s(rounds)
+    for end, cores in carried.work.cores.items():
+        on_end = sum(seconds for (_, name), seconds in by_end.items() if name == end)
+        # What still waits when nothing more is sent is worked on later.
+        ratio = per(on_end, measuring_s * cores)
+        figures[f"cpu_device_{end}_ratio"] = None if ratio is None else min(1.0, ratio)
+    ends = [end for end in carried.work.ends.values() if end is not None]
+    if len(ends) < len(carried.work.ends):
+        return figures
     busy_s = sum(by_end.values())
-    threads = max(carried.costs.client.servers, carried.costs.server.servers)
+    threads = max(end.servers for end in ends)
     return {
         **figures,
         "cpu_tunnel_ratio": per(busy_s, measuring_s),
@@ -51,7 +57,7 @@ def packet_metrics(carried: Carriage, payload_sizes: Sequence[int]) -> dict[str,
     }
 
 
-def told(rounds: Sequence[Simulated]) -> list[dict[str, object]]:
+def reported(rounds: Sequence[Simulated]) -> list[dict[str, object]]:
     """Return what each run of the simulator counted, for the trial's details."""
     return [
         {

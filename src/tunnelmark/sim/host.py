@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed
+from tunnelmark.model.tunnel import Side
 from tunnelmark.sim.simulate import Simulated
 
 Part = Literal["send", "reflect"]
@@ -98,7 +99,7 @@ class SimProcess:
         self.part, self.way = part, way
         self.round: Round | None = None
         self._lines: deque[str] = deque(['{"event": "ready"}'] if part == "reflect" else [])
-        self._told = self._ended = False
+        self._reported = self._ended = False
 
     def poll(self) -> int | None:
         """Return the exit status, or None while it runs: a reflector does until it is stopped."""
@@ -123,11 +124,11 @@ class SimProcess:
         """Return the next event, None when all has been said."""
         if self._lines:
             return self._lines.popleft()
-        if self._told or self.round is None:
+        if self._reported or self.round is None:
             return None
         if self.part == "send" and not self._ended:
             self.round.wait(timeout_s)
-        self._told = self._ended = True
+        self._reported = self._ended = True
         if self.round.found is None:
             words = self.round.error or "the trial was ended early"
             return json.dumps({"event": "error", "message": words})
@@ -141,7 +142,7 @@ class SimProcess:
 class SimHost:
     """A host that has nothing but a folder and the engine's senders and reflectors."""
 
-    def __init__(self, name: Literal["client", "server"], line: Line, folder: Path) -> None:
+    def __init__(self, name: Side, line: Line, folder: Path) -> None:
         """Keep files in ``folder``, which is there."""
         self.name = name
         self.unique = f"tm-sim-{name}"

@@ -5,21 +5,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tunnelmark.devices.registry import DEVICES
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.links.registry import link_kinds
-from tunnelmark.model.costs import CostModel, choose
-from tunnelmark.model.errors import StudyError, TunnelmarkError
+from tunnelmark.model.costs import CostModel
+from tunnelmark.model.errors import RefusedError, StudyError, TunnelmarkError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.sim.carriage import carriage
+from tunnelmark.sim.work import work_of
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.background import loads_of
 from tunnelmark.workloads.registry import workload_kinds
 
 _RANDOM: Final = "random"
 """Payload that no tunnel makes smaller."""
+_COMPRESSION: Final = "compression is simulated for random payload only, which does not get smaller"
+_IS_THE_LINK: Final = frozenset({"wpa2"})
+"""Kinds of tunnel that change the link itself."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,10 @@ def _of_job(job: Job, models: Sequence[CostModel]) -> tuple[str, str] | None:
         lacking = tunnel.router_problem(job.topology.router)
     if lacking is not None:
         return block.tunnel.label, lacking
-    if DEVICES[block.device.kind].limited and choose(models, block.tunnel, block.device) is None:
-        return f"device {block.device.label}", f"no cost model of {block.tunnel.label} on it"
+    try:
+        work_of(tunnel, block.tunnel, block.device, models)
+    except RefusedError as error:
+        return f"device {block.device.label}", str(error)
     return None
 
 
@@ -112,7 +118,7 @@ def _of_tunnel(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int) -> str | 
     if not tunnel.modelled:
         return "there is no model of its packets"
     try:
-        model = carriage(tunnel, link, link_mtu_bytes, None).encapsulation
+        model = carriage(tunnel, link, link_mtu_bytes).encapsulation
     except TunnelmarkError as error:
         return str(error)
     if model is not None and model.stream:
@@ -130,10 +136,26 @@ def _of_workload(
     workload = make(workload_kinds(), spec)
     if (lacking := workload.unmodelled(paths)) is not None:
         return f"workload {spec.label}", lacking
-    if spec.background:
-        names = " and ".join(dict.fromkeys(one.label for one in spec.background))
-        return f"workload {spec.kind} beside {names}", "background loads are not simulated"
     if compresses and workload.content != _RANDOM:
         name = f"workload {spec.kind} of {workload.content} payload over {tunnel.label}"
-        return name, "compression is simulated for random payload only, which does not get smaller"
+        return name, _COMPRESSION
+    return _of_loads(spec, tunnel, compresses=compresses)
+
+
+def _of_loads(spec: DriverSpec, tunnel: DriverSpec, *, compresses: bool) -> tuple[str, str] | None:
+    """Return which load beside a workload is in the way and why, or None."""
+    driver = make(tunnel_kinds(), tunnel)
+    for load in loads_of(spec):
+        kind, paths = load.workload.kind, 1 if load.outside else driver.params.count
+        lacking = None
+        if not load.workload.simulated:
+            lacking = f"there is no model of what the programs of {kind} send"
+        elif (found := load.workload.unmodelled(paths)) is not None:
+            lacking = found
+        elif load.outside and tunnel.kind in _IS_THE_LINK:
+            lacking = f"outside of {tunnel.kind} is another network, which is not simulated"
+        elif compresses and not load.outside and load.workload.content != _RANDOM:
+            lacking = _COMPRESSION
+        if lacking is not None:
+            return f"workload {spec.kind} beside {load.label}", lacking
     return None

@@ -8,16 +8,18 @@ from typing import Final
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.block import Stratum
-from tunnelmark.model.costs import CostModel, choose
+from tunnelmark.model.costs import CostModel
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
 from tunnelmark.model.session import Observer, Seen, Where
-from tunnelmark.model.trial import BASELINE, DriverSpec, Trial, TrialResult
+from tunnelmark.model.trial import DriverSpec, Trial, TrialResult
 from tunnelmark.sim.carriage import Carriage, carriage
-from tunnelmark.sim.tcp import NOTE
+from tunnelmark.sim.tcp import DEFAULT_NOTE, NOTE
 from tunnelmark.sim.trial import Stand, run_trial
+from tunnelmark.sim.work import work_of
 from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.background import loads_of
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.congestion import TcpWorkload
 from tunnelmark.workloads.registry import workload_kinds
@@ -68,13 +70,15 @@ class SimSession:
             base.proofs(sizes),
         )
         self.where.placed_on, self.where.stratum = PLACED_ON, Stratum.SIMULATION
-        notes = []
-        if own.costs is None and block.tunnel.kind != BASELINE:
-            notes.append("no cost model, so CPU work takes no time in this simulation")
-        if any(
-            isinstance(load, TcpWorkload) and load.over_tcp for load in self._workloads.values()
-        ):
-            notes.append(NOTE)
+        loads = [load.workload for point in block.points for load in loads_of(point.workload)]
+        over_tcp = [
+            one
+            for one in (*self._workloads.values(), *loads)
+            if isinstance(one, TcpWorkload) and one.over_tcp
+        ]
+        notes = [*own.work.notes, *([NOTE] if over_tcp else [])]
+        if any(one.params.congestion is None for one in over_tcp):
+            notes.append(DEFAULT_NOTE)
         self.where.notes = tuple(notes)
         self._work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, data in spec.files.items():
@@ -114,8 +118,9 @@ class SimSession:
             shutil.rmtree(self._work_dir)
 
     def _carriage(self, spec: DriverSpec, link: AnyLinkSpec, link_mtu_bytes: int) -> Carriage:
-        costs = choose(self._models, spec, self._job.block.device)
-        return carriage(make(tunnel_kinds(), spec), link, link_mtu_bytes, costs)
+        tunnel = make(tunnel_kinds(), spec)
+        work = work_of(tunnel, spec, self._job.block.device, self._models)
+        return carriage(tunnel, link, link_mtu_bytes, work)
 
     def _workload(self, spec: DriverSpec) -> Workload:
         return self._workloads.setdefault(spec.label, make(workload_kinds(), spec))

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tunnelmark.engine.events import parse_event
@@ -51,6 +51,8 @@ class Connection:
     """Times that its retransmission timer expired."""
     seconds: tuple[ConnectionSecond, ...]
     """Empty if it was not opened."""
+    rest_ns: int | None = None
+    """How long the last one is, of a load that was ended; None: all are whole."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,12 @@ class Simulated:
     clients: tuple[ClientEnd, ...] = ()
     asked: AskSummary | None = None
     """Of the exchanges of the clients; None: there are none."""
+    loads: "tuple[tuple[Simulated, ...], ...]" = ()
+    """What came of each load, run by run, with the same link and ends."""
+    stopped: bool = False
+    """A load's run that was ended because the rest was over, whatever it was at."""
+    lacking: int | None = None
+    """A load that had no further run before the rest was over: then nothing of this counts."""
 
 
 def simulate(
@@ -120,14 +128,37 @@ def _parse(event: Mapping[str, Any]) -> Simulated:
     ends = event.get("paths")
     if not isinstance(ends, list):
         raise LabError(f"the engine's summary of sim: paths is {ends!r:.80}, must be a list")
-    return Simulated(
-        ways={name: event[name] for name in ("forward", "reverse") if event.get(name)},
+    whole = Simulated(
+        ways={},
         link={
             way: parse_link_direction(event.get(key) or {}, f"summary of sim.{key}")
             for way, key in (("forward", "a_to_b"), ("reverse", "b_to_a"))
         },
         ends=tuple(_ends(one) for one in ends),
         lasted_ns=read.whole("end_ns") - START_NS,
+        lacking=read.whole_or_none("lacking") if "lacking" in event else None,
+    )
+    loads = event.get("loads") or []
+    return replace(
+        _traffic(whole, read, event),
+        loads=tuple(
+            tuple(
+                replace(
+                    _traffic(whole, Reader(run, "loads of sim"), run),
+                    stopped=place == len(runs) - 1,
+                )
+                for place, run in enumerate(runs)
+            )
+            for runs in loads
+        ),
+    )
+
+
+def _traffic(whole: Simulated, read: Reader, event: Mapping[str, Any]) -> Simulated:
+    """Return a simulation with what was sent in it by one of those beside each other."""
+    return replace(
+        whole,
+        ways={name: event[name] for name in ("forward", "reverse") if event.get(name)},
         tcp=tuple(_connection(one) for one in read.objects("tcp")) if "tcp" in event else (),
         clients=tuple(_client(one) for one in read.objects("clients"))
         if "clients" in event
@@ -140,6 +171,7 @@ def _connection(read: Reader) -> Connection:
     return Connection(
         way=read.text("way"),
         timeouts=read.whole("timeouts"),
+        rest_ns=read.whole_or_none("rest_ns"),
         seconds=tuple(
             ConnectionSecond(
                 sent_bytes=one.whole("sent_bytes"),
@@ -156,6 +188,7 @@ def _connection(read: Reader) -> Connection:
 def _client(read: Reader) -> ClientEnd:
     return ClientEnd(
         gave_up=read.whole("gave_up"),
+        stopped=read.whole("stopped"),
         exchanges=tuple(
             Exchanged(
                 stage=one.whole("stage"),

@@ -1,9 +1,9 @@
-"""Bulk transfers over TCP in virtual time: configured for the simulator, and told as iperf3 does.
+"""Bulk transfers over TCP in virtual time: configured for the simulator, reported as by iperf3.
 
 The simulator has ends of its own, since a kernel's are bound to its clock. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tunnelmark.engine import config
@@ -14,7 +14,7 @@ from tunnelmark.model.overhead import (
     UDP_HEADER_BYTES,
 )
 from tunnelmark.sim.carriage import Carriage
-from tunnelmark.sim.simulate import Connection, Simulated
+from tunnelmark.sim.simulate import Connection, ConnectionSecond, Simulated
 from tunnelmark.workloads.bulk import MODELLED_CONGESTION, BulkEnds, BulkFlow
 from tunnelmark.workloads.iperf3 import Report, Second
 
@@ -23,6 +23,10 @@ MODEL: Final = "modelled by RFC 5681, 6298, 6675 and 9438"
 NOTE: Final = (
     "TCP is a model (RFC 5681, 6298, 6675, 9438), not a kernel's: it has no tail loss probe "
     "and no pacing"
+)
+DEFAULT_NOTE: Final = (
+    f"where the study names no congestion control it is {MODELLED_CONGESTION[0]}; a lab takes the "
+    "default of its kernel, which may be another"
 )
 WINDOW_BYTES: Final = 3 << 20
 """Limit of the window where none is given: half of the 6 MiB to which Linux grows a receive buffer
@@ -83,7 +87,12 @@ def bulk_ends(
         way: iter([one for one in found.tcp if one.way == way]) for way in ("forward", "reverse")
     }
     return tuple(
-        _ends(flow, carried, [next(left[flow.direction]) for _ in range(flow.streams)])
+        _ends(
+            flow,
+            carried,
+            [next(left[flow.direction]) for _ in range(flow.streams)],
+            stopped=found.stopped,
+        )
         for flow in flows
     )
 
@@ -97,19 +106,20 @@ def payloads(*segments: int) -> tuple[int, ...]:
     return tuple(length - UDP_HEADER_BYTES for length in lengths)
 
 
-def _ends(flow: BulkFlow, carried: Carriage, connections: Sequence[Connection]) -> BulkEnds:
-    if any(len(one.seconds) != flow.seconds for one in connections):
+def _ends(
+    flow: BulkFlow, carried: Carriage, connections: Sequence[Connection], *, stopped: bool
+) -> BulkEnds:
+    if not stopped and any(len(one.seconds) != flow.seconds for one in connections):
         words = f"a connection {flow.direction} on path {flow.path.name} was not opened"
         nothing = _report(flow, carried, (), error=words)
         return BulkEnds(nothing, nothing)
-    together = list(zip(*(one.seconds for one in connections), strict=True))
     sent, received = [], []
-    for number, streams in enumerate(together):
+    for number, (length_s, streams) in enumerate(_together(connections)):
         rtts = [one.rtt_ns for one in streams if one.rtt_ns is not None]
         sent.append(
             Second(
                 start_s=float(number),
-                seconds=1.0,
+                seconds=length_s,
                 payload_bytes=sum(one.sent_bytes for one in streams),
                 retransmits=sum(one.retransmits for one in streams),
                 rtt_ns=sum(rtts) / len(rtts) if rtts else None,
@@ -117,8 +127,29 @@ def _ends(flow: BulkFlow, carried: Carriage, connections: Sequence[Connection]) 
             )
         )
         octets = sum(one.delivered_bytes for one in streams)
-        received.append(Second(float(number), 1.0, octets, None, None, None))
+        received.append(Second(float(number), length_s, octets, None, None, None))
     return BulkEnds(_report(flow, carried, sent), _report(flow, carried, received))
+
+
+def _together(
+    connections: Sequence[Connection],
+) -> Iterator[tuple[float, Sequence[ConnectionSecond]]]:
+    """Return second by second its length and what the connections did in it.
+
+    The last is the rest of those that were ended, as long as the longest: they were opened within
+    some milliseconds, so one may have begun a second more than another.
+    """
+    whole = min(len(one.seconds) - (one.rest_ns is not None) for one in connections)
+    for streams in zip(*(one.seconds[:whole] for one in connections), strict=True):
+        yield 1.0, streams
+    rest = [second for one in connections for second in one.seconds[whole:]]
+    lengths = [
+        len(one.seconds) - whole - 1 + one.rest_ns / 1e9
+        for one in connections
+        if one.rest_ns is not None
+    ]
+    if rest or not whole:
+        yield max(lengths, default=0.0), rest
 
 
 def _report(
@@ -127,7 +158,7 @@ def _report(
     """Return one end's account: each end's bytes are those that it sent or received."""
     octets = sum(one.payload_bytes for one in seconds) if seconds else None
     again = [one.retransmits for one in seconds if one.retransmits is not None]
-    span_s = float(len(seconds)) if seconds else None
+    span_s = sum(one.seconds for one in seconds) if seconds else None
     return Report(
         error=error,
         version=MODEL,

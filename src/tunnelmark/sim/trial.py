@@ -1,15 +1,13 @@
 """One trial in virtual time: the workload's own code, with the simulator in the place of a lab."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
-from tunnelmark.engine import config
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.caught import Faults
-from tunnelmark.model.errors import LabError
 from tunnelmark.model.rules import Limits
 from tunnelmark.model.seeds import stream
 from tunnelmark.model.session import Observer
@@ -17,21 +15,18 @@ from tunnelmark.model.trial import Measurement, Trial, TrialResult
 from tunnelmark.model.validity import INTERRUPTED, Check, Validity
 from tunnelmark.probes.carried import fairness
 from tunnelmark.sim import evidence
-from tunnelmark.sim.carriage import Carriage, payloads_of
-from tunnelmark.sim.clients import client_config, client_ends
-from tunnelmark.sim.host import Line, Parts, SimHost
+from tunnelmark.sim.beside import Beside
+from tunnelmark.sim.carriage import Carriage
+from tunnelmark.sim.seam import Seam
 from tunnelmark.sim.simulate import Simulated, simulate
-from tunnelmark.sim.tcp import bulk_config, bulk_ends
+from tunnelmark.workloads.background import loads_of, merged
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
-from tunnelmark.workloads.bulk import BulkEnds, BulkFlow
-from tunnelmark.workloads.exchanges import Client, ClientEnds
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING: Final = Outcome((), (), 0, 0, 0.0)
 """What a workload came to that broke."""
 _TOTAL_AND_ONE: Final = 2
 """Measurements of a trial over one path."""
-_HOSTS: Final[tuple[Literal["client", "server"], ...]] = ("client", "server")
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,7 @@ def run_trial(
     faults = Faults(stand.logs, running.name)
     outcome = _NOTHING
     with faults.caught("workload"):
-        outcome = workload.run(running.context())
+        outcome = _outcome(running)
     checks = [*outcome.checks, *faults.checks]
     if observer.cancelled():
         checks.append(Check(INTERRUPTED, ok=False, message="the run was interrupted"))
@@ -84,7 +79,7 @@ def run_trial(
         details={
             **outcome.details,
             "measuring_s": outcome.measuring_s,
-            "simulated": evidence.told(running.rounds),
+            "simulated": evidence.reported(running.rounds),
         },
         samples=outcome.samples,
         stratum=Stratum.SIMULATION,
@@ -103,6 +98,8 @@ class _Running:
     observer: Observer
     rounds: list[Simulated] = field(default_factory=list)
     """A search runs the simulator several times."""
+    beside: Beside | None = None
+    """Loads that run beside what is sent; None: nothing does."""
 
     @property
     def name(self) -> str:
@@ -111,11 +108,10 @@ class _Running:
 
     def context(self) -> TrialContext:
         stand, trial = self.stand, self.trial
-        line = Line(self.simulate)
-        client, server = (SimHost(name, line, self._folder(name)) for name in _HOSTS)
+        seam = Seam(self.carried, stand.work_dir, self._seed, self._run)
         return TrialContext(
-            client=client,
-            server=server,
+            client=seam.host("client"),
+            server=seam.host("server"),
             paths=self.carried.paths,
             engine=stand.engine,
             seed=trial.seed,
@@ -127,77 +123,51 @@ class _Running:
             owner_pid=1,
             link=self.carried.link,
             link_mtu_bytes=self.carried.link_mtu_bytes,
+            outside=stand.base.paths,
             lateness_floor_ns=stand.limits.sender_lateness,
             lateness_gap_ratio=stand.limits.sender_lateness_gap,
-            at_once=line.expect,
+            at_once=seam.line.expect,
             pause=lambda _seconds: None,
-            carry_bulk=self.carry_bulk,
-            carry_clients=self.carry_clients,
+            carry_bulk=seam.carry_bulk,
+            carry_clients=seam.carry_clients,
         )
-
-    def simulate(self, parts: Parts) -> Simulated:
-        """Run the simulator once for what was started together."""
-        files_dir = str(self.stand.work_dir)
-        return self._run(sim_config(parts, self.carried, seed=self._seed(), files_dir=files_dir))
-
-    def carry_bulk(self, flows: Sequence[BulkFlow]) -> Sequence[BulkEnds]:
-        """Run the simulator once for TCP connections."""
-        files_dir = str(self.stand.work_dir)
-        document = bulk_config(flows, self.carried, seed=self._seed(), files_dir=files_dir)
-        return bulk_ends(flows, self.carried, self._run(document))
-
-    def carry_clients(self, clients: Sequence[Client]) -> ClientEnds:
-        """Run the simulator once for programs that ask over TCP."""
-        files_dir = str(self.stand.work_dir)
-        document = client_config(clients, self.carried, seed=self._seed(), files_dir=files_dir)
-        return client_ends(self._run(document))
 
     def _seed(self) -> int:
         """Return the seed of the next run of the simulator."""
         return stream(self.trial.seed, f"simulation/{self.attempt}/{len(self.rounds)}")
 
     def _run(self, document: Mapping[str, object]) -> Simulated:
-        found = simulate(self.stand.engine, document, self.observer.cancelled)
+        engine, cancelled = self.stand.engine, self.observer.cancelled
+        document = {**document, **self.carried.cores_json()}
+        if self.beside is None:
+            found = simulate(engine, document, cancelled)
+        else:
+            found = self.beside.run(document, lambda one: simulate(engine, one, cancelled))
         self.rounds.append(found)
         return found
 
-    def _folder(self, name: str) -> Path:
-        folder = self.stand.work_dir / name
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder
 
+def _outcome(running: _Running) -> Outcome:
+    """Run the workload, with the study's loads beside it."""
+    context, workload = running.context(), running.workload
+    loads = loads_of(running.trial.point.workload)
 
-def sim_config(parts: Parts, carried: Carriage, *, seed: int, files_dir: str) -> dict[str, object]:
-    """Return the configuration of ``tunnelmark-engine sim`` for senders and their reflectors."""
-    places = {
-        address: number
-        for number, path in enumerate(carried.paths)
-        for address in (path.client_address, path.server_address)
-    }
-    payloads: list[set[int]] = [set() for _ in carried.paths]
-    ways: dict[str, object] = {"forward": None, "reverse": None}
-    for way, told in parts.items():
-        if "send" not in told:
-            continue
-        if "reflect" not in told:
-            raise LabError(f"{way}: a sender was started without a reflector")
-        flows: Sequence[Mapping[str, Any]] = told["send"]["flows"]
-        taken = [places[_address(flow["target"])] for flow in flows]
-        for flow, place in zip(flows, taken, strict=True):
-            payloads[place].update(payloads_of(flow))
-        ways[way] = {**told, "paths": taken}
-    return {
-        "protocol": config.PROTOCOL,
-        "seed": seed,
-        **carried.link_json(files_dir),
-        "paths": [carried.path_json(sizes) for sizes in payloads],
-        **ways,
-    }
+    def accompanied(job: Callable[[TrialContext], Outcome]) -> Outcome:
+        stand = running.stand
+        running.beside = beside = Beside(
+            context, loads, running.carried, stand.base, stand.work_dir
+        )
+        try:
+            outcome = job(replace(context, settle=beside.settle))
+        finally:
+            running.beside = None
+        return merged(outcome, beside.runners)
 
-
-def _address(target: str) -> str:
-    """Return the address of ``198.19.0.2:7700`` or ``[fd00::2]:7700``."""
-    return target.rpartition(":")[0].strip("[]")
+    if not loads:
+        return workload.run(context)
+    if workload.wants_background:
+        return workload.run(replace(context, beside=accompanied))
+    return accompanied(workload.run)
 
 
 def _measurements(outcome: Outcome, running: _Running) -> tuple[Measurement, ...]:

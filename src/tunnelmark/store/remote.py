@@ -36,7 +36,7 @@ def here(place: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="tunnelmark-") as folder:
         copy = Path(folder)
-        with _told(place, "read"):
+        with _faults_as_result_errors(place, "read"):
             _fetch(place, copy)
         yield copy
 
@@ -58,7 +58,7 @@ class Sender:
         written; what was sent is not sent again.
         """
         count = 0
-        with _told(self.place, "written"):
+        with _faults_as_result_errors(self.place, "written"):
             system, root = _system(self.place)
             for name in self._names():
                 path = self.directory / name
@@ -84,7 +84,7 @@ class Sender:
 
 def check(place: str) -> None:
     """Raise ``ResultError`` if there is no way to reach such a place; nothing is written."""
-    with _told(place, "written"):
+    with _faults_as_result_errors(place, "written"):
         _system(place)
 
 
@@ -129,7 +129,7 @@ def _system(place: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _told(place: str, what: str) -> Iterator[None]:
+def _faults_as_result_errors(place: str, what: str) -> Iterator[None]:
     try:
         yield
     except ResultError:

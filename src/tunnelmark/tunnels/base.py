@@ -24,7 +24,7 @@ from tunnelmark.tunnels.tailored import (
     ProgramPath,
     TailoredHost,
     Tailoring,
-    told,
+    reported,
 )
 
 
@@ -153,7 +153,9 @@ class Tunnel(ABC):
         self._tailoring = self._of_the_study()
 
     def confine(self) -> None:
-        """Told before all else where a CPU limit holds programs and no kernel.
+        """Choose, from now on, as where a CPU limit holds programs and no kernel.
+
+        It is called before all else.
 
         A driver that has the choice (``implementation = "auto"``) then takes a program.
         """
@@ -174,6 +176,12 @@ class Tunnel(ABC):
         """Whether packets may get smaller; ``encapsulation`` is of those that do not."""
         compression: str = getattr(self.params, "compression", "none")
         return compression != "none" or bool(getattr(self.params, "ipcomp", False))
+
+    @property
+    def packet_cipher(self) -> str | None:
+        """Cipher of its data packets by the parameters alone; None: none that they decide."""
+        cipher: str | None = getattr(self.params, "cipher", None)
+        return cipher
 
     @abstractmethod
     def need(self, host: Host) -> Need:
@@ -246,7 +254,7 @@ class Tunnel(ABC):
             ),
         )
         up = self.bring_up(tailored)
-        return _with_details(up, told(self._tailoring, (client, server)))
+        return _with_details(up, reported(self._tailoring, (client, server)))
 
     @abstractmethod
     def bring_up(self, site: Site) -> TunnelUp:
@@ -303,7 +311,7 @@ class Tunnel(ABC):
         chosen = implementation if own is None or own == "auto" else own
         mtu_bytes: int | None = getattr(self.params, "mtu_bytes", None)
         return Negotiated(
-            cipher=getattr(self.params, "cipher", None),
+            cipher=self.packet_cipher,
             version="by model",
             implementation=chosen or "kernel",
             mtu_bytes=mtu_bytes or self.default_mtu_bytes(link_mtu_bytes),

@@ -225,6 +225,11 @@ class EspTunnel(Tunnel):
         fits = self._fits_bytes(link_mtu_bytes)
         return fits if self._chosen == "kernel" else min(fits, LIBIPSEC_MTU_BYTES)
 
+    @property
+    def packet_cipher(self) -> str:
+        """Suite of ESP."""
+        return self.params.suite
+
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of ESP; with IPComp those of a packet that does not get smaller.
 

@@ -29,7 +29,7 @@ class GreParams(KernelLinkParams):
     )
 
     @model_validator(mode="after")
-    def _told_apart(self) -> "GreParams":
+    def _distinguished(self) -> "GreParams":
         if self.count > 1 and not self.keyed:
             raise ValueError(
                 f"count is {self.count}: between two addresses there is one GRE tunnel without "

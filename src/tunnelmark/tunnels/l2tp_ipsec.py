@@ -167,6 +167,11 @@ class L2tpIpsecTunnel(PppTunnel):
             while end.undo:
                 end.endpoint.host.run(end.undo.pop(), check=False)
 
+    @property
+    def packet_cipher(self) -> str | None:
+        """Suite of ESP; None: nothing encrypts."""
+        return self.params.suite if self.params.ipsec else None
+
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a data packet of the kernel's L2TP, with ESP around if it is on."""
         inside = (
@@ -407,7 +412,7 @@ class L2tpIpsecTunnel(PppTunnel):
         details = {"ppp_encryption" if k == "encryption" else k: v for k, v in said.details.items()}
         esp_said = {} if agreed_esp is None else dict(agreed_esp[own.number])
         return Negotiated(
-            cipher=self.params.suite if self.params.ipsec else None,
+            cipher=self.packet_cipher,
             version=" / ".join(
                 [*([str(esp_said.pop("ike_daemon"))] if esp_said else []), said.version]
             ),

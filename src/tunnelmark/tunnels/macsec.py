@@ -122,7 +122,7 @@ class MacsecTunnel(KernelLinkTunnel):
     def agreed(self, kernel: str, mtu_bytes: int) -> Negotiated:
         """Nothing is negotiated: the keys are set."""
         return Negotiated(
-            cipher=self.params.cipher if self.params.encrypt else None,
+            cipher=self.packet_cipher,
             version=f"MACsec of {kernel}",
             implementation="kernel",
             mtu_bytes=mtu_bytes,
@@ -133,6 +133,11 @@ class MacsecTunnel(KernelLinkTunnel):
                 "keys": "set by hand, no MKA",
             },
         )
+
+    @property
+    def packet_cipher(self) -> str | None:
+        """Cipher suite; None: frames are authenticated only."""
+        return self.params.cipher if self.params.encrypt else None
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers behind the Ethernet header, which is that of any other packet."""

@@ -73,7 +73,7 @@ class NoneTunnel(Tunnel):
                 client_address=end.own(ip),
                 server_address=server.advertised(ip),
                 client_interface=end.interface,
-                server_interface=server.interface,
+                server_interface=end.wire or server.interface,
                 mtu_bytes=mtu_bytes,
                 client=end if site.clients else None,
                 server_own=server.own(ip) if server.reached else None,

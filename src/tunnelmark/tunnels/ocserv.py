@@ -171,11 +171,11 @@ class OcservTunnel(DaemonTunnel):
                     f"wanted {here}"
                 )
             configure(client, here=here, there=there, mtu_bytes=mtu_bytes)
-        told = self._told()
+        reported = self._reported()
         paths, negotiated = [], []
         for number, client, server in zip(numbers, clients, servers, strict=True):
             here, there = inner_addresses(site, number, params)
-            negotiated.append(self._agreed(client, server, told[number]))
+            negotiated.append(self._agreed(client, server, reported[number]))
             # It has the address by then, but with IPv6 no route to the client.
             configure(server, here=there, there=here, mtu_bytes=mtu_bytes)
             path = traffic_path(site, number, client, server, params=params, mtu_bytes=mtu_bytes)
@@ -199,8 +199,8 @@ class OcservTunnel(DaemonTunnel):
 
     def check_agreed(self) -> None:
         """Ask both ends again: without DTLS openconnect goes on inside TLS."""
-        for (client, server), told in zip(self._pairs, self._told(), strict=True):
-            self._hold(client, server, told)
+        for (client, server), reported in zip(self._pairs, self._reported(), strict=True):
+            self._hold(client, server, reported)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of one packet; in TLS those of one that finds the stream idle."""
@@ -420,7 +420,7 @@ class OcservTunnel(DaemonTunnel):
         shown = host.run(["occtl", "--socket-file", control, "--json", "show", "users"])
         return read_users(shown.stdout, wanted)
 
-    def _told(self) -> list[Session]:
+    def _reported(self) -> list[Session]:
         """Return what the servers report of each tunnel now; a gateway is asked once."""
         if self.params.clients is None:
             return [
@@ -433,7 +433,7 @@ class OcservTunnel(DaemonTunnel):
             for number in range(len(self._pairs))
         ]
 
-    def _hold(self, client: Daemon, server: Daemon, told: Session) -> None:
+    def _hold(self, client: Daemon, server: Daemon, reported: Session) -> None:
         """Hold what both ends report to the study."""
         params, dtls = self.params, self.params.transport == "dtls"
         wanted = Session(
@@ -441,15 +441,15 @@ class OcservTunnel(DaemonTunnel):
             dtls=("DTLS1.2", params.cipher) if dtls else None,
             mtu_bytes=params.mtu_bytes,
         )
-        for daemon, said in ((client, read_client(client.log())), (server, told)):
+        for daemon, said in ((client, read_client(client.log())), (server, reported)):
             if said != wanted:
                 raise RefusedError(
                     f"{daemon.place} on {daemon.endpoint.host.name} runs with {_shown(said)}, the "
                     f"study asks for {_shown(wanted)}"
                 )
 
-    def _agreed(self, client: Daemon, server: Daemon, told: Session) -> Negotiated:
-        self._hold(client, server, told)
+    def _agreed(self, client: Daemon, server: Daemon, reported: Session) -> Negotiated:
+        self._hold(client, server, reported)
         params, dtls = self.params, self.params.transport == "dtls"
         words = client.endpoint.host.run(["openconnect", "--version"]).text().split()[:3:2]
         return Negotiated(

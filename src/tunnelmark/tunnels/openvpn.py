@@ -203,8 +203,8 @@ class OpenVpnTunnel(DaemonTunnel):
         for end in self._daemons:
             report = read_log(end.log())
             # What it said at its start may be too far back by now.
-            told = {what for what in ("cipher", "auth", "compression") if getattr(report, what)}
-            self._hold(end, report, told)
+            reported = {what for what in ("cipher", "auth", "compression") if getattr(report, what)}
+            self._hold(end, report, reported)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the data channel's layers; with lzo those of a packet that does not compress."""

@@ -1,6 +1,7 @@
 """Whether one end of PPP is what the study asks for, and how that is put in words."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.tunnel import DataPath, Negotiated
@@ -8,11 +9,12 @@ from tunnelmark.tunnels.ppp import PppEnd
 from tunnelmark.tunnels.ppp_log import PppReport
 from tunnelmark.tunnels.support import interfaces
 
-_CIPHERS = {
+MPPE_CIPHERS: Final = {
     "128-stateless": "MPPE-128 (RC4, stateless)",
     "128-stateful": "MPPE-128 (RC4, stateful)",
     "40": "MPPE-40 (RC4, stateless)",
 }
+"""Cipher by what a study asks of MPPE; RFC 3078."""
 _ONLY_STATELESS = "; pppd accepts stateful MPPE and never asks for it, so two of them use stateless"
 
 
@@ -35,10 +37,10 @@ def check(end: PppEnd, *, place: str, addresses: tuple[str, str]) -> None:
         ("interface", report.interface, setup.interface, ""),
         ("MTU", state.mtu_bytes if state else None, setup.mtu_bytes, ""),
     ]
-    for what, is_, want, mend in wanted:
+    for what, is_, want, fix in wanted:
         if is_ != want:
             raise RefusedError(
-                f"{place} runs with {what} {is_!r}, the study asks for {want!r}{mend}"
+                f"{place} runs with {what} {is_!r}, the study asks for {want!r}{fix}"
             )
 
 
@@ -53,7 +55,7 @@ def negotiated(
     if compression != "none":
         compression += " (RFC 1977, RFC 1979), a stand-in for MPPC, which Linux does not have"
     return Negotiated(
-        cipher=_CIPHERS.get(report.mppe),
+        cipher=MPPE_CIPHERS.get(report.mppe),
         version=" / ".join([*programs, pppd]),
         implementation="pppd",
         mtu_bytes=end.setup.mtu_bytes,

@@ -18,7 +18,7 @@ from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.ppp import Compression, Mppe, PppAccount, PppEnd, PppFraming, PppSetup
 from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
-from tunnelmark.tunnels.ppp_check import negotiated
+from tunnelmark.tunnels.ppp_check import MPPE_CIPHERS, negotiated
 from tunnelmark.tunnels.ppp_log import last_words
 from tunnelmark.tunnels.protocols import GRE, TCP
 from tunnelmark.tunnels.support import (
@@ -152,6 +152,11 @@ class PptpTunnel(PppTunnel):
                 (site.server.host.name, server),
             ),
         )
+
+    @property
+    def packet_cipher(self) -> str | None:
+        """Of MPPE; None: nothing encrypts."""
+        return MPPE_CIPHERS.get(self.params.mppe)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a data packet that no acknowledgement rides on.

@@ -164,7 +164,7 @@ def first_problem(ends: Sequence[Watched]) -> str | None:
 
 
 _DYING_LIMIT_S: Final = 1.0
-_TOLD: Final = 4
+_REPORTED: Final = 4
 _SETTLE_S: Final = 0.3
 
 
@@ -174,8 +174,8 @@ def _all_ended(ends: Sequence[Watched]) -> str:
     time.sleep(_SETTLE_S)
     # Several ends may be one process's: a gateway has an interface for each client.
     ended = [*dict.fromkeys(problem for end in ends if (problem := _ended(end)))]
-    more = f"; and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
-    return "; ".join(ended[:_TOLD]) + more
+    more = f"; and {len(ended) - _REPORTED} more" if len(ended) > _REPORTED else ""
+    return "; ".join(ended[:_REPORTED]) + more
 
 
 def _ended(end: Watched) -> str | None:

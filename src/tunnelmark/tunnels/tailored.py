@@ -173,7 +173,7 @@ class TailoredHost:
         return words, at
 
 
-def told(tailoring: Tailoring, hosts: Sequence[TailoredHost]) -> dict[str, str]:
+def reported(tailoring: Tailoring, hosts: Sequence[TailoredHost]) -> dict[str, str]:
     """Return what a result says of all this; raises ``RefusedError`` for what was of no effect."""
     used, spawned, written = (
         {name for host in hosts for name in getattr(host, which)}

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import Field
 
-from tunnelmark.model.errors import RefusedError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
@@ -299,12 +299,12 @@ class TincTunnel(DaemonTunnel):
         # tincd(8): on USR2 it writes all nodes with what was agreed with each into its log.
         host.run(["kill", "-USR2", str(daemon.process.host_pid)])
 
-        def shown() -> dict[str, int] | None:
+        def shown() -> dict[str, dict[str, int]] | None:
             # An earlier list of the same log is no answer.
             log = daemon.log()
-            return read_nodes(log).get(peer) if log != before else None
+            return read_nodes(log) if log != before else None
 
-        agreed = wait_until(
+        nodes = wait_until(
             shown,
             limit_s=_SHOWN_LIMIT_S,
             late=lambda: (
@@ -318,6 +318,9 @@ class TincTunnel(DaemonTunnel):
             "MAC length": _MAC_BYTES,
             "compression": 0,
         }
+        # tinc forgets a peer that is out of reach; its interface and the daemons stay.
+        if (agreed := nodes.get(peer)) is None:
+            raise TunnelError(f"{daemon.place} on {host.name} lost its connection to the {peer}")
         for what, number in wanted.items():
             if agreed[what] != number:
                 raise RefusedError(
@@ -346,16 +349,16 @@ class TincTunnel(DaemonTunnel):
         )
 
 
-def read_nodes(log: str) -> dict[str, dict[str, int]]:
+def read_nodes(log: str) -> dict[str, dict[str, int]] | None:
     """Return what was agreed with each node, by name, from the last list in a log of tincd.
 
-    The daemon's own entry, in which everything is 0, is left out.
+    The daemon's own entry, in which everything is 0, is left out. None: there is no whole list.
     """
     # A report begins with the statistics of the device: one that has begun voids those before it.
     report = log.rpartition("Statistics for ")[2]
     last, finished, _ = report.partition("Nodes:\n")[2].partition("End of nodes.")
     if not finished:
-        return {}
+        return None
     names = ("cipher", "digest", "MAC length", "compression")
     return {
         match.group(1): dict(zip(names, map(int, match.groups()[1:]), strict=True))

@@ -244,6 +244,11 @@ class WireGuardTunnel(Tunnel):
         """Return the link's less 80, as wg-quick(8) does: IPv6 outside fits as well."""
         return link_mtu_bytes - OVERHEAD_BYTES
 
+    @property
+    def packet_cipher(self) -> str:
+        """WireGuard whitepaper section 5.4.6: the one there is, nothing to negotiate."""
+        return "CHACHA20-POLY1305"
+
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a transport data message (WireGuard whitepaper section 5.4.6)."""
         pads = "boringtun" not in agreed.implementation
@@ -418,8 +423,7 @@ class WireGuardTunnel(Tunnel):
         versions = dict.fromkeys(version_of(end) for end in ends)
         tools = client.endpoint.host.run(["wg", "--version"], check=False).text()
         return Negotiated(
-            # WireGuard whitepaper section 5.4.6: the one cipher there is, nothing to negotiate.
-            cipher="CHACHA20-POLY1305",
+            cipher=self.packet_cipher,
             version=" / ".join(versions),
             implementation=" / ".join(chosen),
             mtu_bytes=mtu_bytes,

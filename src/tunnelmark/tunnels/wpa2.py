@@ -39,7 +39,7 @@ from tunnelmark.tunnels.support import (
     wait_until,
 )
 from tunnelmark.tunnels.wlan_radios import MODULE, Radios, address
-from tunnelmark.tunnels.wpa2_agreed import disagreement
+from tunnelmark.tunnels.wpa2_agreed import air_cipher, disagreement
 from tunnelmark.tunnels.wpa2_config import (
     MTU_MAX_BYTES,
     Bss,
@@ -232,6 +232,11 @@ class Wpa2Tunnel(Tunnel):
             self._radios.down()
         self._radios = self._site = None
         self._links = []
+
+    @property
+    def packet_cipher(self) -> str | None:
+        """Of the frames of data, as wpa_supplicant names it."""
+        return air_cipher(self.params.security)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the headers of a frame on air, from its MAC header to the FCS."""
@@ -495,5 +500,5 @@ def _words(process: Process) -> str:
     """Return the last line of a daemon that says something of a failure, else its last line."""
     lines = [line.strip() for line in process.log_tail(_LOG_LINES).splitlines() if line.strip()]
     telling = ("fail", "error", "invalid", "unsupported", "not support", "could not", "unknown")
-    told = [line for line in lines if any(word in line.lower() for word in telling)]
-    return (told or lines or ["nothing in its log"])[-1]
+    reported = [line for line in lines if any(word in line.lower() for word in telling)]
+    return (reported or lines or ["nothing in its log"])[-1]

@@ -67,6 +67,12 @@ def is_wanted(rate: Bitrate, radio: Radio) -> bool:
     )
 
 
+def air_cipher(security: Security) -> str | None:
+    """Return the cipher of frames of data as wpa_supplicant names it; None: none."""
+    cipher = _AGREED[security].client_cipher
+    return None if cipher == "NONE" else cipher
+
+
 @dataclass(frozen=True)
 class _Agreed:
     """What both sides must say."""

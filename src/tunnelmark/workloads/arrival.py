@@ -58,7 +58,7 @@ def few(problems: Sequence[str]) -> str:
     return "; ".join(problems[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
-def told(process: Process) -> list[str]:
+def reported(process: Process) -> list[str]:
     """Return the lines of a program that has ended and was started with ``lines``."""
     lines = []
     try:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tunnelmark.model.faults import told
-from tunnelmark.model.trial import Measurement, Progress
+from tunnelmark.model.faults import one_line
+from tunnelmark.model.registry import make
+from tunnelmark.model.trial import DriverSpec, Measurement, Progress
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.registry import workload_kinds
 
 START_LIMIT_S: Final = 30.0
 """So long a load may take until it moves something; an emulated machine takes seconds."""
@@ -25,6 +27,33 @@ class Load:
     workload: Workload
     outside: bool
     """Beside the tunnel, on the same link."""
+
+
+def loads_of(spec: DriverSpec) -> tuple[Load, ...]:
+    """Return the loads that a workload has beside it."""
+    return tuple(
+        Load(
+            one.label,
+            make(workload_kinds(), DriverSpec(one.kind, one.label, one.params)),
+            one.path == "outside",
+        )
+        for one in spec.background
+    )
+
+
+def context_of(context: TrialContext, load: Load, *, number: int, run: int) -> TrialContext:
+    """Return what the ``number``-th load is handed for one of its runs."""
+    return dataclasses.replace(
+        context,
+        paths=context.outside if load.outside else context.paths,
+        seed=context.seed + 1_000_003 * (number + 1) + run,
+        samples_dir=None,
+        sample_stem=f"{context.sample_stem}-background-{number}-{run}",
+        is_background=True,
+        # Whether the measuring programs were too busy is asked of those that measure.
+        measuring_processes=lambda _host, _pid: None,
+        first_port=context.first_port + _PORTS * (number + 1),
+    )
 
 
 def run_beside(
@@ -47,66 +76,29 @@ def run_beside(
             runner.over.set()
         for runner in runners:
             runner.thread.join()
-    return _merged(outcome, runners)
+    return merged(outcome, runners)
 
 
 @dataclass
-class _Runner:
-    """One load on a thread of its own, begun again as often as it ends by itself."""
+class Ran:
+    """What came of a load, run by run."""
 
     context: TrialContext
     load: Load
     number: int
-    over: threading.Event = field(default_factory=threading.Event)
-    begun: threading.Event = field(default_factory=threading.Event)
     outcomes: list[Outcome] = field(default_factory=list)
     error: str | None = None
     late: str | None = None
 
-    def start(self) -> None:
-        self.thread = threading.Thread(target=self._run, name=f"background {self.load.label}")
-        self.thread.start()
-
-    def wait(self) -> None:
-        """Wait until it moves something, has failed or is late."""
-        if not self.begun.wait(START_LIMIT_S):
-            self.late = f"transferred nothing within {START_LIMIT_S:g} s"
-
-    def _run(self) -> None:
-        try:
-            while not self.over.is_set() and not self.context.cancelled():
-                outcome = self.load.workload.run(self._own(len(self.outcomes)))
-                self.outcomes.append(outcome)
-                # A short one ends before it reports any progress.
-                self.begun.set()
-                if failed := _failed(outcome):
-                    self.error = failed
-                    break
-        except Exception as error:  # noqa: BLE001 - reported in its check: none waits for it
-            self.error = told(error)
-        finally:
-            self.begun.set()
-
-    def _own(self, run: int) -> TrialContext:
-        def progress(_progress: Progress) -> None:
-            self.begun.set()
-
-        paths = self.context.outside if self.load.outside else self.context.paths
-        return dataclasses.replace(
-            self.context,
-            paths=paths,
-            seed=self.context.seed + 1_000_003 * (self.number + 1) + run,
-            samples_dir=None,
-            sample_stem=f"{self.context.sample_stem}-background-{self.number}-{run}",
-            progress=progress,
-            enough=self.over.is_set,
-            is_background=True,
-            # Whether the measuring programs were too busy is asked of those that measure.
-            measuring_processes=lambda _host, _pid: None,
-            first_port=self.context.first_port + _PORTS * (self.number + 1),
-        )
+    def add(self, outcome: Outcome) -> bool:
+        """Add what a run came to; False where that is not what was asked for."""
+        self.outcomes.append(outcome)
+        if failed := _failed(outcome):
+            self.error = failed
+        return not failed
 
     def check(self) -> Check:
+        """Return whether the load was as asked for."""
         name = f"background_{self.load.label}"
         if (failed := self.error or self.late) is not None:
             return Check(name, ok=False, message=f"background {self.load.label}: {failed}")
@@ -121,17 +113,21 @@ class _Runner:
 
     @property
     def payload_bytes(self) -> int:
+        """Payload that was delivered, both ways."""
         return sum(outcome.payload_bytes for outcome in self.outcomes)
 
     @property
     def payload_packets(self) -> int:
+        """Datagrams that were delivered, both ways."""
         return sum(outcome.payload_packets for outcome in self.outcomes)
 
     @property
     def measuring_s(self) -> float:
+        """Seconds in which traffic was under way."""
         return sum(outcome.measuring_s for outcome in self.outcomes)
 
-    def told(self) -> dict[str, object]:
+    def reported(self) -> dict[str, object]:
+        """Return what each run counted, for the details of the trial."""
         return {
             "kind": self.load.workload.kind,
             "path": "outside" if self.load.outside else "inside",
@@ -145,6 +141,43 @@ class _Runner:
         }
 
 
+@dataclass
+class _Runner(Ran):
+    """One load on a thread of its own, begun again as often as it ends by itself."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self._run, name=f"background {self.load.label}")
+        self.thread.start()
+
+    def wait(self) -> None:
+        """Wait until it moves something, has failed or is late."""
+        if not self.begun.wait(START_LIMIT_S):
+            self.late = f"transferred nothing within {START_LIMIT_S:g} s"
+
+    def _run(self) -> None:
+        try:
+            while not self.over.is_set() and not self.context.cancelled():
+                as_asked = self.add(self.load.workload.run(self._own(len(self.outcomes))))
+                # A short one ends before it reports any progress.
+                self.begun.set()
+                if not as_asked:
+                    break
+        except Exception as error:  # noqa: BLE001 - reported in its check: none waits for it
+            self.error = one_line(error)
+        finally:
+            self.begun.set()
+
+    def _own(self, run: int) -> TrialContext:
+        def progress(_progress: Progress) -> None:
+            self.begun.set()
+
+        own = context_of(self.context, self.load, number=self.number, run=run)
+        return dataclasses.replace(own, progress=progress, enough=self.over.is_set)
+
+
 def _failed(outcome: Outcome) -> str | None:
     """Return why a load is not as requested; how exactly it kept its times does not matter."""
     reasons = [check.message for check in outcome.checks if not check.ok and _matters(check)]
@@ -155,7 +188,8 @@ def _matters(check: Check) -> bool:
     return any(check.name.startswith(name) for name in _FAILURES)
 
 
-def _merged(outcome: Outcome, runners: Sequence[_Runner]) -> Outcome:
+def merged(outcome: Outcome, runners: Sequence[Ran]) -> Outcome:
+    """Return an outcome with what came of the loads beside it."""
     figures = {
         "background_bit_s": _sum(runners, lambda one: 8 * one.payload_bytes),
         "background_packet_s": _sum(runners, lambda one: one.payload_packets),
@@ -172,12 +206,12 @@ def _merged(outcome: Outcome, runners: Sequence[_Runner]) -> Outcome:
         measuring_s=max([outcome.measuring_s, *(runner.measuring_s for runner in runners)]),
         details={
             **outcome.details,
-            "background": {runner.load.label: runner.told() for runner in runners},
+            "background": {runner.load.label: runner.reported() for runner in runners},
         },
     )
 
 
-def _sum(runners: Sequence[_Runner], amount: Callable[[_Runner], int]) -> float | None:
+def _sum(runners: Sequence[Ran], amount: Callable[[Ran], int]) -> float | None:
     rates = [amount(one) / one.measuring_s for one in runners if one.measuring_s > 0]
     return sum(rates) if len(rates) == len(runners) else None
 

@@ -44,7 +44,7 @@ class TrialContext:
     """True when the trial should end early; the workload then returns what it has."""
     measuring_processes: Callable[[str, int], None] = lambda _host, _pid: None
     waited_awake: Callable[[str, int], None] = lambda _host, _ns: None
-    """Told by host the processor time that a sender spent awake, waiting for a packet's time."""
+    """Called by host with the processor time that a sender spent awake for a packet's time."""
     """To be called with (host name, pid) of each process that measures, for the CPU probe."""
     lateness_floor_ns: int = 1_000_000
     """A sender whose 99th percentile of lateness is below this is on time, whatever the gap."""
@@ -57,7 +57,7 @@ class TrialContext:
     link_mtu_bytes: int = 1500
     """Longest IP packet of the link itself."""
     at_once: Callable[[int], None] = lambda _senders: None
-    """Told how many senders are about to start together: virtual time waits for all of them."""
+    """Called with how many senders are to start together: virtual time waits for all of them."""
     pause: Callable[[float], None] = time.sleep
     """Waits so many seconds of the time in which traffic is sent."""
     enough: Callable[[], bool] = lambda: False
@@ -67,7 +67,7 @@ class TrialContext:
     one_clock: bool = True
     """Whether both hosts read one clock, so that a one-way delay is what it says."""
     to_one_clock: "Callable[[Host, Sequence[Flow]], OnOneClock | None] | None" = None
-    """Told where there are two clocks, with the sending host and its flows, right behind their end;
+    """Called where there are two clocks, with the sending host and its flows, after their end;
     None where the offset of the clocks is unknown."""
     emulated: bool = False
     """Whether the hosts' CPUs are emulated: there a thread that waits for the host seems busy."""
@@ -75,6 +75,9 @@ class TrialContext:
     """Whether it is a load beside another workload, of which no figure is reported."""
     outside: tuple[TrafficPath, ...] = ()
     """Paths beside the tunnel, on the same link, for loads that do not go through it."""
+    settle: Callable[[int], None] | None = None
+    """Lets what runs beside go on alone for so many nanoseconds, before what is sent next: in
+    virtual time, which does not pass by itself; else None."""
     beside: "Callable[[Callable[[TrialContext], Outcome]], Outcome] | None" = None
     """Runs something with the study's background beside it, for a ``wants_background``."""
     set_up: Again | None = None

@@ -73,7 +73,7 @@ def _forward(sent: SendSummary, reflected: ReflectSummary | None, joined: Sequen
         "conservation_forward",
         ok=recorded == left and counted == arrived <= left,
         message=f"sent {left} (recorded {recorded}) = reached the reflector {arrived} "
-        f"({_told(counted)}) + lost {left - arrived}",
+        f"({_reported(counted)}) + lost {left - arrived}",
     )
 
 
@@ -90,7 +90,7 @@ def _reverse(sent: SendSummary, reflected: ReflectSummary | None, joined: Sequen
     return Check(
         "conservation_reverse",
         ok=agreed and ghosts == 0 and returned == counted <= answered,
-        message=f"reflected {answered} ({_told(answers)}) = came back {returned} "
+        message=f"reflected {answered} ({_reported(answers)}) = came back {returned} "
         f"(counted {counted}) + lost {answered - returned}; "
         f"{ghosts} came back that were not reflected",
     )
@@ -171,5 +171,5 @@ def _negative(joined: Sequence[Flow]) -> Check:
     )
 
 
-def _told(count: int | None) -> str:
+def _reported(count: int | None) -> str:
     return "it was killed before it could count" if count is None else f"it counted {count}"

@@ -184,14 +184,14 @@ class Exchange:
         flows = event.get("flows")
         if event["event"] != "progress" or not isinstance(flows, list):
             return
-        told = [flow for flow in flows if isinstance(flow, dict)]
+        reported = [flow for flow in flows if isinstance(flow, dict)]
         sent, returned = (
-            sum(count for flow in told if isinstance(count := flow.get(key), int))
+            sum(count for flow in reported if isinstance(count := flow.get(key), int))
             for key in ("sent", "returned")
         )
         due = sum(flow.span_ns / flow.gap_ns for flow in self._flows)
         figures = {"packets_sent": float(sent), "packets_returned": float(returned)}
-        last = [rtt for flow in told if isinstance(rtt := flow.get("rtt_last_ns"), int)]
+        last = [rtt for flow in reported if isinstance(rtt := flow.get("rtt_last_ns"), int)]
         if last:
             figures["rtt_last_ns"] = float(last[-1])
         self._context.progress(Progress(min(1.0, sent / due), figures))

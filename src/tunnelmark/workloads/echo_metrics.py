@@ -15,23 +15,21 @@ from tunnelmark.workloads.quantiles import quantile, tail
 _Times = npt.NDArray[np.int64]
 
 
-def flow_metrics(flow: Flow, told: SendFlow) -> dict[str, float | None]:
-    """Return the metrics of one flow; ``told`` is its entry in the sender's summary."""
-    return total_metrics([flow], [told])
+def flow_metrics(flow: Flow, reported: SendFlow) -> dict[str, float | None]:
+    """Return the metrics of one flow; ``reported`` is its entry in the sender's summary."""
+    return total_metrics([flow], [reported])
 
 
-def total_metrics(flows: Sequence[Flow], told: Sequence[SendFlow]) -> dict[str, float | None]:
+def total_metrics(flows: Sequence[Flow], reported: Sequence[SendFlow]) -> dict[str, float | None]:
     """Return the metrics of all flows together: rates add up, delays are pooled."""
     sent = sum(len(flow.sent_ns) for flow in flows)
     arrived = sum(int(flow.arrived.sum()) for flow in flows)
     answered = sum(int(flow.answered.sum()) for flow in flows)
     returned = sum(int(flow.returned.sum()) for flow in flows)
     late = sum(int((flow.returned & flow.late).sum()) for flow in flows)
-    rtt = np.concatenate([flow.rtt_ns for flow in flows])
-    forward = np.concatenate([flow.owd_forward_ns[flow.arrived] for flow in flows])
-    reverse = np.concatenate(
-        [(flow.returned_ns - flow.answered_ns)[flow.returned & flow.answered] for flow in flows]
-    )
+    rtt = _all([flow.rtt_ns for flow in flows])
+    forward = _all([flow.delays_ns for flow in flows])
+    reverse = _all([_back(flow) for flow in flows])
     offered_s = _offered_s(flows)
     sent_bytes = sum(int(flow.size.sum()) for flow in flows)
     there = sum(int(flow.size[flow.arrived].sum()) for flow in flows)
@@ -48,12 +46,12 @@ def total_metrics(flows: Sequence[Flow], told: Sequence[SendFlow]) -> dict[str, 
         "rtt_p99_ns": tail(rtt, 99),
         "owd_forward_p50_ns": quantile(one_clock(forward), 50),
         "owd_reverse_p50_ns": quantile(one_clock(reverse), 50),
-        "ipdv_p50_ns": quantile(np.concatenate([_ipdv(flow) for flow in flows]), 50),
-        "pdv_p99_ns": tail(np.concatenate([_pdv(flow) for flow in flows]), 99),
-        "duplicates_ratio": _share(sum(flow.duplicates for flow in told), returned),
-        "reordered_ratio": _share(sum(flow.reordered for flow in told), returned),
+        "ipdv_p50_ns": quantile(_all([_ipdv(flow) for flow in flows]), 50),
+        "pdv_p99_ns": tail(_all([_pdv(flow) for flow in flows]), 99),
+        "duplicates_ratio": _share(sum(flow.duplicates for flow in reported), returned),
+        "reordered_ratio": _share(sum(flow.reordered for flow in reported), returned),
         "late_ratio": _share(late, sent),
-        "receiver_overrun_ratio": _share(sum(flow.overrun for flow in told), sent),
+        "receiver_overrun_ratio": _share(sum(flow.overrun for flow in reported), sent),
     }
 
 
@@ -89,7 +87,7 @@ def sent_rate(flows: Sequence[Flow]) -> float | None:
 
 def _offered_s(flows: Sequence[Flow]) -> float | None:
     """Return the time from the first packet to the last, and one mean gap for the last."""
-    times = np.concatenate([flow.sent_ns for flow in flows])
+    times = _all([flow.sent_ns for flow in flows])
     if len(times) < 2:  # noqa: PLR2004 - a single packet has no gap
         return None
     span_ns = int(times.max() - times.min())
@@ -104,14 +102,13 @@ def _last_s(flows: Sequence[Flow], came: str) -> float:
     first = min(int(flow.sent_ns.min()) for flow in flows if len(flow.sent_ns))
     last = 0
     for flow in flows:
-        seen, times = (
-            (flow.arrived, flow.arrived_ns)
-            if came == "arrived"
-            else (flow.returned, flow.returned_ns)
-        )
-        if seen.any():
-            delays = times[seen] - flow.sent_ns[seen]
-            last = max(last, int(times[seen].max()) - int(delays.min()) - first)
+        if came == "arrived":
+            times, delays = flow.arrived_ns, flow.delays_ns
+        else:
+            times, delays = flow.returned_ns, (flow.returned_ns - flow.sent_ns)[flow.returned]
+        if len(delays):
+            # Times that never were are before all others.
+            last = max(last, int(times.max()) - int(delays.min()) - first)
     return last / 1e9
 
 
@@ -127,8 +124,19 @@ def _ipdv(flow: Flow) -> _Times:
 
 def _pdv(flow: Flow) -> _Times:
     """Return the PDV (RFC 5481 section 4.2): forward one-way delay above the flow's smallest."""
-    delays = flow.owd_forward_ns[flow.arrived]
+    delays = flow.delays_ns
     return np.asarray(delays - delays.min()) if len(delays) else delays
+
+
+def _back(flow: Flow) -> _Times:
+    """Return the delay of each reply from the reflector."""
+    both = flow.returned & flow.answered
+    return flow.returned_ns[both] - flow.answered_ns[both]
+
+
+def _all(parts: Sequence[_Times]) -> _Times:
+    """Return all in one array: that of a single flow is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -15,6 +15,8 @@ class Exchange:
     """Bytes of the pieces in which it is written."""
     reply: tuple[int, ...] = ()
     """Likewise; without any the client goes on at once."""
+    held: bool = False
+    """Each piece waits until what was written before it is acknowledged (Nagle, RFC 896)."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class ClientEnd:
     """Of stages that have them once, in the order of their ends."""
     retransmits: int
     timeouts: int
+    stopped: int = 0
+    """How many were ended before, as loads that are not needed any more."""
 
 
 @dataclass(frozen=True)

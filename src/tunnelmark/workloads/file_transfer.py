@@ -3,26 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import ClassVar, Final
 
-from pydantic import Field, model_validator
-
-from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.faults import write
 from tunnelmark.model.host import Need, Process
 from tunnelmark.model.params import Params
-from tunnelmark.model.quantity import DurationNs, RateBitS, SizeBytes
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads import curl, http_lengths, ssh_server, web_server
-from tunnelmark.workloads.arrival import damaged, few, put_files, sizes, told
+from tunnelmark.workloads import curl, ssh_server, web_server
+from tunnelmark.workloads.arrival import damaged, few, put_files, reported, sizes
 from tunnelmark.workloads.base import Outcome, TrialContext
-from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
-from tunnelmark.workloads.corpus import LARGEST_BYTES, File, Kind, corpus
-from tunnelmark.workloads.exchanges import CarryClients, Client, Stage
-from tunnelmark.workloads.patience import patience_s
+from tunnelmark.workloads.congestion import TcpWorkload
+from tunnelmark.workloads.corpus import File, corpus
+from tunnelmark.workloads.exchanges import CarryClients
+from tunnelmark.workloads.file_exchanges import Clients
+from tunnelmark.workloads.file_transfer_params import FileTransferParams
 from tunnelmark.workloads.programs import Bench, words
 from tunnelmark.workloads.transfers import Fetched, figures, file_details
 
@@ -43,74 +40,6 @@ _ONE: Final = (
     'batch=$1; log=$2; shift 2; exec 2>"$log"; begin=$(date +%s%N); '
     '"$@" <"$batch" >&2 || exit; echo "$begin $(date +%s%N)"'
 )
-
-
-class FileTransferParams(TcpParams):
-    """A corpus that is transferred once, file after file."""
-
-    protocol: Literal["http", "https", "scp", "sftp"] = Field(
-        "https", description="scp is the legacy protocol (scp -O), sftp that of newer programs"
-    )
-    direction: Literal["download", "upload"] = Field(
-        "download", description="download: from the server to the client"
-    )
-    corpus: Kind = Field("binary", description="kind of the files: how they compress, how many")
-    size: Annotated[SizeBytes, Field(ge=1, le=LARGEST_BYTES)] = Field(
-        100_000_000, description="bytes of all files together, on each path"
-    )
-    corpus_seed: Annotated[int, Field(ge=0, lt=1 << 32)] = Field(
-        1, description="the files are generated from it, the same in every trial"
-    )
-    connections: Literal["each", "one"] = Field(
-        "each",
-        description="a new connection, with its handshakes, for each file, or one for all of them",
-    )
-    tls: curl.TlsVersion = Field("1.3", description="TLS version of https")
-    tls_cipher: str | None = Field(
-        None, description="cipher suite of https by OpenSSL's name; none: the first both have"
-    )
-    ssh_cipher: ssh_server.SshCipher = Field(
-        "CHACHA20-POLY1305",
-        description="cipher of scp and sftp, the first is OpenSSH's own choice; CTR is "
-        "authenticated by HMAC-SHA2-256",
-    )
-    pace: RateBitS | None = Field(None, description="highest rate on each path; none: no limit")
-    limit: Annotated[DurationNs, Field(ge=10**9)] | None = Field(
-        None, description="longest duration of a trial; none: ten times what the link needs"
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.protocol == "scp" and self.connections == "one":
-            raise ValueError("connections is 'one', scp makes one for each file: use sftp")
-        known = curl.TLS_CIPHERS[self.tls]
-        if self.tls_cipher is not None and self.tls_cipher not in known:
-            raise ValueError(
-                f"tls_cipher is {self.tls_cipher!r}, TLS {self.tls} has {', '.join(known)}"
-            )
-        return self
-
-    @property
-    def secure(self) -> curl.Tls | None:
-        """What is asked of TLS."""
-        return curl.Tls(self.tls, self.tls_cipher) if self.protocol == "https" else None
-
-    @property
-    def ssh(self) -> bool:
-        """Whether it is one of OpenSSH's protocols."""
-        return self.protocol in {"scp", "sftp"}
-
-    def limit_s(self, link: AnyLinkSpec | None, files: int, paths: int) -> float:
-        """Return seconds after which a trial over so many paths at once has failed."""
-        if self.limit is not None:
-            return self.limit / 1e9
-        # Who has a pace keeps to it on each path, the link is shared by all.
-        return patience_s(
-            link,
-            self.size * paths,
-            things=files,
-            pace_s=self.size * 8 / self.pace if self.pace else 0.0,
-        )
 
 
 @dataclass(frozen=True)
@@ -148,11 +77,11 @@ class FileTransfer(TcpWorkload):
         return Need(programs=ssh_server.PROGRAMS if self.params.ssh else web_server.PROGRAMS)
 
     def unmodelled(self, paths: int) -> str | None:
-        """Virtual time has HTTP, as fast as it goes."""
-        if self.params.ssh:
-            return f"protocol is {self.params.protocol!r}, only http and https are simulated"
+        """Virtual time has HTTP and scp, as fast as they go."""
+        if self.params.protocol == "sftp":
+            return "protocol is 'sftp', only http, https and scp are simulated"
         if self.params.pace is not None:
-            return "a pace is kept by curl and nginx, of which there is no model"
+            return "a pace is kept by the programs, whose way to do so is not simulated"
         return super().unmodelled(paths)
 
     @property
@@ -211,7 +140,7 @@ class _Trial:
         logs = [self._log(client) for client in clients]
         for client, log in zip(clients, logs, strict=True):
             self._end(client, log, server)
-        fetched = [self._told(client) for client in clients]
+        fetched = [self._reported(client) for client in clients]
         checks = [self._arrived(clients, fetched), self._negotiated(logs)]
         moved = sum(self._moved(client) for client in clients)
         samples = self._keep(clients, logs)
@@ -333,9 +262,9 @@ class _Trial:
                 f"{said or words(client.process)}" + (f"; nginx: {why[:300]}" if why else "")
             )
 
-    def _told(self, client: _Client) -> Fetched:
+    def _reported(self, client: _Client) -> Fetched:
         """Return what the client reported of its transfers; damage is a problem."""
-        lines = told(client.process)
+        lines = reported(client.process)
         lengths = {file.name: len(file.data) for file in self._files}
         try:
             if not self._params.ssh:
@@ -416,56 +345,22 @@ def _without_programs(
     carry: CarryClients,
     files: tuple[File, ...],
 ) -> Outcome:
-    """Run one trial in virtual time: what curl and nginx send, and take no time for."""
-    tls, close = params.secure, params.connections == "each"
-    message = http_lengths.fetch if params.direction == "download" else http_lengths.leave
-    opening = http_lengths.opening(tls, [path.server_address for path in context.paths])
-    clients, addresses = [], []
-    numbers = web_server.ports(context.paths, context.first_port)
-    for path, port in zip(context.paths, numbers, strict=True):
-        # Uploads of several paths go to places of their own.
-        folder = "" if params.direction == "download" else f"path-{path.name}/"
-        urls = [
-            curl.url(params.protocol, path.server_address, port, folder + file.name)
-            for file in files
-        ]
-        exchanges = [
-            message(url, len(file.data), tls=tls, close=close)
-            for url, file in zip(urls, files, strict=True)
-        ]
-        addresses.append(urls)
-        clients.append(
-            Client(
-                path=path,
-                stages=(Stage(tuple(exchanges), opening=opening, fresh=close),),
-                congestion=params.congestion,
-                patience_ns=curl.STALL_LIMIT_S * 10**9,
-                limit_ns=round(params.limit_s(context.link, len(files), len(context.paths)) * 1e9),
-            )
-        )
-    ends = carry(clients).clients
-    lengths = {file.name: len(file.data) for file in files}
-    way = "downloaded" if params.direction == "download" else "uploaded"
-    fetched = [
-        Fetched.by_curl(
-            path.name,
-            [
-                curl.transferred(one, urls[one.place], **{way: len(files[one.place].data)})
-                for one in end.exchanges
-            ],
-            lengths,
-            download=params.direction == "download",
-        )
-        for path, urls, end in zip(context.paths, addresses, ends, strict=True)
-    ]
+    """Run one trial in virtual time: what the programs send, and take no time for."""
+    limit_s = params.limit_s(context.link, len(files), len(context.paths))
+    clients = Clients(params, context.paths, files, context.first_port, round(limit_s * 1e9))
+    ends = carry(clients.all()).clients
+    fetched = clients.fetched(ends)
     lost = [path.name for path, end in zip(context.paths, ends, strict=True) if end.gave_up]
     alive = Check(
         "processes",
         ok=not lost,
-        message=f"curl gave up on path {', '.join(lost)}" if lost else "all clients finished",
+        message=f"{'scp' if params.ssh else 'curl'} gave up on path {', '.join(lost)}"
+        if lost
+        else "all clients finished",
     )
     moved = sum(file.payload_bytes for one in fetched for file in one.files)
-    found = _outcome(params, context, files, fetched, moved, enough=False)
+    stopped = any(end.stopped for end in ends)
+    found = _outcome(params, context, files, fetched, moved, enough=stopped)
     return replace(found, checks=(alive,))
 
 

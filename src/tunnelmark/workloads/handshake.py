@@ -22,7 +22,7 @@ _USUAL_S: Final = 1.5
 """Of one set-up with the start of its server."""
 _MEDIAN: Final = 50
 _TAIL: Final = 95
-_TOLD_REASONS: Final = 5
+_REPORTED_REASONS: Final = 5
 
 
 class HandshakeParams(Params):
@@ -132,15 +132,19 @@ def _mean(ends: Sequence[Sent | None], what: str) -> float | None:
 
 
 def _figures_now(found: Sequence[SetUp]) -> dict[str, float]:
-    told = {name: figures(found)[name] for name in ("setup_p50_ns", "setup_failed_ratio")}
-    return {name: value for name, value in told.items() if value is not None}
+    reported = {name: figures(found)[name] for name in ("setup_p50_ns", "setup_failed_ratio")}
+    return {name: value for name, value in reported.items() if value is not None}
 
 
 def _said(found: Sequence[SetUp], limit_ns: int) -> Check:
     """Say how many failed and why; the trial is none the worse for it."""
     reasons = [one.reason for one in found if one.took_ns is None]
     words = f"{len(reasons)} of {len(found)} set-ups failed within {limit_ns / 1e9:g} s"
-    told = list(dict.fromkeys(reasons))
-    more = f"; and {len(told) - _TOLD_REASONS} other reasons" if len(told) > _TOLD_REASONS else ""
-    because = f": {'; '.join(told[:_TOLD_REASONS])}{more}" if told else ""
+    reported = list(dict.fromkeys(reasons))
+    more = (
+        f"; and {len(reported) - _REPORTED_REASONS} other reasons"
+        if len(reported) > _REPORTED_REASONS
+        else ""
+    )
+    because = f": {'; '.join(reported[:_REPORTED_REASONS])}{more}" if reported else ""
     return Check("set_ups", ok=True, message=words + because, value=float(len(reasons)), unit="1")

@@ -53,6 +53,7 @@ class LatencyUnderLoad(Workload):
     title: ClassVar[str] = "Delay under load"
     params_type: ClassVar[type[Params]] = LatencyUnderLoadParams
     may_be_background: ClassVar[bool] = False
+    simulated: ClassVar[bool] = True
     wants_background: ClassVar[bool] = True
     metrics: ClassVar[tuple[str, ...]] = (
         *_ADDED,
@@ -86,7 +87,9 @@ class LatencyUnderLoad(Workload):
         return _both(idle, loaded)
 
     def _under_load(self, context: TrialContext) -> Outcome:
-        if self.params.settle:
+        if context.settle is not None:
+            context.settle(self.params.settle)
+        elif self.params.settle:
             first = self._echo(context, "settle", self.params.settle)
             if not first.measurements:
                 return first

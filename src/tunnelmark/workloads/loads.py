@@ -279,9 +279,9 @@ def load_metrics(loaded: Loaded, number: int | None = None) -> dict[str, float |
             continue
         places = range(len(one.joined)) if number is None else (number,)
         flows = [one.joined[place] for place in places]
-        figures = total_metrics(flows, [one.told[place] for place in places])
+        figures = total_metrics(flows, [one.reported[place] for place in places])
         sent.append(sent_rate(flows))
-        delays = np.concatenate([flow.owd_forward_ns[flow.arrived] for flow in flows])
+        delays = np.concatenate([flow.delays_ns for flow in flows])
         if way == "forward":
             metrics |= figures
         else:
@@ -302,7 +302,7 @@ def lost(flow: Flow, delay_limit_ns: int | None) -> int:
     The limit is on the one-way delay above the smallest one of the flow.
     """
     missing = int((~flow.arrived).sum())
-    delays = flow.owd_forward_ns[flow.arrived]
+    delays = flow.delays_ns
     if delay_limit_ns is None or not len(delays):
         return missing
     return missing + int((delays - delays.min() > delay_limit_ns).sum())

@@ -71,9 +71,9 @@ def page_of(
     number: int, found: Sequence[Transfer], seconds: float, lengths: dict[str, int]
 ) -> Page:
     """Return a page of what curl reported of each object; ``ValueError`` for what is too short."""
-    told = {transfer.name: transfer for transfer in found}
+    reported = {transfer.name: transfer for transfer in found}
     for name, length in lengths.items():
-        one = told.get(name)
+        one = reported.get(name)
         if one is None or not one.done or one.size_download != length:
             size = one.size_download if one is not None and one.done else 0
             raise ValueError(f"page {number}: {name} has {size} bytes of {length}")
@@ -81,8 +81,8 @@ def page_of(
         raise ValueError(f"page {number}: curl reports {seconds:g} s")
     return Page(
         seconds,
-        told["document"].time_starttransfer,
-        tuple(told[name].time_total for name in lengths if name != "document"),
+        reported["document"].time_starttransfer,
+        tuple(reported[name].time_total for name in lengths if name != "document"),
         sum(lengths.values()),
     )
 

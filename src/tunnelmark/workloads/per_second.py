@@ -29,17 +29,19 @@ def goodput_seconds(flows: Sequence[Flow]) -> dict[str, list[float]]:
     back = [(flow.returned_ns[flow.returned], flow.size[flow.returned]) for flow in flows]
     asked = any(flow.answered.any() for flow in flows)
     return {
-        "forward": _rates(came, start_ns)[:seconds],
-        "reverse": _rates(back, start_ns)[:seconds] if asked else [],
+        "forward": _rates(came, start_ns, seconds),
+        "reverse": _rates(back, start_ns, seconds) if asked else [],
     }
 
 
 def _rates(
-    arrivals: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]], start_ns: int
+    arrivals: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+    start_ns: int,
+    seconds: int,
 ) -> list[float]:
     times = np.concatenate([times for times, _ in arrivals])
     sizes = np.concatenate([sizes for _, sizes in arrivals])
     places = (times - start_ns) // _SECOND_NS
-    inside = (places >= 0) & (places < MOST_SECONDS)
-    octets = np.bincount(places[inside], weights=sizes[inside], minlength=MOST_SECONDS)
+    inside = (places >= 0) & (places < seconds)
+    octets = np.bincount(places[inside], weights=sizes[inside], minlength=seconds)
     return [float(count) * 8 for count in octets]

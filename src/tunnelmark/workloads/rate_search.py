@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.params import Params
-from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio
+from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio, percent
 from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
@@ -331,7 +331,7 @@ def _ended(found: Found, goal: Goal) -> Check:
         "search_complete",
         ok=found.complete,
         message=f"{len(found.trials)} trials of at most {goal.most_trials}: "
-        f"{bounds} packets/s keep to a loss of {goal.loss_ratio:.2%}",
+        f"{bounds} packets/s keep to a loss of {percent(goal.loss_ratio, 2)}",
         value=float(len(found.trials)),
         limit=float(goal.most_trials),
         unit="trial",

@@ -363,6 +363,6 @@ def _death(server: Process) -> list[str]:
 
 
 def _progress(event: Mapping[str, Any]) -> Progress:
-    told = event.get("answered")
-    counts = [n for n in told if isinstance(n, int)] if isinstance(told, list) else []
+    reported = event.get("answered")
+    counts = [n for n in reported if isinstance(n, int)] if isinstance(reported, list) else []
     return Progress(0.5, {"transactions": float(sum(counts))})

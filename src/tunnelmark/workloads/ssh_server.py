@@ -38,6 +38,8 @@ _MAC: Final = "hmac-sha2-256-etm@openssh.com"
 _CONNECT_LIMIT_S: Final = 20
 _ALIVE_S: Final = 10
 _ALIVE_TIMES: Final = 3
+PATIENCE_S: Final = _ALIVE_S * (_ALIVE_TIMES + 1)
+"""After so long without a word from the other end ssh gives up (ssh_config(5))."""
 _KEX: Final = re.compile(r"kex: (?:client->server|server->client) cipher: (\S{1,60}) MAC")
 _NOISE: Final = re.compile(
     r"^(debug\d: |Warning: Permanently added|scp: Connection closed|Connection closed\.?\s*$"
@@ -135,8 +137,8 @@ def negotiated(log: str) -> set[str]:
 def complaint(log: str) -> str | None:
     """Return the last thing that ssh, scp or sftp said and that is a complaint."""
     said = [line.strip() for line in log.splitlines() if line.strip()]
-    told = [line for line in said if not _NOISE.match(line)]
-    return told[-1][:300] if told else None
+    reported = [line for line in said if not _NOISE.match(line)]
+    return reported[-1][:300] if reported else None
 
 
 def _private(key: Ed25519PrivateKey) -> bytes:

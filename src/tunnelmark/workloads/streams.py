@@ -80,7 +80,7 @@ def content_json(content: Content, compressible_share: float) -> dict[str, objec
 
 
 def turned(context: TrialContext) -> TrialContext:
-    """Return the context in which the server sends and the client answers."""
+    """Return the context in which the server sends and the client replies."""
     return dataclasses.replace(
         context,
         client=context.server,
@@ -92,12 +92,12 @@ def turned(context: TrialContext) -> TrialContext:
 
 @dataclass(frozen=True)
 class Streamed:
-    """What came of the streams; ``joined`` and ``told`` are empty when there are no records."""
+    """What came of the streams; ``joined`` and ``reported`` are empty when there are no records."""
 
     checks: tuple[Check, ...]
     joined: tuple[records.Flow, ...] = ()
     """Flow by flow, as the one waiting time of the trial sees them."""
-    told: tuple[SendFlow, ...] = ()
+    reported: tuple[SendFlow, ...] = ()
     """What the sender counted, flow by flow as in ``joined``."""
     measuring_s: float = 0.0
     details: Mapping[str, object] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def run_streams(
 ) -> Streamed:
     """Run the flows to their end; a process that dies is a failed check, never an exception.
 
-    ``drain_ns`` is the waiting time of every packet: what comes later is lost. An answer after
+    ``drain_ns`` is the waiting time of every packet: what comes later is lost. A reply after
     ``late_ns``, the same if None, is late.
     """
     late_ns = drain_ns if late_ns is None else late_ns
@@ -190,9 +190,9 @@ def _judged(
     sent, send, reflect = found.sent, found.send, found.reflect
     if sent is None or send is None or reflect is None:
         return Streamed((alive,))
-    told = {flow.flow: flow for flow in sent.flows}
-    if set(told) != {flow.session.flow for flow in flows}:
-        message = f"the sender reports flows {sorted(told)}, {len(flows)} were requested"
+    reported = {flow.flow: flow for flow in sent.flows}
+    if set(reported) != {flow.session.flow for flow in flows}:
+        message = f"the sender reports flows {sorted(reported)}, {len(flows)} were requested"
         return Streamed((alive, Check("flows", ok=False, message=message)))
     recorded = tuple(records.join(send, reflect, flow.session.flow) for flow in flows)
     timed, one_clock, error_ns = recorded, context.one_clock, 0.0
@@ -216,7 +216,7 @@ def _judged(
             ),
         ),
         joined,
-        tuple(told[flow.session.flow] for flow in flows),
+        tuple(reported[flow.session.flow] for flow in flows),
         under_way_s(joined, sum(flow.gap_ns for flow in flows) / len(flows) ** 2, drain_ns),
         details={
             **_details(sent, found.reflected),
@@ -250,8 +250,7 @@ def _last_ns(flow: records.Flow) -> int:
         last = max(last, int(flow.returned_ns[flow.returned].max()))
     elif flow.arrived.any():
         # The far end may have a clock of its own: the quickest packet is taken to need no time.
-        sent, came = flow.sent_ns[flow.arrived], flow.arrived_ns[flow.arrived]
-        last = max(last, int(came.max()) - int((came - sent).min()))
+        last = max(last, int(flow.arrived_ns.max()) - int(flow.delays_ns.min()))
     return last
 
 

@@ -24,7 +24,7 @@ from tunnelmark.workloads.iperf3 import LARGEST_REPORT_BYTES, parse_report
 from tunnelmark.workloads.programs import Bench, words
 from tunnelmark.workloads.quantiles import quantile
 from tunnelmark.workloads.streams import plan, run_streams
-from tunnelmark.workloads.tcp_figures import Direction, Told, figures, received, series
+from tunnelmark.workloads.tcp_figures import Direction, Reported, figures, received, series
 from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES
 
 MOST_STREAMS: Final = 128
@@ -165,7 +165,7 @@ class TcpBulk(TcpWorkload):
     def run(self, context: TrialContext) -> Outcome:
         """Run one trial."""
         problems: list[str] = []
-        told: list[Told] = []
+        reported: list[Reported] = []
         samples: tuple[str, ...] = ()
         idle = {} if context.is_background else _idle_rtt_ns(context)
         if context.carry_bulk is not None:
@@ -180,7 +180,7 @@ class TcpBulk(TcpWorkload):
                     limit_s=(self.params.omit + self.params.duration) / 1e9 + _END_LIMIT_S,
                 )
                 problems += _ends(pairs, ended=bench.enough)
-                told = [
+                reported = [
                     found
                     for pair in pairs
                     if (found := _read(context, pair, idle, problems, ended=bench.enough))
@@ -189,7 +189,7 @@ class TcpBulk(TcpWorkload):
             except LabError as error:
                 problems.append(str(error))
         alive = _alive(problems, "all clients and servers finished")
-        return _outcome(context, told, alive, samples, omit_s=self.params.omit / 1e9)
+        return _outcome(context, reported, alive, samples, omit_s=self.params.omit / 1e9)
 
     def _without_programs(
         self, context: TrialContext, carry: CarryBulk, idle: Mapping[str, float | None]
@@ -208,18 +208,18 @@ class TcpBulk(TcpWorkload):
             for flow in plan_flows(params, context.paths, context.first_port)
         ]
         problems: list[str] = []
-        told: list[Told] = []
+        reported: list[Reported] = []
         try:
             for flow, end in zip(flows, carry(flows), strict=True):
                 name, found = flow.path.name, (end.sender, end.receiver)
                 if end.sender.error:
                     problems.append(end.sender.error)
                 else:
-                    told.append(Told(name, flow.direction, *found, idle.get(name)))
+                    reported.append(Reported(name, flow.direction, *found, idle.get(name)))
         except LabError as error:
             problems.append(str(error))
         alive = _alive(problems, "all connections were opened and sent to the end")
-        return _outcome(context, told, alive, (), omit_s=params.omit / 1e9)
+        return _outcome(context, reported, alive, (), omit_s=params.omit / 1e9)
 
     def _start(self, context: TrialContext, bench: Bench) -> list[_Pair]:
         """Start all servers, wait for them, then all clients."""
@@ -376,7 +376,7 @@ def _read(
     problems: list[str],
     *,
     ended: bool,
-) -> Told | None:
+) -> Reported | None:
     """Return both reports of a pair; what is missing or damaged is in ``problems``."""
     found = []
     # A server that still waits for a client that has gone writes its report when it is ended.
@@ -397,7 +397,7 @@ def _read(
         problems.append("iperf3 reported no sums at the end")
         return None
     path = pair.flow.path.name
-    return Told(path, pair.flow.direction, sender, receiver, idle.get(path))
+    return Reported(path, pair.flow.direction, sender, receiver, idle.get(path))
 
 
 def _keep(context: TrialContext, pairs: Sequence[_Pair]) -> tuple[str, ...]:
@@ -419,43 +419,43 @@ def _keep(context: TrialContext, pairs: Sequence[_Pair]) -> tuple[str, ...]:
 
 def _outcome(
     context: TrialContext,
-    told: Sequence[Told],
+    reported: Sequence[Reported],
     alive: Check,
     samples: tuple[str, ...],
     *,
     omit_s: float,
 ) -> Outcome:
-    if not told:
+    if not reported:
         return Outcome((), (alive,), 0, 0, 0.0, samples=samples)
-    delivered = sum(received(one)[0] for one in told)
+    delivered = sum(received(one)[0] for one in reported)
     moved = Check(
         "data_moved",
         # That nothing arrives over a connection that stands is a figure: goodput 0.
         ok=True,
         message=f"{delivered} bytes of payload arrived"
-        + "".join(f", none {t.direction} on path {t.path}" for t in told if not received(t)[0]),
+        + "".join(f", none {t.direction} on path {t.path}" for t in reported if not received(t)[0]),
         value=float(delivered),
         unit="byte",
     )
-    counted = [one.after(omit_s) for one in told]
+    counted = [one.after(omit_s) for one in reported]
     by_path = [
         Measurement(path.name, figures([t for t in counted if t.path == path.name]))
         for path in context.paths
-        if any(t.path == path.name for t in told)
+        if any(t.path == path.name for t in reported)
     ]
     return Outcome(
         (Measurement("total", figures(counted)), *by_path),
         (alive, moved),
         payload_bytes=delivered,
-        payload_packets=sum(received(t)[0] // (t.sender.mss_bytes or 1448) for t in told),
-        measuring_s=max(t.sender.sent_s or 0.0 for t in told),
+        payload_packets=sum(received(t)[0] // (t.sender.mss_bytes or 1448) for t in reported),
+        measuring_s=max(t.sender.sent_s or 0.0 for t in reported),
         details={
-            "iperf3" if context.carry_bulk is None else "tcp": told[0].sender.version,
-            "congestion": sorted({t.sender.congestion for t in told if t.sender.congestion}),
-            "mss_bytes": told[0].sender.mss_bytes,
+            "iperf3" if context.carry_bulk is None else "tcp": reported[0].sender.version,
+            "congestion": sorted({t.sender.congestion for t in reported if t.sender.congestion}),
+            "mss_bytes": reported[0].sender.mss_bytes,
             "omit_s": omit_s,
-            "idle_rtt_ns": {t.path: t.idle_rtt_ns for t in told},
-            "series": series(told),
+            "idle_rtt_ns": {t.path: t.idle_rtt_ns for t in reported},
+            "series": series(reported),
         },
         samples=samples,
     )

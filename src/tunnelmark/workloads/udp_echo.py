@@ -126,8 +126,8 @@ class UdpEcho(Workload):
         streamed = run_streams(context, flows, drain_ns=self.params.drain, late_ns=self.params.late)
         return streamed.outcome(
             [path.name for path in context.paths],
-            (total_metrics(streamed.joined, streamed.told),) if streamed.joined else (),
-            [flow_metrics(*one) for one in zip(streamed.joined, streamed.told, strict=True)],
+            (total_metrics(streamed.joined, streamed.reported),) if streamed.joined else (),
+            [flow_metrics(*one) for one in zip(streamed.joined, streamed.reported, strict=True)],
         )
 
 

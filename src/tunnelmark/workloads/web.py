@@ -16,7 +16,7 @@ from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads import curl, http_lengths, web_server
-from tunnelmark.workloads.arrival import damaged, few, put_files, told
+from tunnelmark.workloads.arrival import damaged, few, put_files, reported
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.corpus import LARGEST_BYTES, File
@@ -198,7 +198,7 @@ class Web(TcpWorkload):
                     f"{curl.complaint(trace) or words(client.process)}"
                 )
             try:
-                pages.append((client.path.name, read_pages(told(client.process), trace, files)))
+                pages.append((client.path.name, read_pages(reported(client.process), trace, files)))
             except ValueError as error:
                 problems.append(str(error))
         checks = (

@@ -32,7 +32,7 @@ def run(
     return Run(study, "full", environment, pl.concat(frames, how="diagonal_relaxed"), ())
 
 
-def test_what_changed_is_told_and_what_did_not_is_not() -> None:
+def test_what_changed_is_reported_and_what_did_not_is_not() -> None:
     found = compare(run(1), run(2, tunnel=1.2), METRICS, confidence=0.95)
     changes = {(c.tunnel, c.metric): c for c in found.changes}
     assert set(changes) == {(t, m) for t in ("none", "wg") for m in METRICS}
@@ -90,7 +90,7 @@ def test_a_run_and_itself_have_no_difference_worth_telling() -> None:
     assert "differ clearly" in compare(run(1), run(2, 1.5), METRICS, confidence=0.95).said
 
 
-def test_the_environment_is_told_where_it_differs() -> None:
+def test_the_environment_is_reported_where_it_differs() -> None:
     found = compare(
         run(1, kernel="6.1", cpu="A"),
         run(2, kernel="6.18", cpu="A", openvpn="2.6"),
@@ -107,7 +107,7 @@ def test_unlike_runs_are_named() -> None:
     assert nothing.unlike == ("they share no point and metric",)
 
 
-def test_the_metrics_told_first_are_those_that_both_have() -> None:
+def test_the_metrics_reported_first_are_those_that_both_have() -> None:
     one = run(1).trials
     found = headline_metrics(one, one.drop("rtt_p50_ns"))
     assert "goodput_bit_s" in found

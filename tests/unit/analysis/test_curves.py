@@ -71,7 +71,7 @@ def test_loss_and_cpu_go_together() -> None:
     assert wg.correlation.rho > 0.5
 
 
-def test_the_factor_that_matters_is_told_with_its_share() -> None:
+def test_the_factor_that_matters_is_reported_with_its_share() -> None:
     found = factorial(cells_of(table(), "goodput_bit_s"), "goodput_bit_s")
     assert len(found) == 1
     shares = {effect.factors: effect.partial_omega_squared for effect in found[0].effects}
@@ -99,7 +99,7 @@ def test_points_measured_once_give_no_analysis_of_variance() -> None:
     assert factorial(cells_of(once, "goodput_bit_s"), "goodput_bit_s") == ()
 
 
-def test_factors_that_cannot_be_told_apart_give_no_analysis_of_variance() -> None:
+def test_factors_that_cannot_be_distinguished_give_no_analysis_of_variance() -> None:
     """Each tunnel was measured at a size of its own: either may be the reason."""
     both = ((pl.col("tunnel") == "wg") & (pl.col("param_payload_bytes") == 64)) | (
         (pl.col("tunnel") == "none") & (pl.col("param_payload_bytes") == 256)
@@ -107,15 +107,15 @@ def test_factors_that_cannot_be_told_apart_give_no_analysis_of_variance() -> Non
     assert factorial(cells_of(table().filter(both), "goodput_bit_s"), "goodput_bit_s") == ()
 
 
-def test_drift_of_the_baseline_is_told_from_none() -> None:
+def test_drift_of_the_baseline_is_reported_from_none() -> None:
     (steady,) = explored(table()).drift
-    assert not steady.told
+    assert not steady.reported
     (grown,) = explored(table(0.02)).drift
-    assert grown.told
+    assert grown.reported
     assert grown.low < 1.10 / 1.02 - 1 < grown.high
 
 
-def test_a_drift_that_matters_to_nobody_is_not_told() -> None:
+def test_a_drift_that_matters_to_nobody_is_not_reported() -> None:
     """0.011 % in a run was "drifted", however certain."""
     tiny = Drift("rtt_p50_ns", 30, 600.0, 1.1e-4, 0.9e-4, 1.3e-4, relative=True, p=1e-9)
     assert not tiny.matters
@@ -130,7 +130,7 @@ def test_all_that_analyse_looks_at_is_one_family() -> None:
     found = explored(table())
     alone = factorial(cells_of(table(), "goodput_bit_s"), "goodput_bit_s")[0].effects
     together_ = found.factorial[0].effects
-    assert all(one.told for one in together_)
+    assert all(one.reported for one in together_)
     assert all(a.p <= b.p for a, b in zip(alone, together_, strict=True))
 
 
@@ -150,4 +150,4 @@ def test_a_block_that_was_faster_is_no_effect_of_its_tunnel() -> None:
                     frames.append(to_frame(made, origin=Origin("m", "tm0", "", ""), pair_id=own))
     trials = pl.concat(frames, how="diagonal_relaxed")
     (found,) = explored(trials).factorial
-    assert not any(effect.told for effect in found.effects)
+    assert not any(effect.reported for effect in found.effects)

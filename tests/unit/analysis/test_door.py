@@ -25,14 +25,14 @@ def drawn(dice: random.Random, shift: float, scatter: float = 0.01, repeats: int
     return ratio([dice.gauss(shift, scatter) for _ in range(repeats)])
 
 
-def test_few_of_those_told_are_false_and_the_real_ones_are_told() -> None:
+def test_few_of_those_reported_are_false_and_the_real_ones_are_reported() -> None:
     dice = random.Random(20261121)  # noqa: S311 - figures, no secret
     false_shares, real = [], 0
     for _ in range(150):
         # Thirty differences that are chance, six of seven standard errors.
         found = decide([drawn(dice, 0.0 if n < 30 else 0.03) for n in range(36)], confidence=0.95)
-        told = [one.p <= 0.05 for one in found]
-        false_shares.append(sum(told[:30]) / max(1, sum(told)))
+        reported = [one.p <= 0.05 for one in found]
+        false_shares.append(sum(reported[:30]) / max(1, sum(reported)))
         real += sum(one.outcome == "differs" for one in found[30:])
     assert sum(false_shares) / 150 < 0.055
     assert real / 900 > 0.7
@@ -59,7 +59,7 @@ def test_interval_and_decision_have_one_level(figures: list[list[float]]) -> Non
             assert (one.p <= 0.05) == (one.low > 0 or one.high < 0)
 
 
-def test_what_is_certain_and_too_small_to_matter_is_not_told() -> None:
+def test_what_is_certain_and_too_small_to_matter_is_not_reported() -> None:
     (tiny,) = decide([ratio([0.001, 0.0011, 0.0009, 0.001, 0.00105])], confidence=0.95)
     assert tiny.p < 0.01
     assert tiny.outcome == "alike"

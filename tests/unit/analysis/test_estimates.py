@@ -242,17 +242,17 @@ def test_the_error_of_two_clocks_widens_the_interval_and_no_repeat_lessens_it() 
 def test_a_difference_by_two_clocks_has_the_errors_of_both_trials() -> None:
     own, beside = [20e6 + n for n in range(50)], [10e6 + n * 2 for n in range(50)]
     found = by_two_clocks(own, beside, "owd_forward_p50_ns", clock_error_ns=3e6)
-    told = found.differences["owd_forward_p50_ns"]
-    assert told.value == pytest.approx(1.0, rel=1e-4)
-    assert told.low is not None
-    assert told.high is not None
+    reported = found.differences["owd_forward_p50_ns"]
+    assert reported.value == pytest.approx(1.0, rel=1e-4)
+    assert reported.low is not None
+    assert reported.high is not None
     # In truth it may be 17 against 13 ms, or 23 against 7 ms.
-    assert told.low <= 17 / 13 - 1
-    assert told.high >= 23 / 7 - 1
+    assert reported.low <= 17 / 13 - 1
+    assert reported.high >= 23 / 7 - 1
     # Both ways the logarithms' bound is that of the worse way, which is a little wider.
-    assert told.low == pytest.approx(2 * (17 / 20) * (7 / 10) - 1, rel=1e-3)
-    assert told.spread is not None
-    test = OneSided("d", told.spread, math.log(1.5), 1, "ratio", "t", logarithmic=True)
+    assert reported.low == pytest.approx(2 * (17 / 20) * (7 / 10) - 1, rel=1e-3)
+    assert reported.spread is not None
+    test = OneSided("d", reported.spread, math.log(1.5), 1, "ratio", "t", logarithmic=True)
     assert test.p_confirm > 0.9
     assert test.repeats_to_settle(0.05) is None
     assert replace(test, limit=math.log(1.1)).p_confirm < 1e-6
@@ -261,11 +261,11 @@ def test_a_difference_by_two_clocks_has_the_errors_of_both_trials() -> None:
 def test_a_clock_error_as_large_as_the_delay_leaves_no_interval_of_a_difference() -> None:
     own, beside = [20e6 + n for n in range(9)], [2e6 + n * 2 for n in range(9)]
     found = by_two_clocks(own, beside, "owd_forward_p50_ns", clock_error_ns=3e6)
-    told, base = found.differences["owd_forward_p50_ns"], found.estimates["owd_forward_p50_ns"]
-    assert told.low is None
-    assert told.high is None
-    assert told.spread is not None
-    assert not told.spread.decides
+    reported, base = found.differences["owd_forward_p50_ns"], found.estimates["owd_forward_p50_ns"]
+    assert reported.low is None
+    assert reported.high is None
+    assert reported.spread is not None
+    assert not reported.spread.decides
     assert base.low == pytest.approx(17e6, rel=1e-3)
     # A round trip needs one clock only.
     rtt = by_two_clocks(own, beside, "rtt_p50_ns", clock_error_ns=3e6)

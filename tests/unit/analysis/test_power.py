@@ -50,8 +50,8 @@ def test_four_of_five_runs_tell_the_smallest_difference(
     count = 20_000
     means = seen + dice.standard_normal(count) / math.sqrt(repeats)
     errors = np.sqrt(dice.chisquare(freedom, count) / freedom / repeats)
-    told = np.abs(means / errors) > stats.t.isf(level / 2, freedom)
-    assert told.mean() == pytest.approx(POWER, abs=0.02)
+    reported = np.abs(means / errors) > stats.t.isf(level / 2, freedom)
+    assert reported.mean() == pytest.approx(POWER, abs=0.02)
 
 
 def test_more_repeats_see_more_and_one_sees_nothing() -> None:

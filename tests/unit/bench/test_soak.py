@@ -64,11 +64,11 @@ def test_what_grows_is_named_and_every_process_has_its_row() -> None:
     series = {**dict.fromkeys(OURS, flat), "sender": leaks, "openvpn (client)": leaks}
     soaked = [Soaked("OpenVPN", 3600.0, _sent(), series)]
     assert grown(soaked) == ["OpenVPN: memory of the sender", "OpenVPN: open files of the sender"]
-    told = page(soaked)
-    assert "for\n60 minutes" in told
+    reported = page(soaked)
+    assert "for\n60 minutes" in reported
     assert (
         "| OpenVPN | reflector | 359 | 20.0 MiB | +0.00 (+0.00 to +0.00) MiB | flat | 7, flat |"
-        in told
+        in reported
     )
-    assert "| grows | 7 to 8, grow |" in told
-    assert "100 packets sent in 3,600 s, 1 did not come back" in told
+    assert "| grows | 7 to 8, grow |" in reported
+    assert "100 packets sent in 3,600 s, 1 did not come back" in reported

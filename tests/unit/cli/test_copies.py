@@ -17,18 +17,18 @@ def _started(directory: Path) -> RunStarted:
 _ENDED = BlockPhase("b1", "openvpn", "line", "host", "done")
 
 
-def test_a_store_that_cannot_be_reached_is_told_once_and_tried_again(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_reached_is_reported_once_and_tried_again(tmp_path: Path) -> None:
     directory = write(tmp_path, [trial_result("openvpn", 100, 1, {})])
     (tmp_path / "store").write_text("no folder")
-    told: list[str] = []
+    reported: list[str] = []
     passed: list[Event] = []
-    copies = Copies((tmp_path / "store").as_uri(), told.append)
+    copies = Copies((tmp_path / "store").as_uri(), reported.append)
     take = copies.listening(passed.append)
     for event in (_started(directory), _ENDED, _ENDED):
         take(event)
     assert passed == [_started(directory), _ENDED, _ENDED]
-    assert len(told) == 1
-    assert "cannot be written" in told[0]
+    assert len(reported) == 1
+    assert "cannot be written" in reported[0]
     with pytest.raises(ResultError, match=f"the result is in {directory}"):
         copies.send_all()
     (tmp_path / "store").unlink()
@@ -38,12 +38,12 @@ def test_a_store_that_cannot_be_reached_is_told_once_and_tried_again(tmp_path: P
 
 def test_a_folder_of_this_computer_gets_no_copy(tmp_path: Path) -> None:
     directory = write(tmp_path, [trial_result("openvpn", 100, 1, {})])
-    told: list[str] = []
-    copies = Copies(str(tmp_path / "mine"), told.append)
+    reported: list[str] = []
+    copies = Copies(str(tmp_path / "mine"), reported.append)
     assert copies.folder == tmp_path / "mine"
     take = copies.listening(lambda _event: None)
     take(_started(directory))
     take(_ENDED)
     copies.send_all()
-    assert told == []
+    assert reported == []
     assert not (tmp_path / "mine").exists()

@@ -33,13 +33,13 @@ def found(
 
 
 def test_without_any_place_the_status_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_root = Finding("privileges", ok=False, message="not root", mend="run with sudo")
+    no_root = Finding("privileges", ok=False, message="not root", fix="run with sudo")
     found(monkeypatch, no_root, machine="qemu is not installed (apt-get install qemu)")
     done = CliRunner().invoke(doctor, ["--json"], standalone_mode=False)
     assert done.return_value == 3
     said = json.loads(done.stdout)
     assert said["machine"] == [
-        {"name": "privileges", "ok": False, "message": "not root", "mend": "run with sudo"}
+        {"name": "privileges", "ok": False, "message": "not root", "fix": "run with sudo"}
     ]
     assert [tunnel["kind"] for tunnel in said["tunnels"]] == list(tunnel_kinds())
     for tunnel in said["tunnels"]:
@@ -49,7 +49,7 @@ def test_without_any_place_the_status_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_table_has_a_line_for_each_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_root = Finding("privileges", ok=False, message="not root", mend="run with sudo")
+    no_root = Finding("privileges", ok=False, message="not root", fix="run with sudo")
     found(monkeypatch, no_root, machine="unused")
     done = CliRunner().invoke(doctor, ["--no-machine"], standalone_mode=False)
     lines = done.stdout.splitlines()
@@ -67,7 +67,7 @@ def test_a_machine_that_is_not_needed_needs_no_reason(capsys: pytest.CaptureFixt
 
 
 def test_without_the_engine_no_machine_is_booted(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_engine = Finding("engine", ok=False, message="no engine", mend="make setup")
+    no_engine = Finding("engine", ok=False, message="no engine", fix="make setup")
     found(monkeypatch, no_engine, machine="was booted")
     done = CliRunner().invoke(doctor, ["--json"], standalone_mode=False)
     tunnels = json.loads(done.stdout)["tunnels"]
@@ -81,8 +81,8 @@ def test_a_missing_emulator_and_a_missing_image_are_named_with_their_remedy(
         return next(f for f in lab_doctor.examine() if f.name == "machine")
 
     monkeypatch.setattr(programs, "_PATH", "/nonexistent")
-    assert machine().mend == "apt-get install qemu-system-x86"
+    assert machine().fix == "apt-get install qemu-system-x86"
     monkeypatch.setattr(programs, "find", lambda program: program)
     monkeypatch.setattr(cache, "find", lambda: None)
-    assert machine().mend == "tunnelmark vm build"
+    assert machine().fix == "tunnelmark vm build"
     assert not machine().ok

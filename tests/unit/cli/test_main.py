@@ -46,6 +46,13 @@ def test_help_cuts_nothing_off_and_describes_each_option(context: click.Context)
     assert [option.name for option in options if not option.help] == []
 
 
+@pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.command_path)
+def test_help_has_an_example_and_80_columns(context: click.Context) -> None:
+    text = context.get_help()
+    assert "example" in text
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
 def test_the_first_help_has_all_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.call(["--help"]) == 0
     text = capsys.readouterr().out

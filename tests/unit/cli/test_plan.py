@@ -49,7 +49,7 @@ def test_a_table_for_people(file: str, capsys: pytest.CaptureFixture[str]) -> No
     assert total.startswith("2 jobs, about ")
 
 
-def test_a_job_that_is_none_is_told_before_anything_is_made(
+def test_a_job_that_is_none_is_reported_before_anything_is_made(
     file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["run", file, "--job", "b0000000", "--results", str(tmp_path / "results")]

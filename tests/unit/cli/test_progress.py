@@ -26,14 +26,14 @@ DONE = TrialDone(
 )
 
 
-def test_a_trial_is_told_with_its_workload_and_the_figure_that_decides() -> None:
+def test_a_trial_is_reported_with_its_workload_and_the_figure_that_decides() -> None:
     assert describe(DONE) == (
         "  3/8 openvpn, file_transfer http photo #2: File transfer, goodput 7.400 Mbit/s, loss 0 % "
         "(1 min 05 s left)"
     )
 
 
-def test_an_invalid_trial_is_told_with_the_reason_and_what_is_missing_is_not_zero() -> None:
+def test_an_invalid_trial_is_reported_with_the_reason_and_what_is_missing_is_not_zero() -> None:
     late = replace(DONE, valid=False, reasons=("the sender was late",), figures={})
     assert describe(late) == (
         "  3/8 openvpn, file_transfer http photo #2: no figures INVALID: the sender was late "

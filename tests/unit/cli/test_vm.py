@@ -39,7 +39,7 @@ def store(directory: Path) -> cache.Image:
     )
 
 
-def test_status_without_anything_names_the_mends(
+def test_status_without_anything_names_the_remedies(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not home.exists()
@@ -76,7 +76,9 @@ def test_a_damaged_image_is_an_error_with_its_remedy(home: Path) -> None:
         CliRunner().invoke(vm, ["status", "--verify"], catch_exceptions=False)
 
 
-def test_build_is_told_where_from_and_where_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_is_reported_where_from_and_where_to(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[object] = []
 
     def build(**arguments: object) -> cache.Image:

@@ -2,11 +2,21 @@
 
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunnelmark.engine.records import LATE, MISSING_NS, join, read_reflect, read_send
+from tunnelmark.engine.records import (
+    _REFLECT,
+    _SEND,
+    LATE,
+    MISSING_NS,
+    UNKNOWN_RESIDENCE,
+    join,
+    read_reflect,
+    read_send,
+)
 from tunnelmark.model.errors import ResultError
 
 SEND = struct.Struct("<QqqqqIHHI12x")
@@ -79,6 +89,7 @@ def test_no_bytes_do_harm(data: bytes) -> None:
 def exchanges(draw: st.DrawFn) -> list[dict[str, int]]:
     """Packets of two flows, each with what happened to it."""
     packets = []
+    first = draw(st.sampled_from([0, 2**63 - 4, 2**64 - 8]))
     for flow in (0, 1):
         for seq in range(draw(st.integers(0, 8))):
             left = draw(st.booleans())
@@ -87,7 +98,7 @@ def exchanges(draw: st.DrawFn) -> list[dict[str, int]]:
             packets.append(
                 {
                     "flow": flow,
-                    "seq": seq,
+                    "seq": first + seq,
                     "sent": 100 + seq if left else MISSING_NS,
                     "arrived": 200 + seq if known else MISSING_NS,
                     "answered": 300 + seq if known else MISSING_NS,
@@ -138,18 +149,18 @@ def test_the_join_is_what_happened(packets: list[dict[str, int]]) -> None:
             (p for p in packets if p["flow"] == flow and p["sent"] != MISSING_NS),
             key=lambda p: p["seq"],
         )
-        told = [p["recorded"] or p["returned"] != MISSING_NS for p in own]
+        reported = [p["recorded"] or p["returned"] != MISSING_NS for p in own]
         joined = join(send, reflect, flow)
         assert list(joined.sent_ns) == [p["sent"] for p in own]
         assert list(joined.returned_ns) == [p["returned"] for p in own]
         assert list(joined.late) == [bool(p["late"]) for p in own]
-        assert list(joined.arrived) == told
+        assert list(joined.arrived) == reported
         assert list(joined.arrived_ns) == [
-            p["arrived"] if known else MISSING_NS for p, known in zip(own, told, strict=True)
+            p["arrived"] if known else MISSING_NS for p, known in zip(own, reported, strict=True)
         ]
         assert list(joined.answered_ns[joined.answered]) == [
             p["answered"] if p["recorded"] else p["arrived"]
-            for p, known in zip(own, told, strict=True)
+            for p, known in zip(own, reported, strict=True)
             if known
         ]
         in_time = [p for p in own if p["returned"] != MISSING_NS and not p["late"]]
@@ -157,3 +168,19 @@ def test_the_join_is_what_happened(packets: list[dict[str, int]]) -> None:
         # Conservation: sent = arrived + lost forward, arrived = returned + lost in reverse.
         assert joined.arrived.sum() + (~joined.arrived).sum() == len(own)
         assert not (joined.returned & ~joined.arrived).any()
+
+
+@given(st.lists(st.integers(0, 12)), st.lists(st.integers(0, 12)), st.booleans())
+def test_a_number_is_found_with_gaps_and_copies_as_without(
+    sent: list[int], came: list[int], dense: bool
+) -> None:
+    sent = list(range(3, 3 + len(sent))) if dense else sorted(sent)
+    send = [
+        (seq, 0, 10 + seq, MISSING_NS, MISSING_NS, 64, 0, 0, 0, UNKNOWN_RESIDENCE, b"")
+        for seq in sent
+    ]
+    reflect = [(seq, 100 + at, MISSING_NS, 64, 0, 0, 0, 0) for at, seq in enumerate(came)]
+    flow = join(np.array(send, _SEND), np.array(reflect, _REFLECT), 0)
+    first = {seq: 100 + at for at, seq in reversed(list(enumerate(came)))}
+    assert flow.sent_ns.tolist() == [10 + seq for seq in sent]
+    assert flow.arrived_ns.tolist() == [first.get(seq, MISSING_NS) for seq in sent]

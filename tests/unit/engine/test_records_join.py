@@ -35,7 +35,7 @@ def _reflected(seq: int, at: int) -> bytes:
     return _REFLECT.pack(seq, at, at + 1, 500, 0, 0, 0)
 
 
-def test_loss_is_told_by_direction() -> None:
+def test_loss_is_reported_by_direction() -> None:
     send = read_send(
         _file(1, 64, [_sent(0, 10, 40, 20), _sent(1, 110), _sent(2, 210), _sent(3, None)]), "s"
     )
@@ -51,8 +51,8 @@ def test_what_the_reflector_took_is_no_delay_of_the_path() -> None:
     rows = [_sent(0, 10, 40, 20, 5), _sent(1, 110, 140, 120, longest)]
     send = read_send(_file(1, 64, rows), "s")
     reflected = [_reflected(0, 20), _REFLECT.pack(1, 120, 127, 500, 0, 0, 0)]
-    told = join(send, read_reflect(_file(2, 40, reflected), "r"), 0)
-    assert told.rtt_ns.tolist() == [25, 23]
+    reported = join(send, read_reflect(_file(2, 40, reflected), "r"), 0)
+    assert reported.rtt_ns.tolist() == [25, 23]
     alone = join(send, read_reflect(_file(2, 40, []), "r"), 0)
     # Nobody tells how long the second was there: no round trip, and not one of 30.
     assert alone.rtt_ns.tolist() == [25]

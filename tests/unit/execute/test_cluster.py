@@ -27,7 +27,7 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["--cluster", "local:2"], "--cluster local:2 is for --backend sim"),
         (["--cluster", "local:2", "--job", "x"], "cannot be used with --hosts, --job or --budget"),
@@ -35,11 +35,11 @@ def test_anything_else_is_refused(text: str) -> None:
     ],
 )
 def test_what_does_not_go_together_is_one_line(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    words: list[str], reported: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "results"
     assert main.call(["run", "quickstart", "--quiet", "--results", str(folder), *words]) == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
     assert not folder.exists()
 
 

@@ -39,7 +39,7 @@ def inventory(max_rate: str = "") -> Inventory:
     return parse_inventory("\n".join(lines).encode(), "hosts.toml")
 
 
-def test_what_is_sent_is_told_with_room_for_every_header() -> None:
+def test_what_is_sent_is_reported_with_room_for_every_header() -> None:
     sent = check_study(study(OVPN, LINE, ECHO), inventory("1 Mbit/s"))
     # 500 bytes each 10 ms for at least 10 s, twice, with and without the tunnel.
     assert sent.bytes_most is not None
@@ -73,7 +73,7 @@ def test_an_emulated_link_holds_every_workload() -> None:
     assert sent.bytes_most == int(2e6 / 8 * sent.seconds)
 
 
-def test_a_line_without_a_limit_takes_all_and_that_is_told() -> None:
+def test_a_line_without_a_limit_takes_all_and_that_is_reported() -> None:
     assert "use all that the line carries" in check_study(study(LINE, BULK), inventory()).describe()
 
 

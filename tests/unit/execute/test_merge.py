@@ -215,6 +215,6 @@ def test_a_merge_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     one, two = jobs(_study())
     part = _result(tmp_path, [one], "tmone")
     assert main.call(["merge", str(part), "--into", str(tmp_path / "into")]) == 0
-    told = capsys.readouterr().out
-    assert "16 trial rows added, 0 already there" in told
-    assert f"1 jobs of the study are missing: {two.job_id}" in told
+    reported = capsys.readouterr().out
+    assert "16 trial rows added, 0 already there" in reported
+    assert f"1 jobs of the study are missing: {two.job_id}" in reported

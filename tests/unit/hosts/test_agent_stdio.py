@@ -27,7 +27,7 @@ def ask(agent: "subprocess.Popen[bytes]", op: dict[str, object]) -> None:
     agent.stdin.flush()
 
 
-def told(agent: "subprocess.Popen[bytes]") -> dict[str, object]:
+def reported(agent: "subprocess.Popen[bytes]") -> dict[str, object]:
     assert agent.stdout is not None
     head, size = struct.unpack(">II", agent.stdout.read(8))
     header: dict[str, object] = json.loads(agent.stdout.read(head))
@@ -37,17 +37,17 @@ def told(agent: "subprocess.Popen[bytes]") -> dict[str, object]:
 
 @pytest.mark.parametrize("agent", [60], indirect=True)
 def test_it_answers_and_ends_when_it_is_asked_to(agent: "subprocess.Popen[bytes]") -> None:
-    assert told(agent)["event"] == "ready"
+    assert reported(agent)["event"] == "ready"
     ask(agent, {"which": {"program": "sh"}})
-    assert str(told(agent)["ok"]).endswith("/sh")
+    assert str(reported(agent)["ok"]).endswith("/sh")
     ask(agent, {"power_off": {}})
-    assert told(agent) == {"id": 1, "ok": None}
+    assert reported(agent) == {"id": 1, "ok": None}
     assert agent.wait(LIMIT_S) == 0
 
 
 @pytest.mark.parametrize("agent", [60], indirect=True)
 def test_it_ends_with_its_input(agent: "subprocess.Popen[bytes]") -> None:
-    told(agent)
+    reported(agent)
     assert agent.stdin is not None
     agent.stdin.close()
     assert agent.wait(LIMIT_S) == 0
@@ -55,8 +55,8 @@ def test_it_ends_with_its_input(agent: "subprocess.Popen[bytes]") -> None:
 
 @pytest.mark.parametrize("agent", [1], indirect=True)
 def test_it_ends_what_it_started_when_nothing_is_heard(agent: "subprocess.Popen[bytes]") -> None:
-    told(agent)
+    reported(agent)
     ask(agent, {"spawn": {"argv": ["sleep", "300"]}})
-    assert told(agent)["id"] == 1
+    assert reported(agent)["id"] == 1
     # Its output is a pipe of the agent's: that it closes shows that the program is gone, too.
     assert agent.wait(LIMIT_S) == 0

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tunnelmark.hosts.vm_qemu import Boot, MachineSpec, Nic, command
+from tunnelmark.hosts.vm_qemu import Accelerator, Boot, MachineSpec, Nic, command
 from tunnelmark.model.errors import LabError
 
 BOOT = Boot(Path("/i/vmlinux"), Path("/w/initrd"), Path("/i/system.squashfs"))
@@ -39,6 +39,31 @@ def test_a_plain_cpu_has_no_cipher_instructions_and_its_threads_have_names() -> 
         )
         assert options(argv, "-cpu") == ["qemu64"]
         assert options(argv, "-name") == ["tunnelmark,debug-threads=on"]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "own_line", "mitigations"),
+    [
+        ("tcg", "quiet mitigations=auto,nosmt", ["mitigations=off"]),
+        ("kvm", "root=/dev/sda1 quiet", []),
+        ("kvm", "mitigations=auto,nosmt quiet\n", ["mitigations=auto,nosmt"]),
+        ("kvm", "quiet mitigations=off\n", ["mitigations=off"]),
+        ("kvm", "xmitigations=off mitigations=off;x", []),
+    ],
+)
+def test_a_machine_on_this_cpu_has_the_mitigations_of_this_computer(
+    accelerator: Accelerator, own_line: str, mitigations: list[str]
+) -> None:
+    argv = command(
+        MachineSpec(),
+        BOOT,
+        accelerator,
+        console=Path("/w/c"),
+        agent_socket=None,
+        own_line=lambda: own_line,
+    )
+    line = options(argv, "-append")[0].split()
+    assert [word for word in line if "mitigations" in word] == mitigations
 
 
 def test_network_cards_join_taps_and_offload_nothing() -> None:

@@ -85,7 +85,7 @@ def test_a_device_with_instructions_for_aes_keeps_them(kind: str) -> None:
     assert found.environment == {}
 
 
-def test_the_others_are_measured_under_the_limit_and_told() -> None:
+def test_the_others_are_measured_under_the_limit_and_reported() -> None:
     computer = Computer()
     found = calibrate(DEVICES["pi-b"], "AES-128-CBC", computer.bench, computer.limit)
     share = found.quota.share
@@ -94,7 +94,7 @@ def test_the_others_are_measured_under_the_limit_and_told() -> None:
     words = found.describe()
     assert "Raspberry Pi B, 1 x ARM1176JZF-S 700 MHz" in words
     assert "calibrated on AES-128-CBC; AES-128-CBC 15." in words
-    assert "BF-CBC 6.8 MB/s for 13.4 MB/s (-49%)" in words
+    assert "BF-CBC 6.8 MB/s for 13.4 MB/s (-49 %)" in words
     assert "estimate)" in words
 
 

@@ -4,25 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from tunnelmark.devices.registry import DEVICES
+from tunnelmark.devices.registry import DEVICES, is_limited, roles_of
 from tunnelmark.hosts.cgroup import Controller, Quota, Throttled
 from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
 from tunnelmark.lab.calibrate import PLAIN_CODE, Calibration
 from tunnelmark.lab.devices import (
     GroupLimit,
+    beside_devices,
     cores_for,
     cpu_threads,
-    is_limited,
     machine_specs,
-    roles_of,
 )
 from tunnelmark.model.trial import DriverSpec
 
 
-def limit_of(tmp_path: Path, ledger: Ledger, kind: str, role: str = "client") -> GroupLimit:
+def limit_of(
+    tmp_path: Path, ledger: Ledger, kind: str, role: str = "client", beside: str = ""
+) -> GroupLimit:
     (tmp_path / "cpu").mkdir(exist_ok=True)
     found = Calibration(DEVICES[kind], "SHA1", Quota(1000, 8000), PLAIN_CODE, {}, 1.0)
-    return GroupLimit(ledger, Controller(1, tmp_path / "cpu"), role, found, "/e/engine", [0])
+    controller = Controller(1, tmp_path / "cpu")
+    return GroupLimit(ledger, controller, role, found, "/e/engine", [0], beside)
 
 
 def quota_in(group: Path) -> tuple[str, str]:
@@ -55,6 +57,40 @@ def test_the_endpoints_have_cores_of_their_own_where_there_are_enough(
     roles: tuple[str, ...], each: int, own: tuple[int, ...], found: dict[str, tuple[int, ...]]
 ) -> None:
     assert cores_for(roles, each, own) == found
+
+
+@pytest.mark.parametrize(
+    ("cores", "own", "found"),
+    [
+        ({"client": (3,), "server": (2,)}, (0, 1, 2, 3), {"client": "", "server": ""}),
+        ({"client": (1,)}, (0, 1), {"client": ""}),
+        (
+            {"client": (1,), "server": (0,)},
+            (0, 1),
+            dict.fromkeys(("client", "server"), "the emulator and what measures"),
+        ),
+        (
+            {"client": (0, 1), "server": (0, 1)},
+            (0, 1, 2),
+            {"client": "the server's device", "server": "the client's device"},
+        ),
+        (
+            {"client": (0,), "server": (0,)},
+            (0,),
+            {
+                "client": "the server's device, the emulator and what measures",
+                "server": "the client's device, the emulator and what measures",
+            },
+        ),
+    ],
+)
+def test_who_shares_the_cores_of_a_device_is_said(
+    tmp_path: Path, cores: dict[str, tuple[int, ...]], own: tuple[int, ...], found: dict[str, str]
+) -> None:
+    assert beside_devices(cores, own) == found
+    with Ledger(tmp_path) as ledger:
+        said = limit_of(tmp_path, ledger, "pi-b", beside=found["client"]).describe()
+        assert said.endswith("on core 0" + (f", shared with {b}" if (b := found["client"]) else ""))
 
 
 def test_one_core_is_one_group_and_the_ledger_knew_it_first(tmp_path: Path) -> None:

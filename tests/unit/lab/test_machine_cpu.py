@@ -10,7 +10,7 @@ MS = 1_000_000
 AGENT, DAEMON, SHORT = 1, 40, 50
 
 
-class Told:
+class Reported:
     """A machine that tells what it is given, one reading after the other."""
 
     def __init__(self, *readings: CpuSnapshot) -> None:
@@ -27,7 +27,7 @@ def process(pid: int, run_ms: int) -> ProcessCpu:
 def test_what_a_program_used_is_there_when_it_has_ended_between_two_readings() -> None:
     stat = "cpu0 0 0 0 0 0 0 0 0\n"
     agent = {AGENT: ProcessCpu(0, 0, 0, 0, ((AGENT, 0),))}
-    machine = Told(
+    machine = Reported(
         CpuSnapshot(stat, 0, {**agent, DAEMON: process(DAEMON, 100)}, {}),
         # Both are gone. One had not even begun at the first reading.
         CpuSnapshot(

@@ -204,8 +204,8 @@ def test_without_qemu_the_package_is_named(ledger: Ledger, monkeypatch: pytest.M
 def test_a_machine_that_did_not_boot_is_booted_again_where_that_may_help(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, errors: list[LabError], boots: int
 ) -> None:
-    told: list[str] = []
-    made = Placement(ledger, engine="/engine", wanted="machine", say=told.append)
+    reported: list[str] = []
+    made = Placement(ledger, engine="/engine", wanted="machine", say=reported.append)
     image: Any = None
     choice: Any = None
     calls = 0
@@ -221,7 +221,7 @@ def test_a_machine_that_did_not_boot_is_booted_again_where_that_may_help(
     monkeypatch.setattr(placement.vm_payload, "installed", lambda: None)
     if boots > len(errors):
         assert made._booted(image, choice).alive()
-        assert told == ["booting it again: killed"]
+        assert reported == ["booting it again: killed"]
     else:
         with pytest.raises(LabError, match=str(errors[0])):
             made._booted(image, choice)

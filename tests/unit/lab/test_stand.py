@@ -53,7 +53,7 @@ def test_the_command_runs_again_where_namespaces_are_needed_and_can_be_had(
     assert bool(executed) == again
 
 
-def test_where_nothing_can_stand_the_mend_is_told(
+def test_where_nothing_can_stand_the_remedy_is_named(
     monkeypatch: pytest.MonkeyPatch, executed: list[dict[str, str]]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -78,7 +78,7 @@ def test_a_folder_of_ledgers_that_was_chosen_stays(
     assert executed[1]["TUNNELMARK_RUNTIME"].endswith(f"tunnelmark-{os.getuid()}")
 
 
-def test_a_tunnel_is_chosen_by_what_doctor_is_told(
+def test_a_tunnel_is_chosen_by_what_doctor_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     monkeypatch.setenv("TUNNELMARK_RUNTIME", f"{tmp_path}/runtime")

@@ -29,14 +29,14 @@ sys.exit(supervise(json.loads(sys.argv[1]), os.environ))
 """
 _OBEYS = """
 import signal, sys, time
-told = []
+reported = []
 for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-    signal.signal(getattr(signal, name), lambda number, _: told.append(number))
+    signal.signal(getattr(signal, name), lambda number, _: reported.append(number))
 print("ready", flush=True)
-while not told:
+while not reported:
     time.sleep(0.01)
 time.sleep(0.2)
-print(*told, flush=True)
+print(*reported, flush=True)
 sys.exit(7)
 """
 

@@ -135,11 +135,11 @@ def test_everything_that_can_be_set_arrives() -> None:
     crowd = medium(standard="802.11b", background_stations=3, background_msdu=500)
     assert (crowd["stations"], crowd["background"]) == (4, {"msdu_bytes": 500})
     voice = {"aifsn": 1, "cw_min": 3, "cw_max": 7, "txop_limit": "1504 us"}
-    told = {"aifsn": 1, "cw_min": 3, "cw_max": 7, "txop_limit_ns": 1_504_000}
+    reported = {"aifsn": 1, "cw_min": 3, "cw_max": 7, "txop_limit_ns": 1_504_000}
     qos = medium(standard="802.11b", wmm=True, voice=voice)["qos"]
-    assert (qos["stations"]["voice"], qos["access_point"]["voice"]) == (told, None)
+    assert (qos["stations"]["voice"], qos["access_point"]["voice"]) == (reported, None)
     qos = medium(standard="802.11b", wmm=True, ap_voice=voice)["qos"]
-    assert (qos["stations"]["voice"], qos["access_point"]["voice"]) == (None, told)
+    assert (qos["stations"]["voice"], qos["access_point"]["voice"]) == (None, reported)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from made_costs import MODEL
-from tunnelmark.model.costs import CostedTunnel, choose, parse_costs, to_toml
+from tunnelmark.model.costs import CipherRate, CostedTunnel, choose, parse_costs, to_toml
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.trial import DriverSpec
 
@@ -19,6 +19,16 @@ HOST = DriverSpec("host", "host", {})
 
 def test_what_is_written_is_read_again() -> None:
     assert parse_costs(to_toml(MODEL), "costs.toml") == MODEL
+
+
+def test_a_file_may_have_the_rate_of_its_machine_and_older_ones_have_none() -> None:
+    assert "rate" not in to_toml(MODEL)
+    rate = CipherRate("AES-256-GCM", 4200.5, 190.25)
+    rated = replace(MODEL, provenance=replace(MODEL.provenance, rate=rate))
+    text = to_toml(rated)
+    assert parse_costs(text, "costs.toml") == rated
+    with pytest.raises(StudyError, match=r"provenance\.rate\.plain_mbyte_s is 0, must be above 0"):
+        parse_costs(text.replace("190.25", "0.0"), "costs.toml")
 
 
 @pytest.mark.parametrize(

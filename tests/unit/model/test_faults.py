@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tunnelmark.model.errors import LabError, ResultError
-from tunnelmark.model.faults import UnwritableError, told, write, writing
+from tunnelmark.model.faults import UnwritableError, one_line, write, writing
 from tunnelmark.store.layout import write_atomically
 
 
 @pytest.mark.parametrize(
-    ("number", "mend"),
+    ("number", "fix"),
     [
         (errno.ENOSPC, "free space there, then resume with tunnelmark run --resume DIR"),
         (errno.EDQUOT, "raise the quota"),
@@ -21,8 +21,8 @@ from tunnelmark.store.layout import write_atomically
     ],
 )
 @pytest.mark.parametrize("write_file", [write, write_atomically])
-def test_what_stands_against_a_file_is_told_with_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, mend: str, write_file: object
+def test_what_stands_against_a_file_is_reported_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fix: str, write_file: object
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -34,7 +34,7 @@ def test_what_stands_against_a_file_is_told_with_the_way_out(
         write_file(path, b"x")  # type: ignore[operator]
     message = str(caught.value)
     assert message.startswith(f"{path}: cannot be written: {os.strerror(number)}")
-    assert mend in message
+    assert fix in message
     assert isinstance(caught.value, ResultError)
 
 
@@ -49,10 +49,10 @@ def test_the_folder_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_an_error_of_ours_is_its_message_and_every_other_has_kind_and_place() -> None:
-    assert told(LabError("client: no route")) == "client: no route"
+    assert one_line(LabError("client: no route")) == "client: no route"
     with pytest.raises(KeyError) as caught:
         {}["flows"]
-    assert told(caught.value).startswith("KeyError in test_faults.py:")
-    assert told(caught.value).endswith(": 'flows'")
-    assert told(ZeroDivisionError()) == "ZeroDivisionError"
-    assert len(told(ValueError("long " * 1000))) < 400
+    assert one_line(caught.value).startswith("KeyError in test_faults.py:")
+    assert one_line(caught.value).endswith(": 'flows'")
+    assert one_line(ZeroDivisionError()) == "ZeroDivisionError"
+    assert len(one_line(ValueError("long " * 1000))) < 400

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tunnelmark.model.quantity import CoreShare, Ratio
+from tunnelmark.model.quantity import CoreShare, Ratio, percent
 
 RATIO: TypeAdapter[float] = TypeAdapter(Ratio)
 CORES: TypeAdapter[float] = TypeAdapter(CoreShare)
@@ -62,3 +62,16 @@ def test_the_schema_refuses_what_the_parser_refuses(adapter: TypeAdapter[float])
     number, text = adapter.json_schema()["anyOf"]
     assert number["exclusiveMaximum"] == 1
     assert text["pattern"].endswith(r"\s*%\s*$")
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        (percent(0.31), "31 %"),
+        (percent(0.0005, 2), "0.05 %"),
+        (percent(-0.49, sign=True), "-49 %"),
+        (percent(0.012, 1, sign=True), "+1.2 %"),
+    ],
+)
+def test_a_share_is_written_with_a_space_before_its_unit(written: str, wanted: str) -> None:
+    assert written == wanted

@@ -58,7 +58,7 @@ def test_open_data_is_whole_with_its_sender_and_room_for_the_fcs() -> None:
 
 @pytest.mark.parametrize("qos", [False, True])
 @pytest.mark.parametrize("first", [1, 0x1FF0, 0xFFF0])
-def test_each_cipher_is_told_by_its_header(qos: bool, first: int) -> None:
+def test_each_cipher_is_reported_by_its_header(qos: bool, first: int) -> None:
     numbers = range(first, first + 300)
     for body, name in ((ccmp, "ccmp"), (tkip, "tkip")):
         found = types([data(body(n), protected=True, qos=qos) for n in numbers])

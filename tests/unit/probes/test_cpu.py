@@ -92,7 +92,7 @@ def test_softirq_between_two_ticks_counts_though_no_tick_saw_it() -> None:
     assert usage.core_max_ratio(1.0) == pytest.approx(0.7)
 
 
-def test_a_thread_that_ended_keeps_what_it_ran_and_the_busiest_is_told() -> None:
+def test_a_thread_that_ended_keeps_what_it_ran_and_the_busiest_is_reported() -> None:
     source = Scripted()
     probe = CpuProbe(lambda: {"tunnel": [7]}, source)
     threads = {7: ThreadReading(0, 0), 8: ThreadReading(0, 0)}

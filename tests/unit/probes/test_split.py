@@ -1,4 +1,4 @@
-"""Delay by place: the parts of every packet add up, and what cannot be told is not told."""
+"""Delay by place: the parts of every packet add up, and what is unknown is not reported."""
 
 from typing import Any
 
@@ -75,7 +75,9 @@ def test_nothing_that_came_has_no_delay() -> None:
         (seen(3, 103), seen(43), "whose outer packet did not arrive"),
     ],
 )
-def test_what_cannot_be_told_has_a_reason(left: list[Mark], came: list[Mark], words: str) -> None:
+def test_what_cannot_be_reported_has_a_reason(
+    left: list[Mark], came: list[Mark], words: str
+) -> None:
     found = parts(times(0, 100), times(50, 150), left, came)
     assert isinstance(found, str)
     assert words in found

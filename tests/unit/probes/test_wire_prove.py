@@ -338,6 +338,25 @@ def test_without_the_search_it_takes_one_batch_and_says_nothing_of_the_point() -
     assert wrong.verdict is ProofVerdict.SAW_WRONG
 
 
+@pytest.mark.parametrize(("moved", "batches"), [(0, 1), (1, 2), (-1, 2), (200, 2), (-300, 2)])
+def test_a_point_that_is_known_takes_one_batch_and_one_that_moved_is_found(
+    moved: int, batches: int
+) -> None:
+    kept: dict[str, bytes] = {}
+    link = Link(encrypting(24))
+    found = proof(link, expected_bytes=1420 + moved, keep=kept.__setitem__)
+    assert found.ok, found.message
+    assert found.fragmentation_point_bytes == 1420
+    assert WireSample(1000, (1080,)) in found.samples
+    assert len(kept) == batches if not moved else batches <= len(kept) <= 4
+
+
+@pytest.mark.parametrize("wrap", [clear, scrambling(b"\x5a"), spelling])
+def test_a_look_at_the_known_point_sees_what_a_search_does(wrap: Callable[[bytes], bytes]) -> None:
+    found = proof(Link(wrap), payload_sizes=(500,), expected_bytes=1420)
+    assert found.verdict is ProofVerdict.SAW_WRONG
+
+
 STREAM = replace(RULE, tcp_ports=(443,))
 
 

@@ -112,6 +112,7 @@ def _point(tunnel: str, params: dict[str, Value], estimate: Estimate) -> PointEs
         f"{tunnel}{label}",
         label,
         tunnel,
+        tunnel,
         False,
         "8 Mbit/s 41 ms",
         "host",
@@ -237,7 +238,7 @@ def test_a_study_of_ones_own_is_set_beside_nothing() -> None:
     assert compare("quickstart", (), ()) is None
 
 
-def point(device: str, frame: int, rtt_ms: float, tunnel: str = "") -> PointEstimates:
+def point(device: str, frame: int, rtt_ms: float, *, mark: str = "") -> PointEstimates:
     value = Estimate(
         "rtt_p50_ns", 3, rtt_ms * 1e6, (rtt_ms - 1) * 1e6, (rtt_ms + 1) * 1e6, 0.95, "t"
     )
@@ -245,7 +246,8 @@ def point(device: str, frame: int, rtt_ms: float, tunnel: str = "") -> PointEsti
     return PointEstimates(
         f"{device}{frame}",
         "p",
-        tunnel or "openvpn-aes-256-cbc-lzo",
+        f"openvpn-aes-256-cbc-lzo{mark}",
+        "openvpn-aes-256-cbc-lzo",
         False,
         "802.11n 300 Mbit/s",
         device,
@@ -278,11 +280,9 @@ def test_a_number_stands_beside_the_point_that_it_is_about() -> None:
 
 
 def test_an_emulated_tunnel_is_the_tunnel_that_was_meant_unless_both_ran() -> None:
-    name = "openvpn-aes-256-cbc-lzo, emulated"
-    one = compare("caldas-calle-2017", [point("pi-b", 512, 10.0, name)], ())
-    both = compare(
-        "caldas-calle-2017", [point("pi-b", 512, 10.0, name), point("pi-b", 512, 9.0)], ()
-    )
+    emulated = point("pi-b", 512, 10.0, mark=" (emulated)")
+    one = compare("caldas-calle-2017", [emulated], ())
+    both = compare("caldas-calle-2017", [emulated, point("pi-b", 512, 9.0)], ())
     assert one is not None
     assert both is not None
     assert (one.tables[0].found, both.tables[0].found) == (1, 0)
@@ -298,7 +298,7 @@ def test_a_claim_has_the_verdict_of_the_hypothesis_with_its_name() -> None:
     assert judged["cal-03"].outcome is None
 
 
-def test_figures_of_one_section_are_told_apart() -> None:
+def test_figures_of_one_section_are_distinguished() -> None:
     points = []
     for load in (0.1, 0.5):
         metrics = ("loss_forward_ratio", "cpu_client_ratio")

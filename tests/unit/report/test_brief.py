@@ -8,11 +8,12 @@ import pytest
 from made_points import point
 from made_results import manifest
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.model.block import Stratum
 from tunnelmark.report.brief import brief
 from tunnelmark.report.families import Deciding
 from tunnelmark.report.sections import sections
+from tunnelmark.report.statements import statements_of
 from tunnelmark.report.summary import Summary
-from tunnelmark.report.told import told_of
 from tunnelmark.report.uses import uses_of
 
 RATE, RTT, CALLS = "tcp_goodput_bit_s", "rtt_p50_ns", "voip_calls"
@@ -35,10 +36,10 @@ def made(metric: str, changed: Mapping[str, float], *, half: float = 1e4) -> lis
 
 def lines(points: Sequence[PointEstimates], *, skipped: Sequence[str] = ()) -> dict[str, str]:
     parts = sections(points, (), DECIDING)
-    told = told_of(parts, confidence=0.95, moments=1)
-    uses = uses_of(parts, (), told, skipped)
+    reported = statements_of(parts, confidence=0.95, moments=1)
+    uses = uses_of(parts, (), reported, skipped)
     summary = Summary(
-        manifest(), tuple(points), (), (), (), 1, told, (), parts, (), uses, (), (), None
+        manifest(), tuple(points), (), (), (), 1, reported, (), parts, (), uses, (), (), None
     )
     found = brief(summary)
     assert len(found) <= 5
@@ -80,7 +81,7 @@ def test_best_for_one_use_and_open_for_another() -> None:
     )
     assert found["Choose"] == ("a, the best for UDP echo and not clearly worse for anything else")
     assert found["Better by"] == "RTT, median 3.8 % lower than b"
-    assert "which of a and b is better (" in found["Not known"]
+    assert "which of a and b is better: about " in found["Not known"]
     assert "(TCP bulk transfer)" in found["Not known"]
 
 
@@ -186,11 +187,24 @@ def test_a_count_that_is_the_same_every_time_is_given_as_it_was_seen() -> None:
 
 def test_simulated_tunnels_have_their_names_and_the_reservation_once() -> None:
     def simulated(points: list[PointEstimates]) -> list[PointEstimates]:
-        return [replace(p, tunnel=f"{p.tunnel}, simulated") for p in points]
+        return [
+            replace(p, tunnel=f"{p.tunnel} (simulated)", stratum=Stratum.SIMULATION) for p in points
+        ]
 
     rtt, rate = made(RTT, {"a": 0.01, "b": 0.05}), made(RATE, {"a": -0.1, "b": -0.3})
     found = lines([*simulated(rtt), *simulated(rate)])
     assert found["Choose"].startswith("a, the best for")
+    assert "(simulated)" not in "".join(found.values())
+    assert "this was simulated" in found["Not known"]
+
+
+def test_one_simulated_use_has_no_mark_behind_its_names_and_says_what_it_is() -> None:
+    points = made(RTT, {"a": 0.01, "b": 0.05})
+    found = lines(
+        [replace(p, tunnel=f"{p.tunnel} (simulated)", stratum=Stratum.SIMULATION) for p in points]
+    )
+    assert found["Choose"] == "a"
+    assert "(simulated)" not in "".join(found.values())
     assert "this was simulated" in found["Not known"]
 
 

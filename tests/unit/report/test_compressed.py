@@ -7,7 +7,7 @@ from tunnelmark.report.compressed import compressed
 def point(ratio: Estimate | None) -> PointEstimates:
     found = {} if ratio is None else {"compression_ratio": ratio}
     return PointEstimates(
-        *("p", "q", "openvpn-lzo"),
+        *("p", "q", "openvpn-lzo", "openvpn-lzo"),
         is_baseline=False,
         link="10 Mbit/s",
         device="host",

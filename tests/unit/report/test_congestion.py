@@ -8,12 +8,12 @@ from tunnelmark.report.congestion import congestion_notes
 
 
 def row(workload: str, name: str | None, *, chosen: bool = False) -> dict[str, object]:
-    told = {} if name is None else {"client": name, "server": name, "chosen": chosen}
-    details = {"congestion_control": told} if told else {}
+    reported = {} if name is None else {"client": name, "server": name, "chosen": chosen}
+    details = {"congestion_control": reported} if reported else {}
     return {"path": "total", "workload": workload, "details": json.dumps(details)}
 
 
-def test_what_the_study_says_and_what_is_the_kernels_own_are_told_apart() -> None:
+def test_what_the_study_says_and_what_is_the_kernels_own_are_distinguished() -> None:
     trials = pl.DataFrame(
         [
             row("web", "bbr"),

@@ -17,8 +17,8 @@ from tunnelmark.report.families import draw, families
 from tunnelmark.report.figures import to_json
 from tunnelmark.report.parameters import in_words, number, parameter
 from tunnelmark.report.sections import across, sections
+from tunnelmark.report.statements import OFFERED, statements_of
 from tunnelmark.report.terminal import _figures
-from tunnelmark.report.told import OFFERED, told_of
 from tunnelmark.report.uses import Use, uses_of
 
 RATE = "tcp_goodput_bit_s"
@@ -75,7 +75,7 @@ def test_without_a_varied_parameter_tunnels_are_the_axis() -> None:
     assert layout["xaxis"]["range"] == [-0.5, 1.5]
 
 
-def test_points_that_share_no_curve_are_told_apart_by_name() -> None:
+def test_points_that_share_no_curve_are_distinguished_by_name() -> None:
     points = [
         point("a", {"parallel": 1, "direction": "forward"}, {RATE: (1e6, 1e5)}),
         point("a", {"parallel": 4, "direction": "reverse"}, {RATE: (2e6, 1e5)}),
@@ -129,13 +129,13 @@ def test_devices_are_set_beside_each_other() -> None:
 
 def decided(points: list[PointEstimates]) -> Decision:
     parts = sections(points, ())
-    (found,) = decide(parts, (), told_of(parts, confidence=0.95, moments=1))
+    (found,) = decide(parts, (), statements_of(parts, confidence=0.95, moments=1))
     return found
 
 
 def use(points: list[PointEstimates]) -> Use:
     parts = sections(points, ())
-    (found,) = uses_of(parts, (), told_of(parts, confidence=0.95, moments=1))
+    (found,) = uses_of(parts, (), statements_of(parts, confidence=0.95, moments=1))
     return found
 
 
@@ -172,19 +172,34 @@ def test_tunnels_of_different_blocks_are_compared_by_their_own_baselines() -> No
 @pytest.mark.parametrize(
     ("programs", "above", "said"),
     [
-        (0.12, 0.14, "12.0 ±1.0 % of one core at 8.0 Mbit/s"),
-        (None, 0.14, "14.0 ±1.0 % of one core above no tunnel (whole machine) at 8.0 Mbit/s"),
-        (None, 0.005, "no clear difference from no tunnel (whole machine) at 8.0 Mbit/s"),
-        (None, None, "-"),
+        (
+            0.12,
+            0.14,
+            "12.0 ±1.0 % of one core (its programs), 14.0 ±1.0 % above no tunnel (whole machine)",
+        ),
+        (
+            0.12,
+            0.005,
+            (
+                "12.0 ±1.0 % of one core (its programs), "
+                "no clear difference from no tunnel (whole machine)"
+            ),
+        ),
+        (0.12, None, "12.0 ±1.0 % of one core (its programs)"),
+        (None, 0.14, "14.0 ±1.0 % of one core above no tunnel (whole machine)"),
+        (None, 0.005, "no clear difference from no tunnel (whole machine)"),
+        (None, None, None),
     ],
 )
-def test_a_tunnel_without_programs_costs_what_the_machine_used_above_no_tunnel(
-    programs: float | None, above: float | None, said: str
+def test_a_tunnel_has_the_cpu_of_its_programs_and_what_the_machine_used_above_no_tunnel(
+    programs: float | None, above: float | None, said: str | None
 ) -> None:
     figures = {OFFERED: (8e6, 1.0), "cpu_lab_ratio": (0.2, 0.01)}
     if programs is not None:
         figures["cpu_tunnel_ratio"] = (programs, 0.01)
-    assert decided([point("a", {}, figures, changed=above)]).choices[0].cpu == said
+    assert decided([point("a", {}, figures, changed=above)]).choices[0].cpu == (
+        "-" if said is None else f"{said} at 8.0 Mbit/s"
+    )
 
 
 def test_the_cpu_is_that_of_the_point_which_carried_most_on_its_device() -> None:
@@ -223,10 +238,17 @@ def test_what_carries_nothing_is_never_recommended() -> None:
 
 @pytest.mark.parametrize(
     ("programs", "above", "said"),
-    [(0.4, 0.5, "40.0±1.0"), (None, 0.3, "+30.0±1.0"), (None, 0.005, "-"), (None, None, "-")],
+    [
+        (0.4, 0.5, ["40.0±1.0", "+50.0±1.0"]),
+        (0.4, 0.005, ["40.0±1.0", "unclear"]),
+        (0.4, None, ["40.0±1.0"]),
+        (None, 0.3, ["+30.0±1.0"]),
+        (None, 0.005, ["unclear"]),
+        (None, None, []),
+    ],
 )
-def test_the_terminal_has_the_cpu_of_a_tunnel_wherever_its_work_is_done(
-    programs: float | None, above: float | None, said: str
+def test_the_terminal_has_the_cpu_of_programs_and_of_the_whole_machine_each_by_its_name(
+    programs: float | None, above: float | None, said: list[str]
 ) -> None:
     figures = {RATE: (1e6, 1.0), "cpu_lab_ratio": (0.9, 0.1)}
     if programs is not None:
@@ -236,8 +258,39 @@ def test_the_terminal_has_the_cpu_of_a_tunnel_wherever_its_work_is_done(
     console.print(_figures("there", section.parts[0], 100))
     text = console.export_text()
     row = next(line for line in text.splitlines() if line.startswith("a "))
-    assert row.split()[-2] == said if (programs, above) != (None, None) else "CPU" not in text
-    assert ("CPU +: of the whole machine" in text) == (programs is None and above is not None)
+    assert row.split()[-1 - len(said) : -1] == said
+    assert ("programs" in text) == (programs is not None)
+    assert ("whole" in text) == (above is not None)
+    caption = "unclear: no clear difference from no tunnel"
+    assert (caption in " ".join(text.split())) == ("unclear" in said)
+
+
+@pytest.mark.parametrize("in_kernel", [False, True])
+def test_a_narrow_terminal_has_the_machine_s_cpu_where_a_tunnel_has_no_other(
+    *, in_kernel: bool
+) -> None:
+    figures = {RATE: (1e6, 1.0), "rtt_p50_ns": (2e6, 1e3), "cpu_lab_ratio": (0.9, 0.1)}
+    programs = {**figures, "cpu_tunnel_ratio": (0.4, 0.01)}
+    points = [point("a", {}, programs, changed=0.5)]
+    points += [point("b", {}, figures, changed=0.5)] if in_kernel else []
+    (section,) = sections(points, ())
+    console = Console(width=49, file=io.StringIO(), record=True)
+    console.print(_figures("there", section.parts[0], 49))
+    text = console.export_text()
+    assert ("+50.0" in text, "goodput" in text) == (in_kernel, not in_kernel)
+
+
+def test_a_column_that_has_no_room_is_not_explained() -> None:
+    figures = {RATE: (1e6, 1.0), "rtt_p50_ns": (2e6, 1e3), "cpu_tunnel_ratio": (0.4, 0.01)}
+    figures["cpu_lab_ratio"] = (0.9, 0.1)
+    (section,) = sections([point("a", {}, figures, changed=0.005)], ())
+    texts = []
+    for width in (100, 49):
+        console = Console(width=width, file=io.StringIO(), record=True)
+        console.print(_figures("there", section.parts[0], width))
+        texts.append(" ".join(console.export_text().split()))
+    assert ["unclear: " in text for text in texts] == [True, False]
+    assert ["more columns" in text for text in texts] == [False, True]
 
 
 def test_the_limit_of_a_cpu_is_that_of_a_thread_or_core_and_not_of_a_sum() -> None:

@@ -286,8 +286,8 @@ def test_what_has_no_such_form_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     directory = _result(tmp_path, *trials)
     words = ["export", str(directory), "--into", str(tmp_path / "into")]
     assert main.call([*words, "--flent"]) == 0
-    told = capsys.readouterr().out
-    assert "left out of flent: no form for web (1 trial), web without samples (1 trial)" in told
+    reported = capsys.readouterr().out
+    assert "left out of flent: no form for web (1 trial), web without samples (1 trial)" in reported
     with pytest.raises(ResultError, match=r"nothing to export \(iperf3: no form for udp_load echo"):
         export(open_result(directory), tmp_path / "into", form=None, iperf3=True)
 

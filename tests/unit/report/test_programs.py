@@ -36,7 +36,7 @@ def block(tunnel: str, version: str, implementation: str, path: DataPath | None)
                 block("slow", "OpenVPN 2.6.14", "openvpn", DataPath.USER_SPACE),
                 stratum=Stratum.EMULATED,
             ),
-            "slow, emulated: OpenVPN 2.6.14 in user space",
+            "slow (emulated): OpenVPN 2.6.14 in user space",
         ),
     ],
 )

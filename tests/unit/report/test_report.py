@@ -13,11 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from synthetic import Truth, large, simulate
+from synthetic import write as write_made
 
 from made_results import trial_result, write
 from tunnelmark.analysis.estimates import Estimate
 from tunnelmark.model.trial import Measurement
 from tunnelmark.report import plotly
+from tunnelmark.report.charts import Chart, Dot, Line
+from tunnelmark.report.figures import to_json
 from tunnelmark.report.html import to_html
 from tunnelmark.report.latex import escape as latex_escape
 from tunnelmark.report.latex import to_latex
@@ -61,6 +65,38 @@ def test_the_page_has_plotly_packed_and_is_small(result: Result) -> None:
     assert len(page) < 700_000
 
 
+@pytest.mark.slow
+def test_the_page_of_ten_thousand_points_has_five_megabytes_at_most(tmp_path: Path) -> None:
+    directory = tmp_path / "many"
+    write_made(simulate(large(18_200, 5), Truth(bring_ups=0.01, loss=0.01, burst=5), 1), directory)
+    result = open_result(directory)
+    summary = summarise(result)
+    assert len(summary.points) > 9_000
+    assert len(to_html(summary, result).encode()) < 5_000_000
+
+
+def test_figures_have_no_digit_that_nobody_sees(result: Result) -> None:
+    page = to_html(summarise(result), result)
+    figures = re.findall(r'class="plot-data"[^>]*>([^<]*)<', page)
+    assert figures
+    number = re.compile(r"(?<=[\[,])-?[0-9.]+(?=[,\]])")
+    numbers = [one for figure in figures for one in number.findall(figure)]
+    assert numbers
+    assert [one for one in numbers if len(one.strip("-").replace(".", "").lstrip("0")) > 7] == []
+
+
+def test_names_with_a_mark_stand_in_two_lines_on_the_axis() -> None:
+    dots = tuple(Dot(name, 1.0) for name in ("none (simulated)", "<b> (simulated)"))
+    chart = Chart("k", "t", "a", "tunnel", "y", (Line("all", 0, dots),), categories=_names(dots))
+    axis = json.loads(to_json(chart))["layout"]["xaxis"]
+    assert axis["ticktext"] == ["none<br>(simulated)", "&lt;b&gt;<br>(simulated)"]
+    assert axis["tickvals"] == ["none (simulated)", "&lt;b&gt; (simulated)"]
+
+
+def _names(dots: tuple[Dot, ...]) -> tuple[str, ...]:
+    return tuple(str(dot.x) for dot in dots)
+
+
 def test_a_page_may_have_plotly_from_beside_it(result: Result) -> None:
     page = to_html(summarise(result), result, plotly_src=plotly.FILE_NAME)
     assert f'<script src="{plotly.FILE_NAME}"></script>' in page
@@ -101,7 +137,7 @@ def test_columns_without_room_are_left_out_and_no_figure_is_cut(result: Result) 
 
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=8), st.integers(0, 120), st.integers(0, 7))
 def test_the_columns_that_are_kept_fit(widths: list[int], room: int, cpu: int) -> None:
-    kept = kept_columns(widths, room, cpu=cpu if cpu < len(widths) else None)
+    kept = kept_columns(widths, room, cpu=[cpu] if cpu < len(widths) else [])
     assert kept == sorted(set(kept))
     # The first figure and the count are there whatever they need.
     assert {0, len(widths) - 1} <= set(kept)

@@ -27,7 +27,7 @@ _TEXT = made_text(
 
 
 class _Session:
-    """Gives the same figure for every trial of a tunnel; dies as told."""
+    """Gives the same figure for every trial of a tunnel; dies as asked."""
 
     def __init__(self, backend: "_Backend", observer: Observer) -> None:
         self.where, self.seen = Where("nowhere", Stratum.NAMESPACES), Seen()

@@ -127,8 +127,8 @@ def test_figures_of_two_environments_have_two_names(tmp_path: Path) -> None:
     assert set(apart["tunnel"]) == {
         "wireguard",
         "none",
-        f"wireguard, in environment {key}",
-        f"none, in environment {key}",
+        f"wireguard (in environment {key})",
+        f"none (in environment {key})",
     }
     for (name,), rows in apart.group_by("tunnel"):
         expected = 9e6 if "environment" in str(name) else 1e6

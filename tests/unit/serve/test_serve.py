@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -180,6 +181,20 @@ def test_the_first_picture_of_ten_thousand_points_needs_no_whole_report(
         assert page.count('class="plot-data"') <= 50
         assert len(page) < 1_000_000
     assert "showing the first 200" in client.get("/results/many/points").text
+
+
+def test_what_reads_a_study_is_there_before_the_first_page() -> None:
+    code = """
+import pathlib, sys
+from starlette.testclient import TestClient
+from tunnelmark.serve.app import make_app
+from tunnelmark.serve.library import Library
+with TestClient(make_app(Library(pathlib.Path(".")), token="t", port=8642)):
+    wanted = {"tunnels.openvpn", "workloads.udp_echo", "links.serial"}
+    sys.exit(not wanted <= {name.removeprefix("tunnelmark.") for name in sys.modules})
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    assert done.returncode == 0
 
 
 def test_points_are_those_of_the_report_and_of_what_changed_since(folder: Path) -> None:

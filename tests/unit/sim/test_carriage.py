@@ -8,10 +8,11 @@ from made_costs import MODEL
 from tunnelmark.engine.link import SharedLinkSpec
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.block import ProofVerdict
-from tunnelmark.model.costs import CostModel, EndCosts, Fitted, WorkCosts
+from tunnelmark.model.costs import CostedTunnel, CostModel, EndCosts, Fitted, WorkCosts
 from tunnelmark.model.registry import make
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.sim.carriage import MOST_WAITING, Carriage, carriage, payloads_of
+from tunnelmark.sim.work import work_of
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 SERIAL = DriverSpec("serial", "line", {"rate": "2 Mbit/s"})
@@ -24,7 +25,10 @@ def carried(
     driver = tunnel_kinds()[kind]
     link = make(link_kinds(), over).spec(0)
     assert link is not None
-    return carriage(driver(driver.params_type.model_validate(params)), link, 1500, costs)
+    tunnel = driver(driver.params_type.model_validate(params))
+    models = () if costs is None else (replace(costs, tunnel=CostedTunnel(kind)),)
+    work = work_of(tunnel, DriverSpec(kind, kind, {}), DriverSpec("host", "host", {}), models)
+    return carriage(tunnel, link, 1500, work)
 
 
 def exactly(value: float) -> Fitted:
@@ -94,6 +98,34 @@ def test_the_models_packets_stand_in_the_place_of_a_proof() -> None:
         assert proof.ok
         assert proof.fragmentation_point_bytes == 1420 - 28
         assert [one.payload_bytes for one in proof.samples] == [64]
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "cipher"),
+    [
+        ("ipsec", {"suite": "3DES-SHA1"}, "3DES-SHA1"),
+        ("l2tp_ipsec", {"suite": "AES-256-GCM"}, "AES-256-GCM"),
+        ("l2tp_ipsec", {"ipsec": False}, None),
+        ("wireguard", {}, "CHACHA20-POLY1305"),
+        ("openvpn", {"cipher": "BF-CBC"}, "BF-CBC"),
+        ("pptp", {}, "MPPE-128 (RC4, stateless)"),
+        ("pptp", {"mppe": "none"}, None),
+        ("macsec", {"encrypt": False}, None),
+        ("vxlan", {}, None),
+    ],
+)
+def test_the_cipher_that_a_report_names_is_the_one_of_the_study(
+    kind: str, params: dict[str, object], cipher: str | None
+) -> None:
+    assert carried(kind, **params).agreed.cipher == cipher
+
+
+@pytest.mark.parametrize(
+    ("security", "cipher"), [("wpa2-ccmp", "CCMP"), ("wpa2-tkip", "TKIP"), ("open", None)]
+)
+def test_so_is_that_of_the_air(security: str, cipher: str | None) -> None:
+    old = DriverSpec("wlan", "air", {"standard": "802.11g"})
+    assert carried("wpa2", over=old, security=security).agreed.cipher == cipher
 
 
 def test_every_path_has_addresses_of_its_own() -> None:

@@ -20,7 +20,7 @@ WAY = Direction(8_000_000, 10_000_000, Queue("packets", 50))
 
 def carried(**params: Any) -> Carriage:
     tunnel = make(tunnel_kinds(), DriverSpec("none", "none", params))
-    return carriage(tunnel, LinkSpec(WAY, WAY, 1), 1500, None)
+    return carriage(tunnel, LinkSpec(WAY, WAY, 1), 1500)
 
 
 def client(of: Carriage, *exchanges: Exchange) -> Client:
@@ -31,12 +31,12 @@ def client(of: Carriage, *exchanges: Exchange) -> Client:
 def test_a_path_knows_all_packets_of_its_clients_and_no_other_path_does() -> None:
     of = carried()
     asked = client(of, Exchange((100,), (256, 2 * 1448 + 1)))
-    told: Any = client_config([asked], of, seed=7, files_dir="/nowhere")
-    (path,) = told["paths"]
+    made: Any = client_config([asked], of, seed=7, files_dir="/nowhere")
+    (path,) = made["paths"]
     # SYN, acknowledgements, a full segment, and the end of each piece.
     lengths = {52, 60, 64, 72, 80, 1500, *(52 + n for n in (100, 256, 1, 240, 727, 80))}
     assert {one["packets"][0]["bytes"] for one in path["sizes"]} == lengths
-    (one,) = told["clients"]
+    (one,) = made["clients"]
     (stage,) = one.pop("stages")
     assert one == {
         "path": 0,
@@ -48,17 +48,17 @@ def test_a_path_knows_all_packets_of_its_clients_and_no_other_path_does() -> Non
         "limit_ns": 7,
     }
     assert stage["opening"] == [
-        {"request": (240,), "reply": (727,)},
-        {"request": (80,), "reply": ()},
+        {"request": (240,), "reply": (727,), "held": False},
+        {"request": (80,), "reply": (), "held": False},
     ]
-    assert stage["exchanges"] == [{"request": (100,), "reply": (256, 2897)}]
-    assert told["seed"] == 7
-    assert "tcp" not in told
+    assert stage["exchanges"] == [{"request": (100,), "reply": (256, 2897), "held": False}]
+    assert made["seed"] == 7
+    assert "tcp" not in made
 
 
 def test_what_the_simulator_did_not_tell_is_an_error() -> None:
     nothing = Simulated({}, {}, (), 0)
-    with pytest.raises(LabError, match="told nothing of the clients"):
+    with pytest.raises(LabError, match="reported nothing of the clients"):
         client_ends(nothing)
     end = ClientEnd(0, (), 0, 0)
     found = Simulated({}, {}, (), 0, clients=(end,), asked=AskSummary(1, None, ()))

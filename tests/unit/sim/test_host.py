@@ -27,12 +27,12 @@ class Bench:
         self.client, self.server = hosts
 
     def simulate(self, parts: Parts) -> Simulated:
-        self.runs.append({way: sorted(told) for way, told in parts.items()})
+        self.runs.append({way: sorted(reported) for way, reported in parts.items()})
         if self.error:
             raise LabError(self.error)
         ways = {
-            way: {part: {"event": "summary", "of": f"{way} {part}"} for part in told}
-            for way, told in parts.items()
+            way: {part: {"event": "summary", "of": f"{way} {part}"} for part in reported}
+            for way, reported in parts.items()
         }
         return Simulated(ways, {}, (), 1)
 

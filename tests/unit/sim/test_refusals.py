@@ -1,8 +1,12 @@
 """What cannot be simulated is refused by name, point by point; the rest runs."""
 
+from dataclasses import replace
+
 import pytest
 
 from tunnelmark.model.errors import StudyError
+from tunnelmark.model.job import Job
+from tunnelmark.model.trial import Point
 from tunnelmark.sim.refusals import Sorted, sort_out
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import jobs
@@ -29,7 +33,7 @@ def sorted_out(*parts: str) -> Sorted:
             ("request_response", "rr_latency_p50_ns"),
             ("dns", "dns_latency_p50_ns"),
         )
-        if any(f'kind = "{kind}"' in part for part in parts)
+        if any(f'[[workload]]\nkind = "{kind}"' in part for part in parts)
     ]
     if own:
         head = head.replace("}", f", metrics = {{ {', '.join(own)} }} }}")
@@ -69,10 +73,10 @@ def test_a_tunnel_without_a_model_is_left_out(tunnel: str, name: str, reason: st
     [
         ((LINK, WIREGUARD, DNS), "workload dns: there is no model of what its programs send"),
         (
-            (LINK, WIREGUARD, FILE + 'protocol = "scp"\n'),
-            "protocol is 'scp', only http and https are simulated (2 points)",
+            (LINK, WIREGUARD, FILE + 'protocol = "sftp"\n'),
+            "protocol is 'sftp', only http, https and scp are simulated (2 points)",
         ),
-        ((LINK, WIREGUARD, FILE + 'pace = "1 Mbit/s"\n'), "a pace is kept by curl and nginx"),
+        ((LINK, WIREGUARD, FILE + 'pace = "1 Mbit/s"\n'), "a pace is kept by the programs"),
         ((LINK, WIREGUARD, WEB + 'http = "2"\n'), "http is '2', whose frames are not simulated"),
         (
             (LINK, WIREGUARD, ASK + 'transport = "udp"\n'),
@@ -93,8 +97,12 @@ def test_a_tunnel_without_a_model_is_left_out(tunnel: str, name: str, reason: st
             "vxlan: VXLAN (not encrypted) cannot pass a router with NAT",
         ),
         (
-            (LINK, WIREGUARD, ECHO, '[[device]]\nkind = "pi-3"\n'),
-            "device pi-3: no cost model of wireguard on it",
+            (LINK, '[[tunnel]]\nkind = "pptp"\n', ECHO, '[[device]]\nkind = "pi-3"\n'),
+            "device pi-3: no cost model of pptp on it, and no published rate of MPPE-128",
+        ),
+        (
+            (LINK, '[[tunnel]]\nkind = "gre"\n', ECHO, '[[device]]\nkind = "pi-3"\n'),
+            "device pi-3: no cost model of gre on it, and no published rate of its own cipher",
         ),
     ],
 )
@@ -154,3 +162,51 @@ def test_a_gateway_with_clients_is_left_out() -> None:
     with pytest.raises(StudyError) as caught:
         sorted_out(LINK, WIREGUARD + "clients = 2\n", ECHO)
     assert "a gateway with its clients is not simulated (count gives pairs)" in str(caught.value)
+
+
+BULK_LOAD = '[[background]]\nkind = "tcp_bulk"\nlabel = "down"\n'
+
+
+def test_loads_are_simulated_and_what_has_no_model_is_named_with_the_workload() -> None:
+    loads = (
+        BULK_LOAD
+        + '[[background]]\nkind = "dns"\nlabel = "names"\n'
+        + '[[background]]\nkind = "file_transfer"\nlabel = "copy"\nprotocol = "sftp"\n'
+        + '[[background]]\nkind = "udp_load"\nlabel = "beside"\npath = "outside"\n'
+        + "packet_rate = 100\npayload_bytes = 100\n"
+    )
+    each = 'background = ["none", "down", "names", "copy", "beside"]\n'
+    found = sorted_out(LINK, WIREGUARD, loads, ECHO + each)
+    assert found.skipped == {
+        "workload udp_echo beside names": "there is no model of what the programs of dns send "
+        "(4 points)",
+        "workload udp_echo beside copy": "protocol is 'sftp', only http, https and scp are "
+        "simulated (4 points)",
+    }
+    (job,) = found.jobs
+    beside = {point.workload.columns["background"] for point in job.block.points}
+    assert beside == {"none", "down", "beside"}
+
+
+def test_a_network_beside_the_one_of_a_wlan_is_not_simulated_inside_it_is() -> None:
+    wlan = '[[link]]\nkind = "wlan"\nlabel = "air"\nstandard = "802.11g"\n'
+    air = '[[tunnel]]\nkind = "wpa2"\n'
+    found = sorted_out(wlan, air, BULK_LOAD, ECHO)
+    assert not found.skipped
+    with pytest.raises(StudyError, match="udp_echo beside down: outside of wpa2 is another netw"):
+        sort_out(
+            [
+                replace(one, block=replace(one.block, points=tuple(_over(one, "wpa2"))))
+                for one in jobs(
+                    parse_study(
+                        HEAD + "\n".join((wlan, air, BULK_LOAD + 'path = "outside"\n', ECHO)),
+                        "s.toml",
+                    )
+                )
+            ],
+            (),
+        )
+
+
+def _over(job: Job, kind: str) -> list[Point]:
+    return [point for point in job.block.points if point.tunnel.kind == kind]

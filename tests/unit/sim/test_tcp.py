@@ -20,7 +20,7 @@ LINK = LinkSpec(WAY, WAY, 1)
 
 def carried(kind: str, **params: Any) -> Carriage:
     tunnel = make(tunnel_kinds(), DriverSpec(kind, kind, params))
-    return carriage(tunnel, LINK, 1500, None)
+    return carriage(tunnel, LINK, 1500)
 
 
 def flow(of: Carriage, **changes: Any) -> BulkFlow:
@@ -50,12 +50,12 @@ def test_segments_are_what_the_mtu_leaves(kind: str, params: dict[str, Any], exp
 
 def test_a_path_knows_all_packets_of_a_connection_and_none_is_cut() -> None:
     of = carried("none")
-    told: Any = bulk_config([flow(of)], of, seed=7, files_dir="/nowhere")
-    (path,) = told["paths"]
+    reported: Any = bulk_config([flow(of)], of, seed=7, files_dir="/nowhere")
+    (path,) = reported["paths"]
     assert [one["packets"] for one in path["sizes"]] == [
         [{"bytes": length, "on_link": [length]}] for length in (52, 60, 64, 72, 80, 1500)
     ]
-    assert told["tcp"] == [
+    assert reported["tcp"] == [
         {
             "way": "forward",
             "path": 0,
@@ -73,13 +73,13 @@ def test_each_stream_is_a_connection_with_what_the_study_asks_for() -> None:
         flow(of, streams=2, congestion="reno", window_bytes=65536),
         flow(of, path=of.paths[1], direction="reverse"),
     ]
-    told: Any = bulk_config(flows, of, seed=7, files_dir="/nowhere")
-    found = [(one["way"], one["path"], one["congestion"]) for one in told["tcp"]]
+    reported: Any = bulk_config(flows, of, seed=7, files_dir="/nowhere")
+    found = [(one["way"], one["path"], one["congestion"]) for one in reported["tcp"]]
     assert found == [("forward", 0, "reno")] * 2 + [("reverse", 1, "cubic")]
-    assert told["tcp"][0]["window_bytes"] == 65536
+    assert reported["tcp"][0]["window_bytes"] == 65536
 
 
-def test_streams_of_a_flow_are_told_together_as_iperf3_tells_them() -> None:
+def test_streams_of_a_flow_are_reported_together_as_iperf3_tells_them() -> None:
     of = carried("none")
     flows = [flow(of, direction="reverse"), flow(of, streams=2)]
     connections = (
@@ -106,3 +106,29 @@ def test_a_connection_that_was_not_opened_is_an_error_and_no_zero() -> None:
     (ends,) = bulk_ends([flow(of)], of, found)
     assert ends.sender.error == "a connection forward on path 0 was not opened"
     assert (ends.receiver.received_bytes, ends.sender.retransmits) == (None, None)
+
+
+def test_connections_that_were_ended_have_whole_seconds_and_one_rest() -> None:
+    of = carried("none")
+    # One was opened a moment before a second was over, and has begun a second more than the other.
+    early = Connection("forward", 0, (second(1000), second(2000), second(20)), rest_ns=10**7)
+    late = Connection("forward", 0, (second(1000), second(1900)), rest_ns=995 * 10**6)
+    never = Connection("forward", 0, (), rest_ns=None)
+    found = Simulated({}, {}, (), 1, tcp=(early, late), stopped=True)
+    (ends,) = bulk_ends([flow(of, streams=2, seconds=9)], of, found)
+    assert ends.sender.error is None
+    assert [one.seconds for one in ends.receiver.seconds] == [1.0, pytest.approx(1.01)]
+    assert [one.payload_bytes for one in ends.receiver.seconds] == [2000, 3920]
+    assert ends.receiver.received_s == pytest.approx(2.01)
+    assert ends.sender.retransmits == 5
+    # Of a load that was ended before all were open the others count.
+    some = Simulated({}, {}, (), 1, tcp=(late, never), stopped=True)
+    (ends,) = bulk_ends([flow(of, streams=2, seconds=9)], of, some)
+    assert ends.receiver.received_bytes == 2900
+    # Nor is it a failure that one was begun at the very end, and nothing came of it.
+    none = Simulated({}, {}, (), 1, tcp=(never, never), stopped=True)
+    (ends,) = bulk_ends([flow(of, streams=2, seconds=9)], of, none)
+    assert ends.sender.error is None
+    assert (ends.receiver.received_bytes, ends.receiver.received_s) == (0, 0.0)
+    (ends,) = bulk_ends([flow(of, streams=2, seconds=9)], of, replace(none, stopped=False))
+    assert "was not opened" in (ends.sender.error or "")

@@ -11,7 +11,7 @@ from tunnelmark.store import Writer, open_result
 
 _OLD = Path(__file__).parents[2] / "data" / "result-format-1"
 # What its own report said: RTT in ns and goodput in bit/s, geometric means of four valid repeats.
-_TOLD = {
+_REPORTED = {
     ("none", "udp_echo 64"): (2005062.7531561232, 5002563.87506406),
     ("none", "udp_echo 1000"): (2005998.7537379009, 5003499.875087432),
     ("openvpn", "udp_echo 64"): (3007562.129714284, 3335897.1459774314),
@@ -26,13 +26,13 @@ _METRICS = ("rtt_p50_ns", "goodput_bit_s")
 
 def test_its_figures_are_those_that_it_had() -> None:
     points = summarise(open_result(_OLD)).points
-    told = {
+    reported = {
         (p.tunnel, p.workload): tuple(p.estimates[metric].value for metric in _METRICS)
         for p in points
     }
-    assert set(told) == set(_TOLD)
-    for key, values in told.items():
-        assert values == pytest.approx(_TOLD[key])
+    assert set(reported) == set(_REPORTED)
+    for key, values in reported.items():
+        assert values == pytest.approx(_REPORTED[key])
     differences = {
         p.workload: tuple(p.differences[metric].value for metric in _METRICS)
         for p in points

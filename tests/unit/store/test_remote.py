@@ -91,18 +91,18 @@ def test_more_than_is_copied_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "reported"),
     [
         ("nosuch://bucket/x", "cannot be read: Protocol not known: nosuch"),
         ("memory://nothing-is-there", "is not a result directory"),
     ],
 )
 def test_a_place_that_cannot_be_read_is_one_line(
-    place: str, told: str, capsys: pytest.CaptureFixture[str]
+    place: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.call(["report", place]) == 5
     error = capsys.readouterr().err
-    assert told in error
+    assert reported in error
     assert error.count("\n") == 1
 
 

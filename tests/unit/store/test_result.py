@@ -61,7 +61,7 @@ def test_trials_whose_tunnel_failed_the_last_proof_count_for_nothing(tmp_path: P
         writer.write_block(replace(record, attempts=(last,)))
     trials = open_result(directory).trials()
     message = f"the proof by wire failed after the trials: {words}"
-    told = {
+    reported = {
         (row["block_id"], row["is_baseline"], row["repeat"]): (
             row["valid"],
             row["reasons"],
@@ -70,7 +70,7 @@ def test_trials_whose_tunnel_failed_the_last_proof_count_for_nothing(tmp_path: P
         for row in trials.iter_rows(named=True)
     }
     made = "made <b>so</b>"
-    assert told == {
+    assert reported == {
         ("b1", False, 1): (False, [message], ["fine", message]),
         ("b1", False, 2): (False, [made, message], [made, message]),
         ("b1", True, 1): (True, [], ["fine"]),

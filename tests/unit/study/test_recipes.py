@@ -68,7 +68,7 @@ def test_a_study_has_its_recipe_with_it(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_at_the_line_of_the_study(
+def test_what_is_wrong_is_reported_at_the_line_of_the_study(
     tmp_path: Path, more: str, recipe: str | None, words: str
 ) -> None:
     if recipe is not None:

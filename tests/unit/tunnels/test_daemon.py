@@ -21,7 +21,7 @@ def test_what_is_reached_is_reached(one: Any) -> None:
     wait_for([one], "start", lambda log: "Ready" in log, limit_s=0)
 
 
-def test_an_end_a_refusal_and_a_delay_are_told_with_the_last_words(one: Any) -> None:
+def test_an_end_a_refusal_and_a_delay_are_reported_with_the_last_words(one: Any) -> None:
     one.process.log = "cannot do it\nbye"
     with pytest.raises(
         TunnelError,

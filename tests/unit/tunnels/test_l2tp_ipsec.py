@@ -103,7 +103,7 @@ def test_a_client_calls_once() -> None:
     assert "lns = 198.18.0.2" in text
 
 
-def test_a_charon_that_dies_at_its_start_is_told_and_leaves_no_l2tp_behind(
+def test_a_charon_that_dies_at_its_start_is_reported_and_leaves_no_l2tp_behind(
     hosts: Any, site: Site
 ) -> None:
     def dies(process: Any) -> None:

@@ -9,7 +9,7 @@ ERROR = (
 )
 
 
-def test_the_last_complaint_is_told_without_time_and_places() -> None:
+def test_the_last_complaint_is_reported_without_time_and_places() -> None:
     assert last_words(INFO + ERROR + INFO) == (
         "Failed to call noise.ReadMessage: chacha20poly1305: message authentication failed"
     )

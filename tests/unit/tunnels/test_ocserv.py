@@ -52,7 +52,7 @@ def test_both_ends_tell_the_same_session() -> None:
     assert read_address(LOG) == ip_address("fd00:7473::2")
 
 
-def test_what_is_not_told_is_none() -> None:
+def test_what_is_not_reported_is_none() -> None:
     assert read_client("") == Session(None, None, None)
     assert read_address("") is None
     assert read_address(LOG.replace("fd00:7473::2", "1.2.3.4.5")) is None

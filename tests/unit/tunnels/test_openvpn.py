@@ -376,7 +376,7 @@ def test_ends_without_a_handshake_are_woken_by_a_packet(
         tunnel().up(site)  # where there is a handshake, the ends need no help
 
 
-def test_another_static_key_is_told_as_soon_as_openvpn_says_so(hosts: Any, site: Site) -> None:
+def test_another_static_key_is_reported_as_soon_as_openvpn_says_so(hosts: Any, site: Site) -> None:
     machine = Machine(hosts)
     started = machine.start
 

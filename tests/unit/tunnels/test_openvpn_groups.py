@@ -22,7 +22,7 @@ REASON = "OpenVPN 2.6.14 with OpenSSL 3.0.19 27 Jan 2026, LZO 2.10 has no TLS gr
 
 
 @pytest.mark.parametrize(("said", "reason"), [(LACKING, REASON), (SAID, None)])
-def test_a_group_that_is_not_there_is_told(site: Site, said: str, reason: str | None) -> None:
+def test_a_group_that_is_not_there_is_reported(site: Site, said: str, reason: str | None) -> None:
     host: Any = site.client.host
     host.answer = lambda _argv, _stdin: (1, said)
     assert no_group(host, "X25519MLKEM768", NOW) == reason

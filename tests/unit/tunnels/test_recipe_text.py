@@ -99,7 +99,7 @@ KEY = {"command": ["socat"], "reads": "(?P<a>x)"}
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(text: str, words: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(text: str, words: str) -> None:
     with pytest.raises(StudyError) as caught:
         parse_recipe(text, "mine.toml")
     assert str(caught.value).startswith("mine.toml: ")

@@ -125,7 +125,7 @@ def test_a_package_brings_drivers(package: Callable[..., None], point: str) -> N
         (OF_OTHERS + "    title = None", "tm_of_others", "tm_of_others: Other has no title"),
     ],
 )
-def test_what_is_wrong_with_a_package_is_told_with_its_name(
+def test_what_is_wrong_with_a_package_is_reported_with_its_name(
     package: Callable[..., None], text: str, point: str, words: str
 ) -> None:
     package(text, point)

@@ -25,12 +25,12 @@ Object not found.
 """
 
 
-def test_what_is_told_is_read() -> None:
+def test_what_is_reported_is_read() -> None:
     assert read_status(STATUS) == Status("SID-U-2", SUITE, False, False, "5.01 Build 9674")
 
 
 @pytest.mark.parametrize("output", ["", "Encryption\nSession Name,../../etc", "x" * 100_000])
-def test_what_is_not_told_is_none(output: str) -> None:
+def test_what_is_not_reported_is_none(output: str) -> None:
     assert read_status(output) == Status(None, None, None, None, "of unknown version")
 
 
@@ -44,7 +44,7 @@ def test_compression_and_packets_outside_the_stream_are_seen() -> None:
     assert read_status(STATUS.replace("Enabled (Alg", "Disabled (Alg")).suite is None
 
 
-def test_an_error_is_told_without_the_command_and_its_password() -> None:
+def test_an_error_is_reported_without_the_command_and_its_password() -> None:
     assert refusal(REFUSED) == "Object not found. (error code 29)"
     assert refusal(STATUS) is None
 

@@ -34,7 +34,7 @@ def test_what_holds_or_is_too_far_back_is_no_failure(up: Any, log: str) -> None:
     tunnel.check_agreed()
 
 
-def test_keys_exchanged_anew_for_another_cipher_are_told(up: Any) -> None:
+def test_keys_exchanged_anew_for_another_cipher_are_reported(up: Any) -> None:
     tunnel, process = up
     process.log = OURS + SAID.format(cipher="aes128-ctr")
     with pytest.raises(RefusedError, match=r"on client runs \S+ with \('aes128-ctr', '<implicit>'"):
@@ -76,7 +76,7 @@ def test_a_gateway_must_have_agreed_with_each_client(up: Any) -> None:
         ),
     ],
 )
-def test_a_key_exchange_that_ssh_does_not_list_is_told(
+def test_a_key_exchange_that_ssh_does_not_list_is_reported(
     site: Site, key_exchange: str, listed: str, reason: str | None
 ) -> None:
     host: Any = site.client.host

@@ -49,7 +49,7 @@ def test_damaged_frames_are_dropped_and_never_fail(raw: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([DATA, CONTROL]), st.binary(max_size=50))), st.data())
-def test_packets_are_told_apart_wherever_the_stream_is_cut(
+def test_packets_are_distinguished_wherever_the_stream_is_cut(
     sent: list[tuple[int, bytes]], data: st.DataObject
 ) -> None:
     stream = b"".join(packet(kind, payload) for kind, payload in sent)

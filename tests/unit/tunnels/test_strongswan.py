@@ -164,7 +164,7 @@ def test_a_secret_is_in_no_command_and_in_no_file_that_others_read(hosts: Any) -
     assert any(b"hunter2" in data for data, _ in host.files.values())
 
 
-def test_a_dead_daemon_is_told_with_its_last_words(hosts: Any) -> None:
+def test_a_dead_daemon_is_reported_with_its_last_words(hosts: Any) -> None:
     charon = Charon("server", hosts[1])
     hosts[1].spawned[0].status = 64
     hosts[1].spawned[0].log = "00[LIB] plugin 'openssl': failed to load - no such file\n"
@@ -184,7 +184,7 @@ def test_a_socket_path_that_no_socket_can_have_is_refused(
         Charon("client", hosts[0])
 
 
-def test_a_refused_configuration_is_told_by_the_line_that_failed(hosts: Any) -> None:
+def test_a_refused_configuration_is_reported_by_the_line_that_failed(hosts: Any) -> None:
     text = "opening directory '/x' failed: No such file\nloading connection 'tm' failed: invalid\n"
     hosts[0].answer = lambda argv, _stdin: (22, text) if "--load-all" in argv else (0, "")
     with pytest.raises(TunnelError, match="refused its configuration: loading connection 'tm'"):

@@ -12,7 +12,7 @@ from tunnelmark.model.tunnel import Site
 from tunnelmark.study import parse_study
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel
-from tunnelmark.tunnels.tailored import TailoredHost, Tailoring, told
+from tunnelmark.tunnels.tailored import TailoredHost, Tailoring, reported
 from tunnelmark.tunnels.tinc import TincParams, TincTunnel
 
 OURS = Tailoring(
@@ -39,7 +39,7 @@ def test_a_program_is_replaced_and_its_daemon_has_the_options(hosts: Any) -> Non
         PurePosixPath("/x/more.conf"): (b"B = 1", 0o644),
     }
     hosts[0].answer = lambda _argv, _stdin: (0, "0123456789abcdef0123  /opt/tool\n")
-    assert told(OURS, [host]) == {
+    assert reported(OURS, [host]) == {
         "program_tool": "/opt/tool (SHA-256 0123456789abcdef)",
         "options_tool": "--fast 'a b'",
         "appended_tool.conf": "More = yes",
@@ -65,10 +65,10 @@ def test_what_has_no_effect_is_refused(hosts: Any, given: Any, words: str) -> No
     host = TailoredHost(hosts[0], tailoring)
     host.spawn(["/usr/lib/tool"], name="tool")
     with pytest.raises(RefusedError, match=words):
-        told(tailoring, [host])
+        reported(tailoring, [host])
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_runs(hosts: Any) -> None:
+def test_a_program_that_is_not_there_is_reported_before_anything_runs(hosts: Any) -> None:
     hosts[0].programs = {"openvpn", "ip", "ping"}
     hosts[0].kernel = {"tun"}
     params = OpenVpnParams.model_validate({"program": "/opt/openvpn"})
@@ -135,7 +135,7 @@ def test_two_builds_are_two_tunnels_of_a_study() -> None:
     assert len({spec.label for spec in study.tunnels}) == 2
 
 
-def test_a_program_that_no_driver_starts_is_told_at_its_line() -> None:
+def test_a_program_that_no_driver_starts_is_reported_at_its_line() -> None:
     with pytest.raises(StudyError, match=r"^mine.toml:12: tunnel .*program cannot be set"):
         parse_study(
             STUDY + 'kind = "wireguard"\nlabel = "w"\nprogram = { openvpn = "/opt/a" }\n',

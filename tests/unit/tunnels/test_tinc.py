@@ -1,11 +1,12 @@
 """What tinc says of itself, and where it is read wrongly if at all."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tunnelmark.model.errors import RefusedError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels import tinc
 from tunnelmark.tunnels.daemon import Daemon, last_complaint
@@ -16,7 +17,8 @@ Statistics for Linux tun/tap device (tun mode) /dev/net/tun:
  total bytes in:          98
 Nodes:
  client at MYSELF cipher 0 digest 0 maclength 0 compression 0 options 0 status 0018 nexthop client
- server at 198.18.0.2 port 655 cipher {cipher} digest 672 maclength 4 compression 0 options 0
+ server at 198.18.0.2 port 655 cipher {cipher} digest 672 maclength 4 compression 0 \
+options 0 status 001a nexthop server via server pmtu 1518 (min 0 max 1518)
 End of nodes.
 """
 
@@ -28,12 +30,12 @@ def test_the_last_list_counts_and_the_node_itself_does_not() -> None:
     }
 
 
-def test_a_list_that_is_not_there_or_not_finished_has_no_node() -> None:
-    assert read_nodes("") == {}
-    assert read_nodes("Nodes:\n server at 198.18.0.2 port 655 cipher 427 digest 672") == {}
+def test_a_list_that_is_not_there_or_not_finished_is_none() -> None:
+    assert read_nodes("") is None
+    assert read_nodes("Nodes:\n server at 198.18.0.2 port 655 cipher 427 digest 672") is None
     assert read_nodes("Nodes:\nEnd of nodes.\n") == {}
     begun = LIST.format(cipher=427) + LIST.format(cipher=91).partition("End")[0]
-    assert read_nodes(begun) == {}
+    assert read_nodes(begun) is None
 
 
 def test_a_node_with_numbers_beyond_belief_is_no_node() -> None:
@@ -75,10 +77,21 @@ def test_what_still_holds_is_no_failure(answering: Answers) -> None:
     tunnel.check_agreed()
 
 
-def test_another_cipher_than_at_the_start_is_told(answering: Answers) -> None:
+def test_another_cipher_than_at_the_start_is_reported(answering: Answers) -> None:
     tunnel = answering(LIST.format(cipher=427), LIST.format(cipher=91))
     tunnel.check_agreed()
     with pytest.raises(RefusedError, match=r"^tinc client of tunnel 0 on client sends to the serv"):
+        tunnel.check_agreed()
+
+
+def test_a_peer_that_is_out_of_reach_is_reported(
+    answering: Answers,
+) -> None:
+    """tinc keeps its interface and its daemons; what it writes then was seen of 1.0.36."""
+    up = LIST.format(cipher=427)
+    tunnel = answering(up, re.sub(r"^ server at .*\n", "", up, flags=re.MULTILINE))
+    tunnel.check_agreed()
+    with pytest.raises(TunnelError, match=r"^tinc client of tunnel 0 on client lost its connectio"):
         tunnel.check_agreed()
 
 

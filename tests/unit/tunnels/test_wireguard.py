@@ -226,12 +226,12 @@ def test_each_peer_of_a_gateway_has_a_secret_of_its_own(hosts: Any, site: Site) 
     driver._configure(both, server, *clients)
     for client in clients:
         driver._configure(both, client, server)
-    told = [
+    reported = [
         re.findall("PresharedKey = (.*)", (stdin or b"").decode())
         for host in reversed(hosts)
         for argv, stdin in host.ran
         if "setconf" in argv
     ]
-    of_gateway, *of_clients = told
+    of_gateway, *of_clients = reported
     assert len(set(of_gateway)) == 2
     assert of_clients == [[secret] for secret in of_gateway]

@@ -95,7 +95,7 @@ def test_radios_are_set_to_what_the_link_says(
         (G, {"rate": "18 Mbit/s"}, "basic_rates has 24 Mbit/s, but the highest rate is 18 Mbit/s"),
     ],
 )
-def test_what_real_radios_cannot_be_is_told(
+def test_what_real_radios_cannot_be_is_reported(
     preset: str, more: dict[str, object], words: str
 ) -> None:
     found = radio_of(medium(preset, **more))
@@ -103,7 +103,7 @@ def test_what_real_radios_cannot_be_is_told(
     assert found.startswith(words)
 
 
-def test_an_802_11ac_link_and_minstrel_with_802_11n_are_told() -> None:
+def test_an_802_11ac_link_and_minstrel_with_802_11n_are_reported() -> None:
     ac = WlanParams.model_validate({"standard": "802.11ac", "mcs": 9, "width": "80 MHz"})
     assert radio_of(ac.medium()) == "standard is 802.11ac, radios may be 802.11a, b, g or n"
     ax = WlanParams.model_validate({"standard": "802.11ax", "mcs": 9})
@@ -420,7 +420,7 @@ def test_a_study_over_a_wlan_is_taken() -> None:
     assert parse_study(text, source="a.toml").tunnels[0].kind == "wpa2"
 
 
-def test_a_station_that_joined_anew_with_another_cipher_is_told(hosts: Any) -> None:
+def test_a_station_that_joined_anew_with_another_cipher_is_reported(hosts: Any) -> None:
     """check_agreed asks both daemons again, as up did."""
     said = dict(CLIENT)
     answers: dict[str, Callable[[], str]] = {

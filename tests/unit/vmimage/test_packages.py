@@ -28,7 +28,7 @@ def test_the_metapackage_names_the_kernel() -> None:
         packages._kernel_name("linux-image-amd64\n  Depends: -o=evil\n")
 
 
-def test_apt_is_kept_from_the_machine_and_told_whose_signature_counts(
+def test_apt_is_kept_from_the_machine_and_reported_whose_signature_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keyring = tmp_path / "keyring.gpg"

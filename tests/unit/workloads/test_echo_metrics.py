@@ -33,7 +33,7 @@ def flow(*packets: tuple[int, int, int, int], size: int = 100, late: tuple[int, 
     )
 
 
-def told(one: Flow, **changes: int) -> SendFlow:
+def reported(one: Flow, **changes: int) -> SendFlow:
     returned = int((one.returned & ~one.late).sum())
     values = {
         "flow": 0,
@@ -75,7 +75,7 @@ FIVE = flow(
 
 
 def test_figures_by_hand() -> None:
-    found = flow_metrics(FIVE, told(FIVE, duplicates=1, reordered=2, overrun=1))
+    found = flow_metrics(FIVE, reported(FIVE, duplicates=1, reordered=2, overrun=1))
     assert found == {
         # Offered for 50 ms, the last packet's gap included. The last arrival comes 10 ms later than
         # one without a queue would, 50 ms after the first; the last return 59 ms after it.
@@ -103,7 +103,7 @@ def test_figures_by_hand() -> None:
 
 def test_a_late_answer_is_no_loss_and_no_round_trip() -> None:
     late = flow((0, 10, 11, 21), (10, 20, 21, 5000), late=(1,))
-    found = flow_metrics(late, told(late))
+    found = flow_metrics(late, reported(late))
     assert found["loss_reverse_ratio"] == 0
     assert found["late_ratio"] == 0.5
     assert found["rtt_p50_ns"] == 21 * MS
@@ -122,9 +122,9 @@ def stream(delays_ms: list[float], gap_ms: float = 10) -> Flow:
 def test_a_tunnel_that_passes_five_of_a_thousand_packets_has_no_full_rate() -> None:
     whole = stream([20.0] * 1000)
     five = stream([20.0] * 5 + [-1.0] * 995)
-    offered = flow_metrics(whole, told(whole))
+    offered = flow_metrics(whole, reported(whole))
     assert offered["goodput_bit_s"] == pytest.approx(offered["sent_load_bit_s"])
-    found = flow_metrics(five, told(five))
+    found = flow_metrics(five, reported(five))
     assert found["loss_forward_ratio"] == 0.995
     assert found["goodput_bit_s"] == pytest.approx(0.005 * offered["goodput_bit_s"])
 
@@ -132,15 +132,15 @@ def test_a_tunnel_that_passes_five_of_a_thousand_packets_has_no_full_rate() -> N
 def test_a_queue_that_is_worked_off_in_the_wait_does_not_flatter() -> None:
     # Half of what is offered passes per second: the last packet comes after twice the time.
     queued = stream([10.0 + 10.0 * k for k in range(100)])
-    found = flow_metrics(queued, told(queued))
+    found = flow_metrics(queued, reported(queued))
     assert found["loss_forward_ratio"] == 0
     assert found["goodput_bit_s"] == pytest.approx(found["sent_load_bit_s"] / 2, rel=0.02)
 
 
 def test_a_percentile_of_the_tail_needs_values_beyond_it() -> None:
     few, enough = stream([float(k) for k in range(299)]), stream([float(k) for k in range(300)])
-    assert flow_metrics(few, told(few))["pdv_p99_ns"] is None
-    assert flow_metrics(enough, told(enough))["pdv_p99_ns"] == pytest.approx(0.99 * 299 * MS)
+    assert flow_metrics(few, reported(few))["pdv_p99_ns"] is None
+    assert flow_metrics(enough, reported(enough))["pdv_p99_ns"] == pytest.approx(0.99 * 299 * MS)
 
 
 def test_a_study_cannot_decide_by_a_percentile_that_its_packets_do_not_give() -> None:
@@ -166,22 +166,22 @@ def test_an_answer_after_the_waiting_time_is_lost_wherever_it_was_sent() -> None
     seen = slow.within(1000 * MS)
     assert seen.returned.tolist() == [False, True, False, False]
     assert seen.arrived.tolist() == [True, True, False, False]
-    found = flow_metrics(seen, told(seen))
+    found = flow_metrics(seen, reported(seen))
     assert found["loss_forward_ratio"] == 0.5
     assert found["loss_reverse_ratio"] == 0.5
 
 
 def test_what_never_was_is_missing_and_not_zero() -> None:
     lost = flow((0, -1, -1, -1), (10, -1, -1, -1))
-    found = flow_metrics(lost, told(lost))
+    found = flow_metrics(lost, reported(lost))
     assert found["loss_forward_ratio"] == 1
     assert found["goodput_bit_s"] == 0
     for name in ("loss_reverse_ratio", "rtt_min_ns", "rtt_p50_ns", "pdv_p99_ns", "ipdv_p50_ns"):
         assert found[name] is None
     nothing = flow()
-    assert flow_metrics(nothing, told(nothing))["loss_forward_ratio"] is None
+    assert flow_metrics(nothing, reported(nothing))["loss_forward_ratio"] is None
     single = flow((0, 10, 11, 20))
-    assert flow_metrics(single, told(single))["goodput_bit_s"] is None
+    assert flow_metrics(single, reported(single))["goodput_bit_s"] is None
 
 
 TIMES = st.integers(1, 10**6)
@@ -201,7 +201,7 @@ def flows(draw: st.DrawFn) -> Flow:
 
 @given(flows())
 def test_laws_of_one_flow(one: Flow) -> None:
-    found = flow_metrics(one, told(one))
+    found = flow_metrics(one, reported(one))
     sent = len(one.sent_ns)
     if sent:
         reached = 1 - float(found["loss_forward_ratio"] or 0)
@@ -213,14 +213,14 @@ def test_laws_of_one_flow(one: Flow) -> None:
     if found["goodput_bit_s"] is not None and found["sent_load_bit_s"] is not None:
         share = reached * found["sent_load_bit_s"]
         assert found["goodput_bit_s"] <= share * (1 + 1e-9)
-    assert total_metrics([one], [told(one)]) == found
+    assert total_metrics([one], [reported(one)]) == found
 
 
 @given(st.lists(flows(), min_size=1, max_size=4), st.integers(-(10**9), 10**9))
 def test_the_total_is_of_all_packets_whatever_the_clock_says(
     several: list[Flow], shift_ns: int
 ) -> None:
-    counts = [told(one) for one in several]
+    counts = [reported(one) for one in several]
     total = total_metrics(several, counts)
     sent = sum(len(one.sent_ns) for one in several)
     lost = sum(int((~one.arrived).sum()) for one in several)
@@ -243,7 +243,9 @@ def test_the_total_is_of_all_packets_whatever_the_clock_says(
 
 
 def summaries(one: Flow) -> tuple[SendSummary, ReflectSummary]:
-    sent = SendSummary(0, 1, realtime="kept", timestamps="kernel", awake_ns=1, flows=(told(one),))
+    sent = SendSummary(
+        0, 1, realtime="kept", timestamps="kernel", awake_ns=1, flows=(reported(one),)
+    )
     arrived = int(one.arrived.sum())
     heard = ReflectFlow(0, arrived, 0, arrived, 0, 0, 0)
     return sent, ReflectSummary(
@@ -279,7 +281,7 @@ def test_a_sender_that_disagrees_with_its_records_is_seen(
     changes: dict[str, int], name: str
 ) -> None:
     sent, heard = summaries(FIVE)
-    assert failed(FIVE, replace(sent, flows=(told(FIVE, **changes),)), heard) == [name]
+    assert failed(FIVE, replace(sent, flows=(reported(FIVE, **changes),)), heard) == [name]
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ def test_lateness_is_judged_at_its_limit_and_a_killed_reflector_is_no_evidence()
     checks = evidence(sent, heard, [FIVE], late_limit_ns=499_999)
     assert [check.name for check in checks if not check.ok] == ["sender_lateness"]
     assert failed(FIVE, sent, None) == ["conservation_forward", "conservation_reverse"]
-    silent = replace(sent, flows=(replace(told(FIVE), lateness_ns=None, due=0, sent=0),))
+    silent = replace(sent, flows=(replace(reported(FIVE), lateness_ns=None, due=0, sent=0),))
     assert "all_sent" in failed(FIVE, silent, heard)
 
 

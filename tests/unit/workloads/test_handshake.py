@@ -107,8 +107,8 @@ def test_it_sets_up_as_often_as_asked_and_says_what_failed() -> None:
     assert total.metrics["setup_failed_ratio"] == pytest.approx(0.25)
     assert (outcome.payload_bytes, outcome.payload_packets) == (0, 0)
     assert outcome.measuring_s == pytest.approx(0.3 + 3.0)
-    told: Any = outcome.details["set_ups"]
-    assert [one["took_ns"] for one in told] == [100 * MS, None, 100 * MS, 100 * MS]
+    reported: Any = outcome.details["set_ups"]
+    assert [one["took_ns"] for one in reported] == [100 * MS, None, 100 * MS, 100 * MS]
 
 
 def test_a_trial_that_is_cancelled_has_what_it_has() -> None:

@@ -110,7 +110,7 @@ def test_what_a_study_may_not_ask_for(values: dict[str, object], message: str) -
         RequestResponseParams.model_validate(values)
 
 
-def test_too_many_sockets_are_told_before_the_run() -> None:
+def test_too_many_sockets_are_reported_before_the_run() -> None:
     workload = RequestResponse(RequestResponseParams.model_validate({"outstanding": 100}))
     assert workload.conflict(10) is None
     reason = workload.conflict(11)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads.iperf3 import Report, parse_report
 from tunnelmark.workloads.tcp_bulk import TcpBulk, TcpBulkParams, plan_flows
-from tunnelmark.workloads.tcp_figures import Told, figures, series
+from tunnelmark.workloads.tcp_figures import Reported, figures, series
 
 
 def stream(start: float, octets: int, **more: Any) -> dict[str, Any]:
@@ -84,13 +84,13 @@ def test_a_damaged_report_is_refused_with_the_place(data: bytes, place: str) -> 
         parse_report(data)
 
 
-def told(direction: str, **changes: Any) -> Told:
+def reported(direction: str, **changes: Any) -> Reported:
     one = report(**changes)
-    return Told("0", direction, one, one)  # type: ignore[arg-type]
+    return Reported("0", direction, one, one)  # type: ignore[arg-type]
 
 
 def test_figures_of_one_flow() -> None:
-    found = figures([told("forward")])
+    found = figures([reported("forward")])
     assert set(found) == set(TcpBulk.metrics)
     assert found["tcp_goodput_bit_s"] == found["tcp_goodput_forward_bit_s"] == 4000 * 8 / 2.5
     assert found["tcp_goodput_reverse_bit_s"] is None
@@ -102,34 +102,34 @@ def test_figures_of_one_flow() -> None:
 
 
 def test_the_ratios_of_rfc_6349() -> None:
-    found = figures([replace(told("forward"), idle_rtt_ns=1e6)])
+    found = figures([replace(reported("forward"), idle_rtt_ns=1e6)])
     # 5000 bytes and three segments of 1448 again; 3 ms on average against 1 ms.
     assert found["tcp_efficiency_ratio"] == 5000 / (5000 + 3 * 1448)
     assert found["tcp_buffer_delay_ratio"] == pytest.approx(2.0)
-    assert figures([told("forward")])["tcp_buffer_delay_ratio"] is None
+    assert figures([reported("forward")])["tcp_buffer_delay_ratio"] is None
 
 
 def test_a_start_up_that_is_left_out_is_in_no_figure() -> None:
-    found = figures([told("forward").after(1.0)])
+    found = figures([reported("forward").after(1.0)])
     assert found["tcp_goodput_bit_s"] == pytest.approx(3010 * 8 / 1.01)
     assert found["tcp_rtt_p50_ns"] == found["tcp_rtt_max_ns"] == 4e6
     assert found["tcp_retransmits_per_s"] == pytest.approx(2 / 1.01)
     assert found["tcp_goodput_slowest_bit_s"] == 24000
-    nothing = figures([told("forward").after(9.0)])
+    nothing = figures([reported("forward").after(9.0)])
     assert nothing["tcp_goodput_bit_s"] is None
-    assert told("forward").after(0.0) == told("forward")
+    assert reported("forward").after(0.0) == reported("forward")
 
 
 def test_every_series_of_a_flow_is_as_long_as_its_times() -> None:
     empty = stream(3, 0) | {"seconds": 0.0}
-    one = told("forward", intervals=[{"streams": [stream(0, 10)]}, {"streams": [empty]}])
+    one = reported("forward", intervals=[{"streams": [stream(0, 10)]}, {"streams": [empty]}])
     (seconds,) = series([one])
     assert seconds["goodput_bit_s"] == [80, None]
     assert len({len(values) for values in seconds.values() if isinstance(values, list)}) == 1
 
 
 def test_flows_at_once_add_up() -> None:
-    found = figures([told("forward"), told("reverse")])
+    found = figures([reported("forward"), reported("reverse")])
     assert found["tcp_goodput_bit_s"] == 2 * 4000 * 8 / 2.5
     assert found["tcp_goodput_reverse_bit_s"] == 4000 * 8 / 2.5
     assert found["tcp_goodput_slowest_bit_s"] == 16000
@@ -139,7 +139,7 @@ def test_flows_at_once_add_up() -> None:
 
 
 def test_a_flow_without_samples_has_no_rtt() -> None:
-    found = figures([told("forward", intervals=[])])
+    found = figures([reported("forward", intervals=[])])
     assert found["tcp_rtt_p50_ns"] is None
     assert found["tcp_goodput_slowest_bit_s"] is None
     assert found["tcp_goodput_bit_s"] == 4000 * 8 / 2.5

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
 from tunnelmark.workloads import curl, ssh_server
 from tunnelmark.workloads.corpus import File
-from tunnelmark.workloads.file_transfer import FileTransferParams
+from tunnelmark.workloads.file_transfer_params import FileTransferParams
 from tunnelmark.workloads.transfers import Fetched, figures
 from tunnelmark.workloads.web_server import certify, configuration
 
@@ -153,7 +153,7 @@ def test_a_trace_is_read_over_midnight() -> None:
     assert curl.span_s(TRACE.splitlines()[0]) is None
 
 
-def test_a_refusal_is_told_with_the_kernels_word() -> None:
+def test_a_refusal_is_reported_with_the_kernels_word() -> None:
     trace = (
         "10:55:20.132859 * connect to 127.0.0.1 port 1 failed: Connection refused\n"
         "curl: (7) Failed to connect to 127.0.0.1 port 1: Couldn't connect to server\n"

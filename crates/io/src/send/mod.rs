@@ -84,7 +84,7 @@ pub fn run(
         flows: vec![FlowProgress::default(); plan.flows.len()],
         next: clock::now(),
     });
-    let told = |shard: usize, now: Instant, flows: &[SenderFlow]| {
+    let reported = |shard: usize, now: Instant, flows: &[SenderFlow]| {
         let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
         board.note(shard, count, flows);
         board.tell(now);
@@ -101,7 +101,7 @@ pub fn run(
             Begin::WhenReady,
             stop,
             |now, flows| {
-                told(0, now, flows);
+                reported(0, now, flows);
             },
         )?]
     } else {
@@ -113,9 +113,9 @@ pub fn run(
             let mut threads = Vec::new();
             for (number, (plan, sockets)) in plans.iter().zip(parts).enumerate() {
                 let begin = Begin::At(start, records.share());
-                let told = &told;
+                let reported = &reported;
                 let work = move || {
-                    let progress = |now, flows: &[SenderFlow]| told(number, now, flows);
+                    let progress = |now, flows: &[SenderFlow]| reported(number, now, flows);
                     let outcome = shard(plan, sockets, begin, stop, progress);
                     if outcome.is_err() {
                         stop.request();

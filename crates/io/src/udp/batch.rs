@@ -90,16 +90,16 @@ impl Batch {
             } else {
                 message.msg_len as usize
             };
-            let told = ancillary(&message.msg_hdr);
+            let reported = ancillary(&message.msg_hdr);
             self.arrivals[place] = Arrival {
-                at: told
+                at: reported
                     .time
                     .map_or(taken, |stamp| self.wall.stamped(stamp, taken)),
-                user_time: told.time.is_none(),
+                user_time: reported.time.is_none(),
                 source: address(&self.incoming.names[place]),
-                time_to_live: told.time_to_live,
+                time_to_live: reported.time_to_live,
             };
-            if let Some(overrun) = told.overrun {
+            if let Some(overrun) = reported.overrun {
                 socket.note_overrun(overrun);
             }
         }

@@ -9,6 +9,16 @@ pub const CONTROL_WORDS: usize = 16;
 /// Room for the length at which the kernel cuts.
 pub const CUT_WORDS: usize = 3;
 
+/// The option that has the kernel tell when a packet came, in 64 bits for the seconds and 64 for the ns.
+///
+/// On 32-bit machines that is `SO_TIMESTAMPNS_NEW` (`asm-generic/socket.h`, Linux 5.1): what is older there
+/// has 32 bits, and ends in 2038.
+pub const TIMESTAMP: i32 = if cfg!(target_pointer_width = "64") {
+    libc::SO_TIMESTAMPNS
+} else {
+    64
+};
+
 /// What the kernel says beside a packet.
 #[derive(Default)]
 pub struct Ancillary {
@@ -30,9 +40,9 @@ pub fn ancillary(header: &libc::msghdr) -> Ancillary {
         while !message.is_null() {
             let data = libc::CMSG_DATA(message);
             match ((*message).cmsg_level, (*message).cmsg_type) {
-                (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => {
-                    let at: libc::timespec = std::ptr::read_unaligned(data.cast());
-                    found.time = Some(UnixTime(at.tv_sec * 1_000_000_000 + at.tv_nsec));
+                (libc::SOL_SOCKET, TIMESTAMP) => {
+                    let [s, ns]: [i64; 2] = std::ptr::read_unaligned(data.cast());
+                    found.time = Some(UnixTime(s * 1_000_000_000 + ns));
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     found.overrun = Some(std::ptr::read_unaligned(data.cast::<u32>()));

@@ -51,6 +51,7 @@ pub enum ReceiveTime {
 pub struct Socket {
     inner: UdpSocket,
     overrun: u32,
+    tells_drops: bool,
     /// The kernel did not refuse to cut runs so far.
     cuts: bool,
 }
@@ -81,13 +82,11 @@ impl Socket {
                     .map_err(|error| IoError::new("cannot set the socket buffer", error))?;
             }
         }
-        let stamped = i32::from(options.receive_time == ReceiveTime::Kernel);
-        for (option, name, value) in [
-            (libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS", stamped),
-            (libc::SO_RXQ_OVFL, "SO_RXQ_OVFL", 1),
-        ] {
-            set(fd, libc::SOL_SOCKET, option, value).map_err(|error| IoError::new(name, error))?;
+        if options.receive_time == ReceiveTime::Kernel {
+            // Without it all times are the program's, and marked as such.
+            set_if_there_is(fd, control::TIMESTAMP, "SO_TIMESTAMPNS")?;
         }
+        let tells_drops = set_if_there_is(fd, libc::SO_RXQ_OVFL, "SO_RXQ_OVFL")?;
         let (level, option, value) = fragmentation(local, options.dont_fragment);
         set(fd, level, option, value).map_err(|error| IoError::new("dont_fragment", error))?;
         if options.time_to_live {
@@ -111,6 +110,7 @@ impl Socket {
         Ok(Self {
             inner,
             overrun: 0,
+            tells_drops,
             cuts: true,
         })
     }
@@ -131,6 +131,7 @@ impl Socket {
         Ok(Self {
             inner,
             overrun: 0,
+            tells_drops: self.tells_drops,
             cuts: true,
         })
     }
@@ -138,17 +139,21 @@ impl Socket {
     /// Packets that the kernel dropped at the full receive buffer so far.
     ///
     /// `SO_RXQ_OVFL` counts them in the next packet only, so the socket is asked too: what was
-    /// dropped at the end has no next packet.
+    /// dropped at the end has no next packet. The largest number where the kernel tells nothing.
     #[must_use]
     pub fn overrun(&self) -> u32 {
-        self.overrun.max(drops(self.inner.as_raw_fd()).unwrap_or(0))
+        match drops(self.inner.as_raw_fd()) {
+            Some(dropped) => self.overrun.max(dropped),
+            None if self.tells_drops => self.overrun,
+            None => u32::MAX,
+        }
     }
 
     fn fd(&self) -> RawFd {
         self.inner.as_raw_fd()
     }
 
-    /// The kernel told how many packets it has dropped so far.
+    /// The kernel reported how many packets it has dropped so far.
     fn note_overrun(&mut self, so_far: u32) {
         self.overrun = so_far;
     }
@@ -217,8 +222,8 @@ fn drops(fd: RawFd) -> Option<u32> {
             &raw mut length,
         )
     };
-    let told = result == 0 && length as usize == size_of_val(&counts);
-    told.then(|| counts[MEMINFO_DROPS])
+    let reported = result == 0 && length as usize == size_of_val(&counts);
+    reported.then(|| counts[MEMINFO_DROPS])
 }
 
 /// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of `linux/sock_diag.h`.
@@ -233,6 +238,15 @@ fn set(fd: RawFd, level: i32, option: i32, value: i32) -> std::io::Result<()> {
         Ok(())
     } else {
         Err(std::io::Error::last_os_error())
+    }
+}
+
+/// Switches an option on; whether the system has it. Old kernels lack some, and QEMU's user emulation.
+fn set_if_there_is(fd: RawFd, option: i32, name: &str) -> Result<bool, IoError> {
+    match set(fd, libc::SOL_SOCKET, option, 1) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        Err(error) => Err(IoError::new(name, error)),
     }
 }
 

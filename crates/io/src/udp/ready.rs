@@ -14,7 +14,7 @@ pub struct Ready {
     found: usize,
 }
 
-/// Sockets told of at one time; the others have their turn with the next call.
+/// Sockets reported at one time; the others have their turn with the next call.
 const MOST_AT_ONCE: usize = 256;
 
 impl Ready {

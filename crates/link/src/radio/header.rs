@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_told_apart() {
+    fn frames_are_distinguished() {
         let kind = |control| Header::parse(&frame(control, 6)).map(|header| header.kind);
         assert_eq!(kind([0x80, 0]), Some(Kind::Beacon));
         assert_eq!(kind([0x40, 0]), Some(Kind::Management));

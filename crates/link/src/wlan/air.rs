@@ -38,7 +38,7 @@ pub enum Ppdu {
     Beacon,
 }
 
-/// A bounded log; keeps nothing unless told to.
+/// A bounded log; keeps nothing unless asked to.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     entries: Vec<Airtime>,

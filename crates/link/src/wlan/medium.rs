@@ -89,8 +89,8 @@ impl Medium {
     #[must_use]
     pub fn next_due(&self) -> Option<u64> {
         // with something at hand to tell there is nothing to do before it
-        let told_ns = self.bss.queues.told_ns();
-        let due_ns = told_ns.unwrap_or_else(|| self.next_event_ns());
+        let reported_ns = self.bss.queues.reported_ns();
+        let due_ns = reported_ns.unwrap_or_else(|| self.next_event_ns());
         (due_ns != NEVER).then_some(due_ns)
     }
 

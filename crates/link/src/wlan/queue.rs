@@ -32,8 +32,8 @@ pub(super) struct Entry {
     pub body_bytes: u32,
     pub next: u32,
     pub state: State,
-    /// Its outcome has been told.
-    pub told: bool,
+    /// Its outcome has been reported.
+    pub reported: bool,
     /// Part of the same A-MSDU as the frame before it.
     pub joined: bool,
     /// It has been on air, so its A-MSDU and its fragments are fixed.
@@ -74,7 +74,7 @@ impl Slab {
             body_bytes,
             next: NONE,
             state: State::Waiting,
-            told: false,
+            reported: false,
             joined: false,
             tried: false,
             short_retries: 0,
@@ -121,7 +121,7 @@ pub(super) struct Flow {
     pub receiver: Receiver,
     pub head: u32,
     pub tail: u32,
-    /// The receiver has to be told that frames were given up (10.25.6.7).
+    /// The receiver does not know yet that frames were given up (10.25.6.7).
     pub request: bool,
     /// Failed attempts of that request.
     pub request_retries: u16,
@@ -174,10 +174,10 @@ impl Flow {
         index
     }
 
-    /// Take the first frame out of the list; it must have been told.
+    /// Take the first frame out of the list; it must have been reported.
     fn pop(&mut self, slab: &mut Slab) {
         let index = self.head;
-        debug_assert!(slab[index].told);
+        debug_assert!(slab[index].reported);
         self.head = slab[index].next;
         if self.head == NONE {
             self.tail = NONE;
@@ -189,7 +189,7 @@ impl Flow {
     }
 }
 
-/// All frames of the medium, and the ends that have come about and were not yet told.
+/// All frames of the medium, and the ends that have come about and were not yet reported.
 #[derive(Debug)]
 pub(super) struct Queues {
     pub flows: Vec<Flow>,
@@ -268,7 +268,7 @@ impl Queues {
             settled.frames += 1;
             settled.bytes += u64::from(entry.msdu_bytes);
             if state == State::Dropped {
-                entry.told = true;
+                entry.reported = true;
                 self.outcomes
                     .push_back(flow.outcome(entry, Fate::RetryLimit, time_ns));
             }
@@ -286,8 +286,8 @@ impl Queues {
             let entry = &mut self.slab[index];
             match entry.state {
                 State::Waiting => break,
-                State::Received | State::Acknowledged if !entry.told => {
-                    entry.told = true;
+                State::Received | State::Acknowledged if !entry.reported => {
+                    entry.reported = true;
                     self.outcomes
                         .push_back(flow.outcome(entry, Fate::Delivered, time_ns));
                 }
@@ -303,7 +303,7 @@ impl Queues {
         while flow.head != NONE {
             let entry = &self.slab[flow.head];
             let settled = match entry.state {
-                State::Acknowledged => entry.told,
+                State::Acknowledged => entry.reported,
                 State::Dropped => !flow.request,
                 State::Waiting | State::Received => false,
             };
@@ -341,10 +341,13 @@ impl Queues {
         self.reports.pop_front()
     }
 
-    /// When the first outcome or report is to be told. Both are in order of time.
-    pub(super) fn told_ns(&self) -> Option<u64> {
+    /// When the first outcome or report is to be reported. Both are in order of time.
+    pub(super) fn reported_ns(&self) -> Option<u64> {
         let outcome = self.outcomes.front().map(|outcome| outcome.time_ns);
         let report = self.reports.front().map(|report| report.time_ns);
-        [outcome, report].into_iter().flatten().min()
+        match (outcome, report) {
+            (Some(outcome), Some(report)) => Some(outcome.min(report)),
+            (one, other) => one.or(other),
+        }
     }
 }

@@ -178,8 +178,8 @@ impl Rates {
 mod tests {
     use super::*;
 
-    /// Rates of 1, 5 and 9 frames a second, told what arrived of ten frames at each.
-    fn told(rates: &mut Rates, arrived: [u32; 3], now_ns: u64) -> Choice {
+    /// Rates of 1, 5 and 9 frames a second, with what arrived of ten frames at each.
+    fn reported(rates: &mut Rates, arrived: [u32; 3], now_ns: u64) -> Choice {
         rates.choose(0, 9, now_ns);
         for (rate, arrived) in arrived.into_iter().enumerate() {
             rates.feedback(0, rate, 10, arrived);
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn the_retry_chain_goes_from_the_best_to_the_slowest() {
-        let choice = told(&mut rates(), [10, 9, 6], 0);
+        let choice = reported(&mut rates(), [10, 9, 6], 0);
         // 5.4 frames, 4.5 frames; only the slowest nearly always succeeds
         assert_eq!((choice.best, choice.second, choice.surest), (2, 1, 0));
         let mut rates = rates();
-        told(&mut rates, [10, 9, 6], 0);
+        reported(&mut rates, [10, 9, 6], 0);
         let chain = |rates: &mut Rates, retries| rates.choose(0, retries, INTERVAL_NS);
         let chosen: Vec<_> = (1..8).map(|retries| chain(&mut rates, retries)).collect();
         assert_eq!(chosen, [2, 1, 1, 0, 0, 0, 0]);
@@ -219,20 +219,20 @@ mod tests {
     #[test]
     fn the_past_counts_three_times_the_present() {
         let mut rates = rates();
-        told(&mut rates, [10, 10, 10], 0);
-        let choice = told(&mut rates, [10, 10, 0], 2 * INTERVAL_NS);
+        reported(&mut rates, [10, 10, 10], 0);
+        let choice = reported(&mut rates, [10, 10, 0], 2 * INTERVAL_NS);
         assert_eq!(choice.best, 2); // 0.75 × 9 is more than 5
         assert!((rates.statistics[2].success.unwrap() - 0.75).abs() < 1e-12);
-        let choice = told(&mut rates, [10, 10, 0], 4 * INTERVAL_NS);
+        let choice = reported(&mut rates, [10, 10, 0], 4 * INTERVAL_NS);
         assert_eq!(choice.best, 2); // 0.5625 × 9 = 5.06
-        let choice = told(&mut rates, [10, 10, 0], 6 * INTERVAL_NS);
+        let choice = reported(&mut rates, [10, 10, 0], 6 * INTERVAL_NS);
         assert_eq!(choice.best, 1);
     }
 
     #[test]
     fn a_tenth_of_the_frames_try_a_rate_that_could_be_better() {
         let mut rates = rates();
-        told(&mut rates, [10, 10, 0], 0);
+        reported(&mut rates, [10, 10, 0], 0);
         let mut counts = [0; 3];
         for _ in 0..10_000 {
             counts[rates.choose(0, 0, INTERVAL_NS)] += 1;
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn flows_have_their_own_statistics() {
         let mut rates = rates();
-        told(&mut rates, [10, 0, 0], 0);
+        reported(&mut rates, [10, 0, 0], 0);
         rates.choose(3, 9, 0);
         for rate in 0..3 {
             rates.feedback(3, rate, 10, 10);

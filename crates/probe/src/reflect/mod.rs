@@ -53,6 +53,8 @@ pub struct Reflector {
     known: Known,
     own: Vec<(SessionPlan, ReflectorFlow)>,
     stamp: Vec<StampReflector>,
+    /// Room for the packets of a batch that are answered together.
+    run: Vec<Accepted>,
     /// Packets that were none of ours.
     pub rejected: u64,
     /// Every packet had a kernel timestamp.
@@ -71,6 +73,7 @@ impl Reflector {
             known: Known::new(sessions),
             own: sessions.iter().map(flow).collect(),
             stamp: stamp.iter().cloned().map(StampReflector::new).collect(),
+            run: Vec::with_capacity(BATCH),
             rejected: 0,
             kernel_timestamps: true,
             residence: Delays::default(),
@@ -84,9 +87,8 @@ impl Reflector {
         batch: &mut B,
         mut sink: impl FnMut(&ReflectRecord),
     ) {
-        let mut run: [Option<Accepted>; BATCH] = [None; BATCH];
-        let mut ahead = 0;
         // Runs of packets that are answered go out in one call; any other ends a run.
+        let mut run = std::mem::take(&mut self.run);
         for place in 0..batch.count().min(BATCH) {
             let (accepted, fate) = match self.accept(endpoint, place, batch) {
                 None => {
@@ -95,18 +97,19 @@ impl Reflector {
                 }
                 Some(accepted) => (Some(accepted), self.withheld(&accepted)),
             };
-            if let (Some(_), None) = (accepted, fate) {
-                run[ahead] = accepted;
-                ahead += 1;
+            if let (Some(accepted), None) = (accepted, fate) {
+                run.push(accepted);
                 continue;
             }
-            self.reply_to_run(&run[..ahead], batch, &mut sink);
-            ahead = 0;
+            self.reply_to_run(&run, batch, &mut sink);
+            run.clear();
             if let (Some(accepted), Some(fate)) = (accepted, fate) {
                 self.conclude(&accepted, fate, &mut sink);
             }
         }
-        self.reply_to_run(&run[..ahead], batch, &mut sink);
+        self.reply_to_run(&run, batch, &mut sink);
+        run.clear();
+        self.run = run;
     }
 
     /// What the flows have come to, in the order of the plan, those of STAMP behind the others.
@@ -181,18 +184,18 @@ impl Reflector {
     /// Replies to packets that stand one behind the other in the batch.
     fn reply_to_run<B: Outbox>(
         &mut self,
-        run: &[Option<Accepted>],
+        run: &[Accepted],
         batch: &mut B,
         sink: &mut impl FnMut(&ReflectRecord),
     ) {
         let mut rest = run;
-        while let Some(Some(first)) = rest.first() {
+        while let Some(first) = rest.first() {
             // What had to wait for room is stamped again: the wait is ours, not the path's.
             let (answered, wall) = (batch.now(), batch.wall_clock());
             self.write_replies(rest, answered, wall, batch);
             let (sent, end) = batch.send(first.place, first.place + rest.len());
             let (gone, left) = rest.split_at(sent);
-            for accepted in gone.iter().flatten() {
+            for accepted in gone {
                 self.conclude(accepted, ReplyOutcome::Sent(answered), sink);
             }
             rest = left;
@@ -201,7 +204,7 @@ impl Reflector {
                 Sending::Refused => true,
                 Sending::Full => !batch.wait_for_room(),
             };
-            if let (true, Some((Some(refused), left))) = (refused, rest.split_first()) {
+            if let (true, Some((refused, left))) = (refused, rest.split_first()) {
                 self.conclude(refused, ReplyOutcome::Refused, sink);
                 rest = left;
             }
@@ -210,17 +213,17 @@ impl Reflector {
 
     fn write_replies(
         &mut self,
-        run: &[Option<Accepted>],
+        run: &[Accepted],
         answered: Instant,
         wall: WallClock,
         batch: &mut impl Outbox,
     ) {
-        for accepted in run.iter().flatten() {
+        for accepted in run {
             if let TestPacket::Stamp { reflector, test } = &accepted.test {
                 self.stamp[*reflector].renumber(test);
             }
         }
-        for accepted in run.iter().flatten() {
+        for accepted in run {
             let packet = batch.packet(accepted.place);
             let times = (accepted.received, answered);
             match &accepted.test {

@@ -62,7 +62,7 @@ pub(super) struct Open {
     pub returned: Maybe<Instant>,
     pub size: u32,
     pub duplicates: u32,
-    /// The largest number: it was not told.
+    /// The largest number: it is unknown.
     residence_ns: u32,
     pub flags: u16,
 }

@@ -104,9 +104,9 @@ impl Outgoing {
             .map(|flow| Flow::new(flow, missed))
             .collect();
         Self {
+            pool: Pool::of(flows.iter().map(|flow| flow.filler.content())),
             flows,
             queue: BinaryHeap::new(),
-            pool: Pool::new(),
             due: Vec::with_capacity(BATCH),
         }
     }

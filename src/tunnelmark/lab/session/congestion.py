@@ -44,7 +44,7 @@ class InForce:
             )
         ]
 
-    def told(self) -> dict[str, object]:
+    def reported(self) -> dict[str, object]:
         """Return it for the trial's details."""
         if not self.names:
             return {}

@@ -6,6 +6,7 @@ from typing import Any
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.emulators import LinkCounters
 from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.quantity import percent
 from tunnelmark.model.rules import Limits
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.probes.carried import Carried, per, wire_metrics
@@ -34,7 +35,8 @@ def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[C
         Check(
             "steal",
             ok=steal <= limits.steal,
-            message=f"the hypervisor took {steal:.1%} of the time; the limit is {limits.steal:.0%}",
+            message=f"the hypervisor took {percent(steal, 1)} of the time; "
+            f"the limit is {percent(limits.steal)}",
             value=steal,
             limit=limits.steal,
             unit="ratio",
@@ -52,8 +54,8 @@ def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[C
             Check(
                 name.replace(" ", "_"),
                 ok=share <= limits.measuring_cpu,
-                message=f"{name} used {share:.0%} of a core; "
-                f"the limit is {limits.measuring_cpu:.0%}",
+                message=f"{name} used {percent(share)} of a core; "
+                f"the limit is {percent(limits.measuring_cpu)}",
                 value=share,
                 limit=limits.measuring_cpu,
                 unit="ratio",
@@ -79,9 +81,9 @@ def _starvation(usage: CpuUsage, limits: Limits, busy_s: float) -> list[Check]:
         Check(
             "starvation",
             ok=share <= limits.starvation,
-            message=f"the tunnel's programs waited {share:.1%} of the time for cores that others "
-            f"used ({others:.0%} of what ran here was not this lab's); "
-            f"the limit is {limits.starvation:.0%}",
+            message=f"the tunnel's programs waited {percent(share, 1)} of the time for cores that "
+            f"others used ({percent(others)} of what ran here was not this lab's); "
+            f"the limit is {percent(limits.starvation)}",
             value=share,
             limit=limits.starvation,
             unit="ratio",
@@ -118,9 +120,9 @@ def device_checks(
             Check(
                 f"device_cores_{role}",
                 ok=beside <= room,
-                message=f"the device of the {role} is worth {capacities[role]:.0%} of a core and "
-                f"runs on core {which}; other programs there used {beside:.0%} of a core, which "
-                f"may be {room:.0%}",
+                message=f"the device of the {role} is worth {percent(capacities[role])} of a core "
+                f"and runs on core {which}; other programs there used {percent(beside)} of a core, "
+                f"which may be {percent(room)}",
                 value=beside,
                 limit=room,
                 unit="ratio",

@@ -112,7 +112,7 @@ class Losses:
             )
         return checks
 
-    def told(self) -> dict[str, object]:
+    def reported(self) -> dict[str, object]:
         """Return all of it for the trial's details."""
         return {
             way: {

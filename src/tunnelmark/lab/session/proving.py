@@ -35,11 +35,14 @@ def proofs_before(
     beside: Sequence[TunnelUp],
     seed: Callable[[str], int],
     keep: Keep,
+    points: dict[str, int],
 ) -> Iterator[WireProof]:
     """Yield the proof of each path, with the sizes of the study and the fragmentation point.
 
     Of a gateway those of the first client and of the last.
 
+    ``points`` has the fragmentation point of each path, in bytes, where an earlier bring-up found
+    it: a look whether it is still there is shorter than a search. It is brought up to date.
     ``beside`` is what is up beside it and carries nothing; ``seed`` gives one for a name.
     """
     sizes = {
@@ -51,7 +54,19 @@ def proofs_before(
     for path in _listened_to(lab, up):
         own = seed(f"proof/{path.name}")
         idle = [other.wire for other in beside]
-        yield _proof(lab, up, path, seed=own, payload_sizes=payload_sizes, idle=idle, keep=keep)
+        proof = _proof(
+            lab,
+            up,
+            path,
+            seed=own,
+            payload_sizes=payload_sizes,
+            idle=idle,
+            keep=keep,
+            expected_bytes=points.pop(path.name, None),
+        )
+        if proof.fragmentation_point_bytes is not None:
+            points[path.name] = proof.fragmentation_point_bytes
+        yield proof
 
 
 def proofs_after(

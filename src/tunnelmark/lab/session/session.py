@@ -27,11 +27,11 @@ from tunnelmark.model.registry import make
 from tunnelmark.model.seeds import stream
 from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.topology import Topology
-from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Trial, TrialResult
+from tunnelmark.model.trial import BASELINE, Block, Trial, TrialResult
 from tunnelmark.model.tunnel import DataPath, TunnelUp
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
-from tunnelmark.workloads.background import Load
+from tunnelmark.workloads.background import loads_of
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -64,6 +64,8 @@ class LabSession:
         self._workloads: dict[str, Workload] = {}
         self._floor: Floor | None = None
         """What the lab itself adds to a round trip, as the first bring-up found it."""
+        self._points: dict[str, dict[str, int]] = {"tunnel": {}, "baseline": {}}
+        """Fragmentation point of each path, in bytes of payload, as the last bring-up found it."""
         self._was_up = False
         """Whether the last trial asked the tunnel and found it up."""
         self._lost: str | None = None
@@ -110,7 +112,7 @@ class LabSession:
         for limit in stand.lab.place.limits.values():
             limit.settle()
         own = trial.point.tunnel.kind == self._block.tunnel.kind
-        task = Task(trial, attempt, workload, _background(trial.point.workload))
+        task = Task(trial, attempt, workload, loads_of(trial.point.workload))
         set_ups = SetUps(stand, trial.point.tunnel) if workload.restarts else None
         if set_ups is not None:
             self._closing.append(set_ups.down)
@@ -175,9 +177,8 @@ class LabSession:
         with self._observer.during("tunnel"):
             up = tunnel.up(lab.site)
             if (mss_bytes := tunnel.params.mss_clamp) is not None:
-                ends = (lab.client_host, lab.server_host)
-                self._closing += removal(*ends)
-                up = clamp(up, mss_bytes, client=ends[0], server=ends[1])
+                self._closing += removal(*lab.client_hosts, lab.server_host)
+                up = clamp(up, mss_bytes, client=lab.client_host, server=lab.server_host)
             self.seen.negotiated = up.negotiated
             refuse_unlimited(self._block, up, lab.place)
             lab.adopt(up.medium)
@@ -209,7 +210,13 @@ class LabSession:
 
     def _proofs(self, lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]) -> Iterator[WireProof]:
         return proofs_before(
-            self._block, lab, up, beside=beside, seed=self._seed, keep=self._keep_capture
+            self._block,
+            lab,
+            up,
+            beside=beside,
+            seed=self._seed,
+            keep=self._keep_capture,
+            points=self._points["baseline" if beside else "tunnel"],
         )
 
     def _proofs_again(self, lab: Lab, up: TunnelUp) -> Iterator[WireProof]:
@@ -259,14 +266,3 @@ def refuse_unlimited(block: Block, up: TunnelUp, place: Place) -> None:
 def _confined(place: Place) -> bool:
     """Say whether a CPU limit holds programs, and not the kernel that they share."""
     return bool(place.limits) and not place.limits_kernel
-
-
-def _background(spec: DriverSpec) -> tuple[Load, ...]:
-    return tuple(
-        Load(
-            one.label,
-            make(workload_kinds(), DriverSpec(one.kind, one.label, one.params)),
-            one.path == "outside",
-        )
-        for one in spec.background
-    )

@@ -273,9 +273,9 @@ class _Running:
             "cpu_s": {name: vars(group) for name, group in seen.usage.groups.items()},
             "cores": [vars(core) for core in seen.usage.cores],
             "seconds": _seconds(self.lab, seen.usage, self.start_ns),
-            "losses": seen.lost.told(),
-            **({} if self.clocks is None else self.clocks.told()),
-            **seen.tcp.told(),
+            "losses": seen.lost.reported(),
+            **({} if self.clocks is None else self.clocks.reported()),
+            **seen.tcp.reported(),
             **seen.found.details,
         }
 
@@ -400,13 +400,13 @@ def _known(measurements: Sequence[Measurement], error_ns: float | None) -> tuple
         figures = dict(one.metrics)
         if error_ns is not None:
             figures["clock_error_ns"] = error_ns
-        told = {
+        reported = {
             name: value
             for name, value in figures.items()
             if not METRICS[name].one_clock
             or (error_ns is not None and METRICS[name].clock_error in figures)
         }
-        found.append(replace(one, metrics=told))
+        found.append(replace(one, metrics=reported))
     return tuple(found)
 
 

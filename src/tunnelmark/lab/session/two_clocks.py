@@ -121,7 +121,7 @@ class TwoClocks:
         )
         return Check("one_clock", ok=True, message=message, value=error_ns, unit="ns")
 
-    def told(self) -> dict[str, object]:
+    def reported(self) -> dict[str, object]:
         """Return all of it for the trial's details."""
         if self.error_ns is None:
             return {"clocks": self.why or "no packet was recorded at both ends"}

@@ -43,7 +43,7 @@ class Metric:
     with the error of these clocks, ``clock_error``."""
     clock_error: str | None = None
     """Metric that has this one's error by two clocks, all of a trial's packets off the same way.
-    None: with two clocks it is not told."""
+    None: with two clocks it is not reported."""
     clock_errors: int = 1
     """How many such errors it may have in it."""
     exact: bool = False

@@ -26,7 +26,7 @@ METRICS: Final = (
     ),
     Metric(
         "cpu_tunnel_ratio",
-        "CPU, tunnel",
+        "CPU, programs of the tunnel",
         "ratio",
         "busy time of the tunnel's processes on both hosts per second, as a share of one core; "
         "none where the kernel or the link does the tunnel's work",
@@ -190,7 +190,7 @@ METRICS: Final = (
     ),
     Metric(
         "cpu_cost_s_per_gib",
-        "CPU cost per GiB",
+        "CPU cost per GiB, programs of the tunnel",
         "s/GiB",
         "CPU seconds of the tunnel's processes per GiB of payload delivered; none where the "
         "kernel or the link does the tunnel's work",
@@ -200,7 +200,7 @@ METRICS: Final = (
     ),
     Metric(
         "cpu_cost_s_per_mpkt",
-        "CPU cost per million packets",
+        "CPU cost per million packets, programs of the tunnel",
         "s/10^6",
         "CPU seconds of the tunnel's processes per million packets delivered; none where the "
         "kernel or the link does the tunnel's work",

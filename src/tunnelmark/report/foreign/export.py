@@ -82,14 +82,14 @@ def export(
             if not written:
                 refused[name][_workload(trial)] += 1
     write_atomically(into / INDEX, _index(index))
-    told = {name: dict(sorted(refused[name].items())) for name in asked if refused[name]}
+    reasons = {name: dict(sorted(refused[name].items())) for name in asked if refused[name]}
     if not index:
-        why = "; ".join(f"{name}: {told_refused(told.get(name, {}))}" for name in asked)
+        why = "; ".join(f"{name}: {refusals_as_text(reasons.get(name, {}))}" for name in asked)
         raise ResultError(f"{result.directory}: nothing to export ({why})")
-    return Exported(**counts, refused=told)
+    return Exported(**counts, refused=reasons)
 
 
-def told_refused(refused: Mapping[str, int]) -> str:
+def refusals_as_text(refused: Mapping[str, int]) -> str:
     """Return the workloads that a form does not suit, and how many trials of each."""
     trials = (f"{kind} ({count} trial{'s' * (count != 1)})" for kind, count in refused.items())
     return "no form for " + ", ".join(trials) if refused else "no trials"

@@ -66,15 +66,15 @@ def flent_document(
     steps = max(len(one.steps) for one in series)
     length_s = round(steps * step_s, 3)
     moment: datetime = trial["started_at"].astimezone(UTC)
-    told = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    moment_utc = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     at_s = (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
     return {
         "version": _FORMAT,
         "metadata": {
             "NAME": _test({one.name.split("::")[0] for one in series}),
             "TITLE": f"{title}: {trial['tunnel']} over {trial['link']}, {trial['workload']}",
-            "TIME": told,
-            "T0": told,
+            "TIME": moment_utc,
+            "T0": moment_utc,
             "DATA_FILENAME": f"{trial['trial_id']}-{trial['attempt']}{ENDING}",
             "HOST": "server",
             "HOSTS": ["server"],

@@ -25,7 +25,7 @@ class Sending:
 def sendings(samples: Mapping[str, bytes]) -> tuple[Sending, ...]:
     """Return what the sample files of a trial say, what the client sent first.
 
-    A sender without the file of its reflector knows only what the answers told. Raises
+    A sender without the file of its reflector knows only what the replies reported. Raises
     ``ResultError`` for a damaged file.
     """
     found = []

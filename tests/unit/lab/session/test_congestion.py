@@ -1,4 +1,4 @@
-"""The congestion control of a trial: set on both hosts, told by name, and put back."""
+"""The congestion control of a trial: set on both hosts, reported by name, and put back."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -60,13 +60,13 @@ def hosts() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["tcp_bulk", "file_transfer", "web", "request_response"])
-def test_every_workload_over_tcp_has_it_set_told_and_put_back(
+def test_every_workload_over_tcp_has_it_set_reported_and_put_back(
     hosts: dict[str, Any], kind: str
 ) -> None:
     with congestion(hosts, [load(kind, congestion="reno")], never) as found:
         assert [host.now for host in hosts.values()] == ["reno", "reno"]
     assert [host.now for host in hosts.values()] == ["bbr", "bbr"]
-    assert found.told() == {
+    assert found.reported() == {
         "congestion_control": {"client": "reno", "server": "reno", "chosen": True}
     }
     (check,) = found.check({})
@@ -90,7 +90,7 @@ def test_without_tcp_nothing_is_said(
 ) -> None:
     with congestion(hosts, [load(kind, **params)], never) as found:
         pass
-    assert found.told() == {}
+    assert found.reported() == {}
     assert found.check({}) == []
 
 
@@ -151,7 +151,7 @@ def test_what_stays_refused_is_one_line(hosts: dict[str, Any], says: bool) -> No
     assert [host.now for host in hosts.values()] == ["bbr", "bbr"]
 
 
-def test_what_cannot_be_allowed_is_told_before_the_run() -> None:
+def test_what_cannot_be_allowed_is_reported_before_the_run() -> None:
     host: Any = Host(root=False)
     assert load("web", congestion="cubic").unavailable(host) is None
     host.allowed = ["reno", "bbr"]
@@ -172,7 +172,7 @@ def test_what_iperf3_says_of_itself_is_held_to_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tcp_bulk", "file_transfer", "web", "request_response"])
-def test_an_algorithm_that_the_kernel_has_not_is_told_before_the_run(kind: str) -> None:
+def test_an_algorithm_that_the_kernel_has_not_is_reported_before_the_run(kind: str) -> None:
     host: Any = Host()
     assert load(kind, congestion="reno").unavailable(host) is None
     reason = load(kind, congestion="vegas").unavailable(host)

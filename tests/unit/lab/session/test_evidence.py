@@ -127,7 +127,7 @@ def test_waiting_for_the_limit_of_a_device_is_no_starvation() -> None:
         ({"lateness_recent_ns": {"tail": 2_000_001}}, "link_lateness_forward"),
     ],
 )
-def test_a_link_that_did_not_do_what_it_was_told_is_seen(
+def test_a_link_that_did_not_do_what_it_was_reported_is_seen(
     changes: dict[str, Any], name: str
 ) -> None:
     assert link(**changes) == [name]
@@ -139,7 +139,7 @@ def test_what_the_link_did_before_the_trial_does_not_count() -> None:
     assert failed(evidence.link_checks(earlier, later, None, LIMITS)) == []
 
 
-def test_a_dead_link_or_tunnel_is_told_in_its_own_words() -> None:
+def test_a_dead_link_or_tunnel_is_reported_in_its_own_words() -> None:
     (check,) = evidence.link_checks(BEFORE, None, "the link emulator ended: killed", LIMITS)
     assert (check.ok, check.message) == (False, "the link emulator ended: killed")
     (check,) = evidence.link_checks(BEFORE, None, None, LIMITS)

@@ -90,7 +90,7 @@ def test_only_what_came_since_counts() -> None:
     assert (check.ok, check.value) == (False, 1.0)
 
 
-def test_kinds_that_were_not_told_apart_are_doubt() -> None:
+def test_kinds_that_were_not_distinguished_are_doubt() -> None:
     (check,) = foreign_check(NOTHING, counters(others=3), [_OPENVPN])
     assert (check.ok, check.value) == (False, 3.0)
 

@@ -162,7 +162,7 @@ def test_of_a_handshake_that_a_packet_begins_the_packets_of_ping_are_taken_off(
     assert (done.forward, done.reverse) == (Sent(2, 200), Sent(1, 100))
 
 
-def test_without_a_model_the_packets_of_ping_cannot_be_told(
+def test_without_a_model_the_packets_of_ping_cannot_be_reported(
     lab: Lab, made: Callable[..., SetUps], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Tunnel, "modelled", False)
@@ -209,7 +209,7 @@ def test_a_set_up_that_fails_is_a_figure_and_the_tunnel_is_restored(
     assert ups.stand.tunnel.downs == 1  # type: ignore[attr-defined]
 
 
-def test_a_tunnel_that_does_not_come_up_again_is_told(made: Callable[..., SetUps]) -> None:
+def test_a_tunnel_that_does_not_come_up_again_is_reported(made: Callable[..., SetUps]) -> None:
     ups = made(*[_fails] * 4)
     ups.again(20.0)
     ups.restore()

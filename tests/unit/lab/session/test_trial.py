@@ -244,7 +244,7 @@ def test_a_sampler_that_ends_is_no_silent_zero(
     assert "no number" in failed(result, "cpu_samples").message
 
 
-def test_a_background_that_raises_is_told_like_a_workload(
+def test_a_background_that_raises_is_reported_like_a_workload(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     result = trial(tmp_path, background=breaks(ValueError("math domain error")))
@@ -274,7 +274,7 @@ def test_a_full_disk_while_the_traceback_is_kept_ends_the_run(tmp_path: Path) ->
         trial(in_the_way, do=breaks(ValueError("x")))
 
 
-def test_across_two_clocks_without_a_bound_no_one_way_figure_is_told(tmp_path: Path) -> None:
+def test_across_two_clocks_without_a_bound_no_one_way_figure_is_reported(tmp_path: Path) -> None:
     result = trial(tmp_path, one_clock=False)
     figures = result.measurements[0].metrics
     assert {"rtt_p50_ns", "pdv_forward_p99_ns"} <= set(figures)

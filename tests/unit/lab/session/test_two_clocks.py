@@ -119,39 +119,39 @@ def test_one_way_delays_are_right_within_the_error_whatever_the_delays(
     flow = stream(SECOND, ways, noise_ns=noise_ns, seed=seed, from_far=from_far, answer=answer)
     clocks.exchange()
     sender = clocks.context.server if from_far else clocks.context.client
-    told = clocks.to_one_clock(sender, [flow])
-    assert told is not None
-    (moved,) = told.flows
+    reported = clocks.to_one_clock(sender, [flow])
+    assert reported is not None
+    (moved,) = reported.flows
     noise = np.random.default_rng(seed).exponential(noise_ns + 1e-9, 500).astype(np.int64)
     true = ways[from_far] + noise
     off = (moved.owd_forward_ns - true)[flow.arrived]
     # A timestamp's error that was taken off, and rounding.
-    assert np.abs(off).max() <= told.error_ns + 2002
+    assert np.abs(off).max() <= reported.error_ns + 2002
     assert moved.owd_forward_ns[flow.arrived].min() >= 0
     assert moved.arrived.tolist() == flow.arrived.tolist()
     assert moved.returned.tolist() == flow.returned.tolist()
     if noise_ns == 0:
-        assert told.error_ns <= sum(line_ns) / 2 + 0.2 * MS + sum(line_ns) * 0.05
+        assert reported.error_ns <= sum(line_ns) / 2 + 0.2 * MS + sum(line_ns) * 0.05
 
 
 def test_the_error_is_half_of_the_line_s_round_trip_not_of_the_tunnel_s() -> None:
     clocks = Clocks([over_line(at * SECOND, (2 * MS, 3 * MS)) for at in (0, 11)])
     clocks.exchange()
     flow = stream(SECOND, (40 * MS, 60 * MS))
-    told = clocks.to_one_clock(clocks.context.client, [flow])
-    assert told is not None
-    assert told.error_ns == pytest.approx(2.5 * MS, rel=0.1)
-    delays = told.flows[0].owd_forward_ns[flow.arrived]
-    assert delays == pytest.approx(40 * MS, abs=told.error_ns)
+    reported = clocks.to_one_clock(clocks.context.client, [flow])
+    assert reported is not None
+    assert reported.error_ns == pytest.approx(2.5 * MS, rel=0.1)
+    delays = reported.flows[0].owd_forward_ns[flow.arrived]
+    assert delays == pytest.approx(40 * MS, abs=reported.error_ns)
     # 40 ppm of ten seconds are 400 us: they are gone, as the offset is.
     assert delays.max() - delays.min() < 20_000
-    assert clocks.error_ns == told.error_ns
+    assert clocks.error_ns == reported.error_ns
     check = clocks.check()
     assert check.ok
-    assert check.value == told.error_ns
+    assert check.value == reported.error_ns
     assert "the server's was ahead by 2.99" in check.message
     assert "within 2." in check.message
-    assert json.loads(json.dumps(clocks.told()))["clocks"][0]["drift_ppm"][0] < PPM
+    assert json.loads(json.dumps(clocks.reported()))["clocks"][0]["drift_ppm"][0] < PPM
 
 
 @pytest.mark.parametrize("step_ns", [-SECOND, -30 * MS, 30 * MS, SECOND])
@@ -168,7 +168,7 @@ def test_a_clock_that_is_set_in_mid_trial_leaves_no_one_way_figure(
     assert check.ok
     assert "no one-way delay and no call score" in check.message
     assert "a clock was set meanwhile" in check.message
-    assert clocks.told() == {"clocks": clocks.why}
+    assert clocks.reported() == {"clocks": clocks.why}
 
 
 def test_one_part_without_a_bound_is_none_for_the_trial() -> None:

@@ -6,17 +6,16 @@ from itertools import combinations
 
 from tunnelmark.analysis.door import Contrast, Decision, between, decide, to_baseline
 from tunnelmark.analysis.estimates import PointEstimates
-from tunnelmark.analysis.strata import stratum_of
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.families import Family
 from tunnelmark.report.sections import Part, Section
 
 OFFERED = "goodput_bit_s"
-_ALSO_TOLD = ("loss_forward_ratio", "loss_reverse_ratio", "voip_mos_min")
+_ALSO_STATED = ("loss_forward_ratio", "loss_reverse_ratio", "voip_mos_min")
 
 
 @dataclass(frozen=True)
-class Told:
+class Statement:
     """One difference, of a tunnel to no tunnel or to another tunnel."""
 
     section: str
@@ -55,12 +54,14 @@ class Told:
         return value or 0.0, low, high
 
 
-def told_of(sections: Sequence[Section], *, confidence: float, moments: int) -> tuple[Told, ...]:
+def statements_of(
+    sections: Sequence[Section], *, confidence: float, moments: int
+) -> tuple[Statement, ...]:
     """Decide all that the report of these sections may state, as one family."""
     asked = [one for s in sections for part in s.parts for one in _asked(s, part)]
     found = decide([c for *_, c in asked], confidence=confidence, moments=moments)
     return tuple(
-        Told(section, kind, tunnel, rival, points, decision)
+        Statement(section, kind, tunnel, rival, points, decision)
         for (section, kind, tunnel, rival, points, _), decision in zip(asked, found, strict=True)
     )
 
@@ -87,7 +88,7 @@ _Asked = tuple[str, str, str, str | None, tuple[PointEstimates, ...], Contrast]
 
 def _asked(section: Section, part: Part) -> Iterable[_Asked]:
     family = part.family
-    also = (m for m in family.metrics if m in _ALSO_TOLD)
+    also = (m for m in family.metrics if m in _ALSO_STATED)
     metrics = tuple(dict.fromkeys((*family.compared, *also)))
     by_tunnel: dict[str, list[PointEstimates]] = {}
     for point in family.points:
@@ -106,7 +107,7 @@ def _pairs(
     leading = leading_metric(family)
     for first, second in combinations(by_tunnel, 2) if leading is not None else ():
         # A tunnel on an emulated CPU is not a rival of one on a native CPU.
-        if leading is None or stratum_of(first) is not stratum_of(second):
+        if leading is None or by_tunnel[first][0].stratum is not by_tunnel[second][0].stratum:
             continue
         one, other = (_with(by_tunnel[name], leading) for name in (first, second))
         common = {p.workload for p in one} & {p.workload for p in other}

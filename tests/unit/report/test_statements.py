@@ -90,14 +90,16 @@ def test_what_carries_nothing_is_broken_everywhere(tmp_path: Path) -> None:
     assert "broken" in to_markdown(summary)
 
 
-@pytest.mark.parametrize(("repeats", "told"), [(3, False), (4, True)])
-def test_fewer_than_four_repeats_tell_nothing(tmp_path: Path, repeats: int, *, told: bool) -> None:
+@pytest.mark.parametrize(("repeats", "reported"), [(3, False), (4, True)])
+def test_fewer_than_four_repeats_tell_nothing(
+    tmp_path: Path, repeats: int, *, reported: bool
+) -> None:
     summary = made(tmp_path, {"slow": 1.5}, repeats=repeats)
-    assert any("differs from no tunnel" in f for f in summary.findings) == told
-    assert any("fewer than 4 repeats" in f for f in summary.findings) != told
+    assert any("differs from no tunnel" in f for f in summary.findings) == reported
+    assert any("fewer than 4 repeats" in f for f in summary.findings) != reported
     several = made(tmp_path / "two", {"slow": 1.5, "fast": 1.2}, repeats=repeats).uses[0]
-    assert several.recommendation == ("fast" if told else "not decided: fast or slow")
-    assert ("fewer than 4 repeats" in several.unknown) != told
+    assert several.recommendation == ("fast" if reported else "not decided: fast or slow")
+    assert ("fewer than 4 repeats" in several.unknown) != reported
 
 
 def test_the_report_says_of_which_level_its_intervals_are(tmp_path: Path) -> None:
@@ -108,7 +110,7 @@ def test_the_report_says_of_which_level_its_intervals_are(tmp_path: Path) -> Non
     assert any(share.search(finding) for finding in several.findings)
 
 
-def test_what_cannot_be_told_says_what_would_settle_it(tmp_path: Path) -> None:
+def test_what_cannot_be_reported_says_what_would_settle_it(tmp_path: Path) -> None:
     summary = made(tmp_path, {"near": 1.00245})
     (said,) = [f for f in summary.findings if "no clear difference" in f]
     assert "near against no tunnel" in said

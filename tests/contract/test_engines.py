@@ -1,0 +1,180 @@
+"""Engine and agent for boards: built for them, and run under QEMU's user emulation.
+
+``TUNNELMARK_BOARDS`` names others than arm64, as scripts/engines calls them.
+"""
+
+import json
+import os
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skips import has_tools
+from tunnelmark.engine import config
+from tunnelmark.engine.binary import engine_version
+from tunnelmark.engine.records import MISSING_NS, USER_TIME, read_send
+from tunnelmark.engine.summary import (
+    ReflectSummary,
+    SendSummary,
+    parse_reflect_summary,
+    parse_send_summary,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = str(ROOT / "scripts/engines")
+BOARDS = os.environ.get("TUNNELMARK_BOARDS", "arm64").split()
+# What speaks with the kernel; what the other crates need for their tests costs minutes to build.
+CRATES = ("tm-io", "tunnelmark-engine")
+# They hold the kernel's times of arrival and its counts of drops, which QEMU does not pass on.
+NOT_EMULATED = (
+    "udp::batch::tests::a_batch_can_be_used_again_after_fewer_and_longer_packets",
+    "udp::batch::tests::an_arrival_has_the_kernels_time_only_where_that_was_asked_for",
+    "udp::batch::tests::drops_behind_the_last_packet_that_is_read_are_seen",
+)
+PACKETS = 100
+MS = 1_000_000
+_ELF = {"arm64": (2, 183), "armv7": (1, 40), "armv6": (1, 40)}
+_PT_INTERP = 3
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("boards"),
+    pytest.mark.skipif(not has_tools(), reason="needs the tools of scripts/engines"),
+]
+
+
+def scripted(*words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [SCRIPT, *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=1700
+    )
+    assert done.returncode == 0, f"{words}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
+    return done
+
+
+@pytest.fixture(scope="module", params=BOARDS)
+def board(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def programs(board: str) -> Path:
+    """The folder with both programs as ``cargo test`` has them: built in less time."""
+    scripted("cargo", board, "build", "--locked", "--package", "tunnelmark-engine")
+    target = scripted("target", board).stdout.strip()
+    return Path(target) / "debug"
+
+
+@pytest.fixture
+def emulated(board: str, programs: Path, tmp_path: Path) -> str:
+    """A program of this computer that is the engine under QEMU."""
+    script = tmp_path / "engine"
+    program = programs / "tunnelmark-engine"
+    script.write_text(
+        f'#!/bin/sh\nexec "{SCRIPT}" run {board} "{program}" "$@"\n', encoding="utf-8"
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+def echo(sender: str, reflector: str, folder: Path) -> tuple[SendSummary, ReflectSummary]:
+    """Send packets from one engine to another, with records."""
+    session = config.Session(0, 1000, "5a" * 16)
+    reflect = config.reflect_config(
+        ["127.0.0.1:0"], [session], records=None, realtime_priority=None, parent_pid=None
+    )
+    answering = subprocess.Popen(
+        [reflector, "reflect", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with answering:
+        assert answering.stdin is not None
+        assert answering.stdout is not None
+        answering.stdin.write(json.dumps(reflect))
+        answering.stdin.close()
+        flow = config.Flow(
+            session=session,
+            target=json.loads(answering.stdout.readline())["listen"][0],
+            source=None,
+            interface=None,
+            duration_ns=None,
+            packets=PACKETS,
+            gap_ns=10 * MS,
+            start_offset_ns=0,
+            payload_bytes=200,
+            content={"type": "random"},
+        )
+        send = config.send_config(
+            [flow],
+            seed=5,
+            drain_ns=5000 * MS,
+            late_ns=5000 * MS,
+            records=str(folder / "send.rec"),
+            realtime_priority=None,
+            parent_pid=None,
+        )
+        sent = subprocess.run(
+            [sender, "send", "-"],
+            input=json.dumps(send),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        answering.terminate()
+        reflected = answering.stdout.read()
+        assert answering.wait(30) == 0
+    assert sent.returncode == 0, sent.stderr
+    return parse_send_summary(last(sent.stdout)), parse_reflect_summary(last(reflected))
+
+
+def last(events: str) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(events.splitlines()[-1])
+    assert event["event"] == "summary"
+    return event
+
+
+def segments(elf: bytes) -> list[int]:
+    """Return the types of the program headers of a little-endian ELF file (elf(5))."""
+    wide = elf[4] == 2
+    (start,) = struct.unpack_from("<Q" if wide else "<I", elf, 32 if wide else 28)
+    size, count = struct.unpack_from("<HH", elf, 54 if wide else 42)
+    return [struct.unpack_from("<I", elf, start + size * n)[0] for n in range(count)]
+
+
+def test_they_are_static_programs_for_the_architecture(board: str, programs: Path) -> None:
+    for name in ("tunnelmark-engine", "tunnelmark-agent"):
+        elf = (programs / name).read_bytes()
+        assert (elf[4], int.from_bytes(elf[18:20], "little")) == _ELF[board]
+        assert _PT_INTERP not in segments(elf)
+
+
+def test_the_engine_says_the_version_of_this_computers(emulated: str, engine: str) -> None:
+    assert engine_version(emulated) == engine_version(engine)
+
+
+@pytest.mark.parametrize("pair", ["board to board", "board to here", "here to board"])
+def test_every_packet_returns(emulated: str, engine: str, tmp_path: Path, pair: str) -> None:
+    sender, _, reflector = (
+        {"board": emulated, "here": engine}.get(word, "") for word in pair.split()
+    )
+    sent, reflected = echo(sender, reflector, tmp_path)
+    records = read_send((tmp_path / "send.rec").read_bytes(), "send.rec")
+    assert len(records) == PACKETS
+    assert (records["returned_ns"] != MISSING_NS).all()
+    assert (records["remote_rx_ns"] <= records["returned_ns"]).all()
+    assert (records["sent_ns"] <= records["remote_rx_ns"]).all()
+    assert [flow.answered for flow in reflected.flows] == [PACKETS]
+    # QEMU's user emulation has no times of the kernel, and what has none must say so.
+    assert sent.timestamps == ("kernel" if sender == engine else "user")
+    assert reflected.timestamps == ("kernel" if reflector == engine else "user")
+    assert bool((records["flags"] & USER_TIME).all()) == (sender != engine)
+
+
+def test_the_tests_of_the_crates_pass_there(board: str) -> None:
+    packages = [word for crate in CRATES for word in ("--package", crate)]
+    skipped = [word for name in NOT_EMULATED for word in ("--skip", name)]
+    done = scripted("cargo", board, "test", "--locked", "--lib", *packages, "--", *skipped)
+    assert done.stdout.count("test result: ok.") == len(CRATES)

@@ -1,0 +1,62 @@
+"""The rate of a cipher: measured on the computer of a result, elsewhere left out with a reason."""
+
+from collections.abc import Mapping, Sequence
+
+from tunnelmark.lab.calibrate import PLAIN_CODE
+from tunnelmark.lab.rates import Rates
+from tunnelmark.model.costs import CipherRate
+from tunnelmark.model.host import Completed
+
+HERE = {"architecture": "x86_64", "cpu": "A CPU", "cores": "2", "kernel": "6.12"}
+
+
+class Bench:
+    """A computer that something else slows down now and then."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.ran: list[str] = []
+        self.status = status
+
+    def __call__(
+        self, argv: Sequence[str], environment: Mapping[str, str], limit_s: float
+    ) -> Completed:
+        assert limit_s > 10
+        assert environment in ({}, PLAIN_CODE)
+        self.ran.append(argv[-1])
+        rate = (210e6 if environment else 4000e6) * (0.5 + 0.25 * (len(self.ran) % 3))
+        return Completed(tuple(argv), self.status, f"+F:1:x:{rate:.2f}\n".encode(), b"no such")
+
+
+def test_the_fastest_of_several_runs_counts_and_each_cipher_is_measured_once() -> None:
+    bench = Bench()
+    rates = Rates([{**HERE, "kernel": "6.18"}], here=HERE, bench=bench)
+    assert rates.of("AES-256-GCM") == CipherRate("AES-256-GCM", 4000.0, 210.0)
+    assert rates.of("AES-256-GCM") == CipherRate("AES-256-GCM", 4000.0, 210.0)
+    assert bench.ran == ["aes-256-gcm"] * 6
+    assert rates.of("3DES-SHA1") == CipherRate("DES-EDE3-CBC", 4000.0, 210.0)
+
+
+def test_nothing_is_measured_for_a_result_of_another_computer() -> None:
+    bench = Bench()
+    rates = Rates([HERE, {**HERE, "cpu": "Another"}], here=HERE, bench=bench)
+    assert rates.of("AES-256-GCM") == (
+        "measured on another computer (x86_64, Another, 2; this is x86_64, A CPU, 2)"
+    )
+    assert bench.ran == []
+
+
+def test_a_cipher_of_which_no_device_has_a_rate_is_left_out() -> None:
+    bench = Bench()
+    rates = Rates([HERE], here=HERE, bench=bench)
+    for cipher, words in (
+        ("AES-128-GCM", "no device has a rate of AES-128-GCM"),
+        (None, "no device has a rate of its cipher"),
+        ("system calls", "no device has a rate of system calls"),
+    ):
+        assert rates.of(cipher) == words
+    assert bench.ran == []
+
+
+def test_a_benchmark_that_fails_says_why() -> None:
+    rates = Rates([HERE], here=HERE, bench=Bench(status=1))
+    assert str(rates.of("AES-256-GCM")).endswith("no speed: no such")
