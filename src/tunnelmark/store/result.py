@@ -34,6 +34,7 @@ from tunnelmark.store.manifest import (
     read_versioned,
     write_manifest,
 )
+from tunnelmark.store.parquet import read_parquet
 from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, Origin, check_frame, to_rows
 
 LARGEST_FILE_BYTES: Final = 4 << 30
@@ -294,15 +295,7 @@ def read_trials(paths: JobFiles, converting: tuple[Converter, ...] = ()) -> pl.D
 
 def _read_sealed(path: Path, converting: tuple[Converter, ...]) -> pl.DataFrame:
     data = read_bounded(path, LARGEST_FILE_BYTES)
-    try:
-        # A file of a megabyte may say that it has a billion rows alike.
-        rows = pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()
-        frame = pl.read_parquet(io.BytesIO(data)) if rows <= MOST_ROWS else None
-    # Damage comes as any of several kinds of exception; a panic of the reader is no Exception.
-    except (Exception, pl.exceptions.PanicException) as error:
-        raise ResultError(f"{path}: is damaged: {error}") from error
-    if frame is None:
-        raise ResultError(f"{path}: has {rows} rows, at most {MOST_ROWS} are allowed")
+    frame = read_parquet(data, str(path), most_rows=MOST_ROWS, most_text_bytes=LARGEST_FILE_BYTES)
     for step in converting:
         frame = step.trials(frame)
     check_frame(frame, str(path))
