@@ -332,7 +332,14 @@ def _is_ours(path: Path, run_id: str) -> bool:
     """Say whether what is outside the ledger has the run's name and is no link to elsewhere."""
     if not _NAME.match(path.name) or not path.name.startswith(run_id):
         return False
-    return path.is_absolute() and ".." not in path.parts and not path.is_symlink()
+    if not path.is_absolute() or ".." in path.parts:
+        return False
+    try:
+        return not stat.S_ISLNK(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True  # not made yet, or gone
+    except (OSError, ValueError):
+        return False  # a name that no file can have, or a place that this user may not look at
 
 
 def _end_inhabitants(namespace: str) -> list[int]:
