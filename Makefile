@@ -89,7 +89,7 @@ TRUTH_RUNS ?= 3
 truth: setup ## known answers measured by the whole program, into bench/truth.md (as root; TRUTH_RUNS=200: hours; more runs add to the page)
 	$(CARGO) build --release --locked --target $(TARGET) --package tm-io --example known
 	TUNNELMARK_KNOWN=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/$(TARGET)/release/examples/known PYTHONPATH=tests/truth \
-		bash -c '$(BIN)/python bench/truth.py $(TRUTH_RUNS) && $(BIN)/pytest tests/truth/known_answers.py'
+		bash -c '$(BIN)/python bench/truth.py $(TRUTH_RUNS) --kernel-tunnels && $(BIN)/pytest tests/truth/known_answers.py'
 
 # The theme's authors advertise their next program at each build.
 docs: export NO_MKDOCS_2_WARNING = 1

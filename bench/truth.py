@@ -1,64 +1,90 @@
 """Known answers, many times over: bench/truth.md says how often an interval has the truth in it.
 
-python bench/truth.py RUNS [PAGE]; run by make truth, as root, on a quiet computer. The answers are
-kept beside the page (truth.csv): so many runs are added to those that are there, with new seeds.
+python bench/truth.py RUNS [--kernel-tunnels]; run by make truth, as root, on a quiet computer. The
+answers are kept beside the page (truth.csv): so many runs are added to those that are there, with
+new seeds. With --kernel-tunnels those of a machine are measured again beside a known cost like
+theirs (truth-kernel.csv); status 1 where one does not cost more than nothing, or the known cost is
+measured more than 10 % off.
 """
 
+import argparse
 import csv
 import statistics
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, fields
 from pathlib import Path
+from typing import Any
 
 import truths  # type: ignore[import-not-found]  # tests/truth
 from scipy import stats
 
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.store import Result
 
 REPEATS = 5
+KINDS = [str, str, *[float] * (len(fields(truths.Answer)) - 2)]
+MOST_OFF = 0.1
+"""Of a known cost in the kernel of a machine."""
 
 
-def main(runs: int, page: Path) -> None:
-    kept = page.with_suffix(".csv")
+def main(runs: int, page: Path, *, kernel_tunnels: bool) -> int:
+    kept, of_kernel = page.with_suffix(".csv"), page.with_name(f"{page.stem}-kernel.csv")
     done = max((seed for seed, _ in read(kept)), default=0)
     without = 0
     for seed in range(done + 1, done + runs + 1):
         for text, evaluate in truths.STUDIES:
-            with tempfile.TemporaryDirectory(prefix="tunnelmark-truth-") as folder:
-                try:
-                    found = evaluate(
-                        truths.measure(
-                            text,
-                            seed=seed,
-                            repeats=REPEATS,
-                            results=Path(folder),
-                            engine=find_engine(),
-                        )
-                    )
-                except (TunnelmarkError, truths.NoAnswerError) as error:
-                    without += 1
-                    print(f"run {seed}: no answer: {error}", file=sys.stderr)
-                    continue
+            try:
+                with measuring(seed=seed, repeats=REPEATS) as measured:
+                    found = evaluate(measured(text))
+            except (TunnelmarkError, truths.NoAnswerError) as error:
+                without += 1
+                print(f"run {seed}: no answer: {error}", file=sys.stderr)
+                continue
             with kept.open("a", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerows((seed, *astuple(answer)) for answer in found)
-        page.write_text(table(read(kept)), encoding="utf-8")
+        page.write_text(table(read(kept)) + kernel_table(read_pairs(of_kernel)), encoding="utf-8")
     if without:
         print(f"{without} studies gave no answer: too few trials were valid", file=sys.stderr)
+    if not kernel_tunnels:
+        return 0
+    with measuring(seed=1, wanted="machine", repeats=24, bring_ups=6) as measured:
+        pairs = truths.beside_known(measured)
+    with of_kernel.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows((*astuple(own), *astuple(known)) for own, known in pairs)
+    page.write_text(table(read(kept)) + kernel_table(pairs), encoding="utf-8")
+    return 0 if all(own.low > 0 and abs(known.error) < MOST_OFF for own, known in pairs) else 1
+
+
+@contextmanager
+def measuring(**how: Any) -> Iterator[Callable[[str], Result]]:
+    """Give what runs a study; its result goes with the block."""
+    with tempfile.TemporaryDirectory(prefix="tunnelmark-truth-") as folder:
+        yield lambda text: truths.measure(text, results=Path(folder), engine=find_engine(), **how)
 
 
 def read(kept: Path) -> list[tuple[int, "truths.Answer"]]:
     """Return what earlier runs found, by seed."""
     if not kept.exists():
         return []
-    kinds = [str, str, *[float] * (len(fields(truths.Answer)) - 2)]
     with kept.open(encoding="utf-8", newline="") as file:
-        return [
-            (int(seed), truths.Answer(*(kind(word) for kind, word in zip(kinds, row, strict=True))))
-            for seed, *row in csv.reader(file)
-        ]
+        return [(int(seed), answer(row)) for seed, *row in csv.reader(file)]
+
+
+def read_pairs(kept: Path) -> list[tuple["truths.Answer", "truths.Answer"]]:
+    """Return tunnels of the kernel and the known costs beside them, as last measured."""
+    if not kept.exists():
+        return []
+    with kept.open(encoding="utf-8", newline="") as file:
+        return [(answer(row[: len(KINDS)]), answer(row[len(KINDS) :])) for row in csv.reader(file)]
+
+
+def answer(row: Sequence[str]) -> "truths.Answer":
+    return truths.Answer(*(kind(word) for kind, word in zip(KINDS, row, strict=True)))
 
 
 def table(kept: list[tuple[int, "truths.Answer"]]) -> str:
@@ -96,5 +122,38 @@ def table(kept: list[tuple[int, "truths.Answer"]]) -> str:
     )
 
 
+def kernel_table(pairs: list[tuple["truths.Answer", "truths.Answer"]]) -> str:
+    """Return the part of the page on tunnels of the kernel; nothing where none was measured."""
+    if not pairs:
+        return ""
+    rows = [
+        f"| {own.what.rpartition(', ')[2]} | {own.value:.0f} us [{own.low:.0f}, {own.high:.0f}] "
+        f"| {known.value:.0f} us [{known.low:.0f}, {known.high:.0f}] | {known.error:+.1%} |"
+        for own, known in pairs
+    ]
+    return "\n".join(
+        [
+            "",
+            "## Tunnels of the kernel, in a machine",
+            "",
+            (
+                "What a packet of 1,400 bytes costs above no tunnel, at 200 packets a second. Then "
+                "a known cost as large is put under the same load, in a machine of the same kind: "
+                "the program must find it within 10 %."
+            ),
+            "",
+            "| tunnel | a packet costs | the known cost, measured | off by |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(*sys.argv[2:] or ["bench/truth.md"]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=int)
+    parser.add_argument("--kernel-tunnels", action="store_true")
+    parser.add_argument("--page", type=Path, default=Path("bench/truth.md"))
+    chosen = parser.parse_args()
+    sys.exit(main(chosen.runs, chosen.page, kernel_tunnels=chosen.kernel_tunnels))

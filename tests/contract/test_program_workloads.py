@@ -292,6 +292,26 @@ def test_a_refused_connection_is_a_failed_check(context: TrialContext, case: Cas
     assert left(context) == []
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind == "request_response"], ids=str)
+def test_a_message_of_another_program_is_a_failed_check(context: TrialContext, case: Case) -> None:
+    begun = threading.Event()
+
+    def intrude(_progress: object) -> None:
+        if begun.is_set():
+            return
+        begun.set()
+        kind = socket.SOCK_DGRAM if case.udp else socket.SOCK_STREAM
+        with socket.socket(socket.AF_INET, kind) as stranger:
+            stranger.connect((context.paths[0].server_address, context.first_port))
+            stranger.sendall(100 * b"no request of this trial")
+
+    context = replace(context, progress=intrude)
+    reasons = faults(ready(case, context).run(context))
+    assert begun.is_set()
+    assert any("were not requests of this trial" in reason for reason in reasons), reasons
+    assert left(context) == []
+
+
 @each_kind
 def test_a_load_of_which_enough_was_seen_ends_in_order(context: TrialContext, case: Case) -> None:
     looks: list[None] = []

@@ -24,7 +24,7 @@ _BURN = Path(__file__).parents[1] / "burn.py"
 class KnownKernelParams(TunnelParams):
     """What it costs."""
 
-    packet_cost: Annotated[DurationNs, Field(le=2_000_000)] = Field(
+    packet_cost: Annotated[DurationNs, Field(le=20_000_000)] = Field(
         0, description="time that the kernel burns for each packet of the client's"
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tunnelmark.lab.session.losses import Losses, lost_packets, sent_packets
-from tunnelmark.probes.places import assign
+from tunnelmark.probes.places import Assigned, assign
 
 
 def stream(sent: int, received: int, answered: int = 0, returned: int = 0) -> dict[str, Any]:
@@ -48,3 +48,8 @@ def test_shares_add_up_and_checks_name_the_places() -> None:
     assert check.ok
     assert check.message == "forward: lost 10 = link queue 6 + link line 3 + unknown 1"
     assert losses.metrics({"forward": 0}) == {}
+
+
+def test_places_that_do_not_add_up_are_seen() -> None:
+    (check,) = Losses({"forward": Assigned(10, {"link_queue": 6, "unknown": 1}, {})}).checks()
+    assert not check.ok

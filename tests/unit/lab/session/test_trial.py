@@ -10,7 +10,7 @@ import pytest
 from tunnelmark.lab.session.stand import Side, Stand, Task
 from tunnelmark.lab.session.trial import run_trial
 from tunnelmark.lab.session.two_clocks import TwoClocks
-from tunnelmark.model.block import Stratum
+from tunnelmark.model.block import ProofVerdict, Stratum
 from tunnelmark.model.errors import LabError, ResultError
 from tunnelmark.model.faults import UnwritableError
 from tunnelmark.model.params import Params
@@ -228,6 +228,17 @@ def test_a_driver_or_a_probe_that_raises_makes_the_trial_invalid(
     assert "Error" in failed(result, name).message
 
 
+@pytest.mark.parametrize(("name", "place"), [("probes", "findings"), ("losses", "LossWatch.stop")])
+def test_what_looks_behind_the_traffic_may_break_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, place: str
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("counter")
+
+    monkeypatch.setattr(f"tunnelmark.lab.session.trial.{place}", broken)
+    assert "KeyError" in failed(trial(tmp_path), name).message
+
+
 def test_figures_of_a_workload_stay_when_the_driver_breaks(tmp_path: Path) -> None:
     result = trial(tmp_path, problem=breaks(KeyError("pid")))
     assert result.measurements[0].metrics["rtt_p50_ns"] == 5.0
@@ -303,6 +314,13 @@ def restored(lost: str | None) -> Any:
     return SimpleNamespace(again=None, lost=lost, restore=_nothing, stand=None)
 
 
+def test_clocks_that_cannot_be_compared_are_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TwoClocks, "exchange", lambda _: breaks(KeyError("offset"))())
+    assert "KeyError" in failed(trial(tmp_path, one_clock=False), "clocks").message
+
+
 def test_a_trial_of_set_ups_has_no_figures_of_a_data_path(tmp_path: Path) -> None:
     metrics = trial(tmp_path, set_ups=restored(None)).measurements[0].metrics
     assert metrics["rtt_p50_ns"] == 5.0
@@ -322,6 +340,15 @@ def test_a_tunnel_that_stays_down_behind_its_set_ups_is_no_fault_of_the_trial(
     assert "tunnel_up" not in checks
     assert checks["proved_again"].ok
     assert checks["proved_again"].message.endswith("again after the trial: no answer")
+
+
+def test_a_tunnel_that_is_another_behind_its_set_ups_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proof = SimpleNamespace(verdict=ProofVerdict.SAW_WRONG, message="text in the clear")
+    monkeypatch.setattr("tunnelmark.lab.session.trial.proofs_after", lambda *_, **__: [proof])
+    check = failed(trial(tmp_path, set_ups=restored(None)), "proved_again")
+    assert check.message.endswith("text in the clear")
 
 
 def test_what_breaks_while_the_tunnel_is_restored_is_a_fault(tmp_path: Path) -> None:
