@@ -86,7 +86,7 @@ soak: setup ## 10,000 packets/s through two tunnels in turn, nothing may grow, i
 	$(BIN)/python bench/soak.py --seconds $(SOAK_SECONDS)
 
 TRUTH_RUNS ?= 3
-truth: setup ## known answers measured by the whole program, into bench/truth.md (as root; TRUTH_RUNS=200: hours; more runs add to the page)
+truth: setup ## known answers measured by the whole program, into bench/truth.md (as root, an hour; TRUTH_RUNS=200: hours; more runs add to the page)
 	$(CARGO) build --release --locked --target $(TARGET) --package tm-io --example known
 	TUNNELMARK_KNOWN=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/$(TARGET)/release/examples/known PYTHONPATH=tests/truth \
 		bash -c '$(BIN)/python bench/truth.py $(TRUTH_RUNS) --kernel-tunnels && $(BIN)/pytest tests/truth/known_answers.py'

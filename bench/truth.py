@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def main(runs: int, page: Path, *, kernel_tunnels: bool) -> int:
         print(f"{without} studies gave no answer: too few trials were valid", file=sys.stderr)
     if not kernel_tunnels:
         return 0
-    with measuring(seed=1, wanted="machine", repeats=24, bring_ups=6) as measured:
+    with measuring(seed=1, wanted="machine") as measured:
         pairs = truths.beside_known(measured)
     with of_kernel.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows((*astuple(own), *astuple(known)) for own, known in pairs)
@@ -61,10 +62,10 @@ def main(runs: int, page: Path, *, kernel_tunnels: bool) -> int:
 
 
 @contextmanager
-def measuring(**how: Any) -> Iterator[Callable[[str], Result]]:
+def measuring(**how: Any) -> Iterator[Callable[..., Result]]:
     """Give what runs a study; its result goes with the block."""
     with tempfile.TemporaryDirectory(prefix="tunnelmark-truth-") as folder:
-        yield lambda text: truths.measure(text, results=Path(folder), engine=find_engine(), **how)
+        yield partial(truths.measure, results=Path(folder), engine=find_engine(), **how)
 
 
 def read(kept: Path) -> list[tuple[int, "truths.Answer"]]:
@@ -137,7 +138,7 @@ def kernel_table(pairs: list[tuple["truths.Answer", "truths.Answer"]]) -> str:
             "## Tunnels of the kernel, in a machine",
             "",
             (
-                "What a packet of 1,400 bytes costs above no tunnel, at 200 packets a second. Then "
+                "What a packet of 8,800 bytes costs above no tunnel, at 200 packets a second. Then "
                 "a known cost as large is put under the same load, in a machine of the same kind: "
                 "the program must find it within 10 %."
             ),

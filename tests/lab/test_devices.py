@@ -53,8 +53,10 @@ def test_programs_are_held_back_and_the_group_goes_with_the_host(
     name = f"{ledger.run_id}-client"
     busy = host.spawn(_BUSY, name="busy")
     wait_for_group(busy.pid, name)
-    reported = Path(f"/proc/{busy.pid}/environ").read_bytes().split(b"\0")
-    assert b"OPENSSL_ia32cap=0:0" in reported
+    environment = Path(f"/proc/{busy.pid}/environ")
+    while not (reported := environment.read_bytes()):  # empty while one program follows another
+        assert busy.poll() is None
+    assert b"OPENSSL_ia32cap=0:0" in reported.split(b"\0")
     before = limit.throttled()
     while limit.throttled().since(before).throttled < 3:
         assert busy.poll() is None

@@ -233,7 +233,7 @@ def test_the_command_fails_where_something_is_found(
 
 def test_what_fuzz_runs_leave_is_not_spelt(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    for name in ("docs/page.md", "fuzz/corpus/1", "fuzz/artifacts/study.log"):
+    for name in ("docs/page.md", "fuzz/corpus/1", "fuzz/artifacts/a", "fuzz/seeds/1"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("proto" + "co\n", encoding="utf-8")
     done = subprocess.run(
