@@ -41,7 +41,7 @@ def _read(data: bytes, most_rows: int, most_text_bytes: int) -> pl.DataFrame:
     columns = [metadata.schema.column(index) for index in range(len(metadata.schema))]
     texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
     # Each text once, as it stands in the file; how long all are is known before they are repeated.
-    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
+    file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts)
     table = file.read(use_threads=False)
     table.validate(full=True)
     plain = {
