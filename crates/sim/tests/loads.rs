@@ -1,17 +1,16 @@
 //! Loads beside what is measured: what they add is what can be worked out by hand.
 
 mod common;
+#[path = "common/flows.rs"]
+mod flows;
 
 use proptest::prelude::*;
-use tm_probe::{
-    Content, Format, Missed, OutgoingFlow, ReflectRecord, Schedule, SendRecord, SessionPlan, Size,
-    Stop, Waiting,
-};
+use tm_probe::{Missed, ReflectRecord, Schedule, SendRecord, Waiting};
 use tm_sim::{
     run, Carrier, Congestion, ConnectionPlan, DirectionPlan, EndPlan, FlowPlan, Forms, Inner,
     LinkPlan, Outcome, PathPlan, Plan, Sink, WayOutcome, WayPlan, Work, START,
 };
-use tm_wire::{Duration, Instant, Key};
+use tm_wire::{Duration, Instant};
 
 const MS: i64 = 1_000_000;
 /// Payloads of the echo and of the load over UDP: 100 and 1000 bytes with their headers.
@@ -23,26 +22,10 @@ const RATE_BIT_S: u64 = 8_000_000;
 const DELAY_NS: i64 = 10 * MS;
 
 fn flow(number: u16, gap_ns: i64, offset_ns: i64, packets: u64, payload: u32) -> FlowPlan {
-    let (session, key) = (u32::from(number) + 7, Key([3; 16]));
-    FlowPlan {
-        path: 0,
-        session: SessionPlan {
-            flow: number,
-            session,
-            key,
-        },
-        outgoing: OutgoingFlow {
-            format: Format::Own { session, key },
-            start_offset: Duration(offset_ns),
-            schedule: Schedule::Fixed {
-                gap: Duration(gap_ns),
-            },
-            end: Stop::Packets(packets),
-            size: Size::Fixed(payload),
-            content: Content::Zero,
-            seed: u64::from(number),
-        },
-    }
+    let schedule = Schedule::Fixed {
+        gap: Duration(gap_ns),
+    };
+    flows::flow(0, number, Duration(offset_ns), schedule, packets, payload)
 }
 
 fn sending(flows: Vec<FlowPlan>, reply: bool) -> WayPlan {

@@ -1,6 +1,8 @@
 //! Whole measurements in virtual time, beside what can be worked out by hand.
 
 mod common;
+#[path = "common/flows.rs"]
+mod flows;
 
 use proptest::prelude::*;
 use tm_link::wlan::{
@@ -8,15 +10,12 @@ use tm_link::wlan::{
     QueueConfig as FrameQueue, RateConfig, RtsCounts, SecurityConfig,
 };
 use tm_link::DirectionConfig;
-use tm_probe::{
-    Content, Format, Missed, OutgoingFlow, ReflectRecord, Schedule, SendRecord, SenderFlow,
-    SessionPlan, Size, Stop, Waiting,
-};
+use tm_probe::{Missed, ReflectRecord, Schedule, SendRecord, SenderFlow, Waiting};
 use tm_sim::{
     run, Carrier, DirectionPlan, EndPlan, FlowPlan, Forms, Inner, LinkPlan, Outcome, PathPlan,
     Plan, Sink, WayPlan, Work, START,
 };
-use tm_wire::{Duration, Key};
+use tm_wire::Duration;
 
 const MS: i64 = 1_000_000;
 const PAYLOAD: u32 = 500;
@@ -59,24 +58,7 @@ fn tunnel(cost_ns: i64) -> Carrier {
 }
 
 fn flow(path: usize, number: u16, schedule: Schedule, packets: u64) -> FlowPlan {
-    let (session, key) = (u32::from(number) + 7, Key([3; 16]));
-    FlowPlan {
-        path,
-        session: SessionPlan {
-            flow: number,
-            session,
-            key,
-        },
-        outgoing: OutgoingFlow {
-            format: Format::Own { session, key },
-            start_offset: Duration(0),
-            schedule,
-            end: Stop::Packets(packets),
-            size: Size::Fixed(PAYLOAD),
-            content: Content::Zero,
-            seed: u64::from(number),
-        },
-    }
+    flows::flow(path, number, Duration(0), schedule, packets, PAYLOAD)
 }
 
 fn plan(carrier: Carrier, form: Vec<Inner>, gap_ns: i64, packets: u64) -> Plan {
