@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import truths  # type: ignore[import-not-found]  # tests/truth
 from scipy import stats
@@ -27,7 +27,7 @@ from tunnelmark.engine.binary import find_engine
 from tunnelmark.model.errors import TunnelmarkError
 from tunnelmark.store import Result
 
-REPEATS = 5
+REPEATS = 3
 KINDS = [str, str, *[float] * (len(fields(truths.Answer)) - 2)]
 MOST_OFF = 0.1
 """Of a known cost in the kernel of a machine."""
@@ -35,7 +35,7 @@ MOST_OFF = 0.1
 
 def main(runs: int, page: Path, *, kernel_tunnels: bool) -> int:
     kept, of_kernel = page.with_suffix(".csv"), page.with_name(f"{page.stem}-kernel.csv")
-    done = max((seed for seed, _ in read(kept)), default=0)
+    done = max((one.seed for one in read(kept)), default=0)
     without = 0
     for seed in range(done + 1, done + runs + 1):
         for text, evaluate in truths.STUDIES:
@@ -47,7 +47,7 @@ def main(runs: int, page: Path, *, kernel_tunnels: bool) -> int:
                 print(f"run {seed}: no answer: {error}", file=sys.stderr)
                 continue
             with kept.open("a", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows((seed, *astuple(answer)) for answer in found)
+                csv.writer(file).writerows((seed, REPEATS, *astuple(answer)) for answer in found)
         page.write_text(table(read(kept)) + kernel_table(read_pairs(of_kernel)), encoding="utf-8")
     if without:
         print(f"{without} studies gave no answer: too few trials were valid", file=sys.stderr)
@@ -68,12 +68,20 @@ def measuring(**how: Any) -> Iterator[Callable[..., Result]]:
         yield partial(truths.measure, results=Path(folder), engine=find_engine(), **how)
 
 
-def read(kept: Path) -> list[tuple[int, "truths.Answer"]]:
-    """Return what earlier runs found, by seed."""
+class Found(NamedTuple):
+    """What a run said of one figure."""
+
+    seed: int
+    repeats: int
+    answer: "truths.Answer"
+
+
+def read(kept: Path) -> list[Found]:
+    """Return what earlier runs found."""
     if not kept.exists():
         return []
     with kept.open(encoding="utf-8", newline="") as file:
-        return [(int(seed), answer(row)) for seed, *row in csv.reader(file)]
+        return [Found(int(row[0]), int(row[1]), answer(row[2:])) for row in csv.reader(file)]
 
 
 def read_pairs(kept: Path) -> list[tuple["truths.Answer", "truths.Answer"]]:
@@ -88,29 +96,28 @@ def answer(row: Sequence[str]) -> "truths.Answer":
     return truths.Answer(*(kind(word) for kind, word in zip(KINDS, row, strict=True)))
 
 
-def table(kept: list[tuple[int, "truths.Answer"]]) -> str:
+def table(kept: Sequence[Found]) -> str:
     """Return the page of all answers."""
-    rows = []
     answers = defaultdict(list)
-    for _, answer in kept:
-        answers[answer.what].append(answer)
-    runs = len({seed for seed, _ in kept})
+    for one in kept:
+        answers[one.answer.what].append(one.answer)
+    rows = []
     for what, found in answers.items():
-        covered = sum(answer.covered for answer in found)
-        low, high = stats.binomtest(covered, len(found)).proportion_ci()  # Clopper, Pearson 1934
         mean = statistics.fmean(answer.value for answer in found)
         rows.append(
             f"| {what} | {found[0].truth:.4g} {found[0].unit} | {mean:.4g} {found[0].unit} "
-            f"| {mean / found[0].truth - 1:+.1%} | {covered} of {len(found)} "
-            f"| {low:.0%} to {high:.0%} |"
+            f"| {mean / found[0].truth - 1:+.1%} | {covered(found)} |"
         )
+    rows.append(f"| all of them | | | | {covered([one.answer for one in kept])} |")
+    runs = {one.seed: one.repeats for one in kept}
+    repeats = " or ".join(str(number) for number in sorted({*runs.values()}))
     return "\n".join(
         [
             "# Known answers",
             "",
             (
-                f"Made by `make truth` ({runs} seeded runs of {REPEATS} repeats). Each figure was "
-                "chosen, built into a tunnel or the kernel (tests/truth), and measured by the "
+                f"Made by `make truth` ({len(runs)} seeded runs of {repeats} repeats). Each figure "
+                "was chosen, built into a tunnel or the kernel (tests/truth), and measured by the "
                 "whole program. 95 % intervals should have the truth in them in 95 % of the runs; "
                 "the last column is what so many runs can say of that (Clopper and Pearson)."
             ),
@@ -121,6 +128,13 @@ def table(kept: list[tuple[int, "truths.Answer"]]) -> str:
             "",
         ]
     )
+
+
+def covered(found: Sequence["truths.Answer"]) -> str:
+    """Return how many intervals have the truth in them, and the share that this speaks for."""
+    number = sum(answer.covered for answer in found)
+    low, high = stats.binomtest(number, len(found)).proportion_ci()  # Clopper, Pearson 1934
+    return f"{number} of {len(found)} | {low:.1%} to {high:.1%}"
 
 
 def kernel_table(pairs: list[tuple["truths.Answer", "truths.Answer"]]) -> str:

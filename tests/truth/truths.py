@@ -86,7 +86,7 @@ packet_cost = "{KERNEL_S * 1e6:g} us"
 kind = "udp_load"
 packet_rate = 500
 payload_bytes = {PAYLOAD_BYTES}
-duration = "1 s"
+duration = "800 ms"
 drain = "100 ms"
 """
 )
@@ -109,7 +109,7 @@ kind = "udp_load"
 direction = "echo"
 packet_rate = 400
 payload_bytes = {PAYLOAD_BYTES}
-duration = "1250 ms"
+duration = "800 ms"
 drain = "100 ms"
 """
 )

@@ -128,7 +128,7 @@ class EngineProber:
         self, sizes: Sequence[int], sessions: Sequence[Session], marker: bytes, repeats: int
     ) -> list[Flow]:
         # So uneven that a shift by one probe matches nothing, yet never too close to distinguish.
-        least, most = self._spacing_ns * 6 // 10, self._spacing_ns * 14 // 10
+        least, most = least_gap_ns(self._spacing_ns), self._spacing_ns * 14 // 10
         gaps = [self._random.randrange(least, most) for _ in sizes]
         return [
             Flow(
@@ -156,6 +156,11 @@ class EngineProber:
             why = events.get("error", {}).get("message") or last_words
             raise LabFailedError(f"sender of {name} on {self._client.name}: {why}")
         return events["summary"]
+
+
+def least_gap_ns(spacing_ns: int) -> int:
+    """Return the shortest time between two probes that are so far apart on average."""
+    return spacing_ns * 6 // 10
 
 
 def wider(spacing_ns: int, rtt_ns: npt.NDArray[np.int64]) -> int:

@@ -82,7 +82,7 @@ def measure_floor(
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """What a link is set to take of a small packet, there and back."""
+    """What a link is set to take of a datagram, there and back."""
 
     total_ns: int
     serialization_ns: int
@@ -92,14 +92,14 @@ class RoundTrip:
 def fixed_round_trip(
     link: AnyLinkSpec | None, payload_bytes: int, mtu_bytes: int
 ) -> RoundTrip | None:
-    """Return what the link takes of each packet; None where that varies or is not known."""
+    """Return what the link takes of each datagram; None where that varies or is not known."""
     if not isinstance(link, LinkSpec):
         return None
     ways = (link.a_to_b, link.b_to_a)
     if any(_varies(way) for way in ways):
         return None
-    (packet,) = ip_packets(payload_bytes, mtu_bytes)
-    serializations = [_serialization_ns(way, packet) for way in ways]
+    packets = ip_packets(payload_bytes, mtu_bytes)
+    serializations = [sum(_serialization_ns(way, packet) for packet in packets) for way in ways]
     delays = sum(way.delay_ns for way in ways)
     return RoundTrip(delays + sum(serializations), max(serializations))
 

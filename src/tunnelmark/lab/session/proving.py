@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.session.floor import fixed_round_trip
 from tunnelmark.lab.session.listen import listening
+from tunnelmark.lab.session.warm import waiting_ns
 from tunnelmark.model.block import ProofVerdict, Stratum, WireProof
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.registry import make
 from tunnelmark.model.trial import Block
 from tunnelmark.model.tunnel import TrafficPath, TunnelUp
-from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
+from tunnelmark.probes.fragmentation import LARGEST_BYTES
+from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber, least_gap_ns
 from tunnelmark.probes.wire import prove
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -114,6 +117,7 @@ def _proof(lab: Lab, up: TunnelUp, path: TrafficPath, *, seed: int, **more: Any)
             engine=lab.place.engine,
             seed=seed,
             spacing_ns=_spacing_ns(lab, up),
+            drain_ns=_drain_ns(lab, up),
         )
         return prove(path, up.wire, prober=prober, watch=watch, seed=seed, **more)
 
@@ -122,3 +126,13 @@ def _spacing_ns(lab: Lab, up: TunnelUp) -> int:
     if up.tap is not None:
         return _AIR_SPACING_NS
     return _EMULATED_SPACING_NS if lab.place.stratum is Stratum.EMULATED else PROBE_SPACING_NS
+
+
+def _drain_ns(lab: Lab, up: TunnelUp) -> int:
+    """Return how long replies are waited for where some are lost."""
+    quick = lab.place.stratum is Stratum.NAMESPACES and not lab.place.limits
+    # A stream brings what was lost on the link some round trips later.
+    if not quick or up.wire.tcp_ports:
+        return waiting_ns(None)
+    fixed = fixed_round_trip(lab.link, LARGEST_BYTES, lab.client.mtu_bytes)
+    return waiting_ns(fixed, gap_ns=least_gap_ns(PROBE_SPACING_NS))

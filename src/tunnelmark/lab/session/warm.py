@@ -46,10 +46,13 @@ def warm_up(up: TunnelUp, lab: Lab, *, seed: int) -> None:
         raise TunnelError(f"the warm-up failed: {reasons}")
 
 
-def waiting_ns(fixed: RoundTrip | None) -> int:
-    """Return how long replies are waited for where some are lost; one is enough.
+def waiting_ns(fixed: RoundTrip | None, *, gap_ns: int | None = None) -> int:
+    """Return how long replies are waited for where some are lost.
 
     On a link of known delay that is short: a path that loses packets would else cost each bring-up
-    a second for nothing. ``fixed`` is None where the delay is not known, or the CPU is slow.
+    a second or more for nothing. ``fixed`` is None where the delay is not known, or the CPU is
+    slow; with ``gap_ns`` between packets all of which matter, none may wait for the one before it.
     """
-    return _USUAL_WAIT_NS if fixed is None else min(_USUAL_WAIT_NS, _SHORT_WAIT_NS + fixed.total_ns)
+    if fixed is None or (gap_ns is not None and fixed.serialization_ns > gap_ns):
+        return _USUAL_WAIT_NS
+    return min(_USUAL_WAIT_NS, _SHORT_WAIT_NS + fixed.total_ns)

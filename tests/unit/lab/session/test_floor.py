@@ -27,6 +27,14 @@ def test_both_delays_and_both_serializations_count() -> None:
     assert found.total_ns == 25_000_000 + 53_000 + 424_000
 
 
+def test_each_part_of_a_datagram_that_is_too_long_has_its_header() -> None:
+    found = fixed_round_trip(LinkSpec(WAY, WAY, seed=1), 3000, 1500)
+    assert found is not None
+    # 3008 bytes of UDP: 1480, 1480 and 48, each with 20 of IP; a byte a microsecond.
+    assert found.serialization_ns == (3008 + 3 * 20) * 1000
+    assert found.total_ns == 40_000_000 + 2 * found.serialization_ns
+
+
 def test_ethernet_fills_up_and_a_link_without_rate_takes_no_time_to_send() -> None:
     ethernet = replace(WAY, frame_overhead_bytes=24, frame_min_bytes=84, delay_ns=0)
     free = replace(WAY, rate_bit_s=None, delay_ns=0)

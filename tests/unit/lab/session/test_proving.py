@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from made_results import block_record
 from made_study import made_text
+from tunnelmark.engine.link import Direction, LinkSpec, Queue
 from tunnelmark.lab.session import proving
+from tunnelmark.model.block import Stratum
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import jobs
 
@@ -53,3 +56,31 @@ def test_the_last_point_is_expected_and_one_that_was_not_found_is_forgotten(
     for _ in range(4):
         bring_up()
     assert expected == [None, 1420, 1400, None]
+
+
+@pytest.mark.parametrize(
+    ("rate_bit_s", "limits", "tcp_ports", "stratum", "wait_ns"),
+    [
+        (100_000_000, {}, (), Stratum.NAMESPACES, 240_490_880),
+        # Probes would wait for one another: replies come when their queue is empty.
+        (1_000_000, {}, (), Stratum.NAMESPACES, 10**9),
+        (100_000_000, {"server": "a slow CPU"}, (), Stratum.NAMESPACES, 10**9),
+        (100_000_000, {}, (443,), Stratum.NAMESPACES, 10**9),
+        (100_000_000, {}, (), Stratum.EMULATED, 10**9),
+    ],
+)
+def test_a_proof_waits_for_what_may_still_come(
+    rate_bit_s: int,
+    limits: dict[str, str],
+    tcp_ports: tuple[int, ...],
+    stratum: Stratum,
+    wait_ns: int,
+) -> None:
+    way = Direction(rate_bit_s, 20_000_000, Queue("bytes", 65536))
+    lab: Any = SimpleNamespace(
+        link=LinkSpec(way, way, seed=1),
+        client=SimpleNamespace(mtu_bytes=1500),
+        place=SimpleNamespace(stratum=stratum, limits=limits),
+    )
+    up: Any = SimpleNamespace(wire=SimpleNamespace(tcp_ports=tcp_ports))
+    assert proving._drain_ns(lab, up) == wait_ns

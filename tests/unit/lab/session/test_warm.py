@@ -21,3 +21,8 @@ def test_a_link_of_known_delay_is_not_waited_for_longer_than_it_needs(
     fixed: RoundTrip | None, wait_ns: int
 ) -> None:
     assert waiting_ns(fixed) == wait_ns
+
+
+@pytest.mark.parametrize(("gap_ns", "wait_ns"), [(3 * MS, 220 * MS), (2 * MS, 1000 * MS)])
+def test_where_packets_wait_for_one_another_it_is_the_usual_time(gap_ns: int, wait_ns: int) -> None:
+    assert waiting_ns(RoundTrip(20 * MS, 3 * MS), gap_ns=gap_ns) == wait_ns
