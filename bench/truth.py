@@ -27,7 +27,8 @@ from tunnelmark.engine.binary import find_engine
 from tunnelmark.model.errors import TunnelmarkError
 from tunnelmark.store import Result
 
-REPEATS = 3
+REPEATS = 4
+"""The fewest of which there is an interval."""
 KINDS = [str, str, *[float] * (len(fields(truths.Answer)) - 2)]
 MOST_OFF = 0.1
 """Of a known cost in the kernel of a machine."""
