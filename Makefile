@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 MADE_PAGES := metrics-page drivers-page commands-page study-keys-page
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests engines demo gallery test test-unit test-rust test-python lint check bench truth verdicts costs chaos soak fuzz sanitize lock schema pages $(MADE_PAGES) report-schema plotly docs clean
+.PHONY: help setup setup-tests engines demo gallery test test-unit test-rust test-python boards lint check bench truth verdicts costs chaos soak fuzz sanitize lock schema pages $(MADE_PAGES) report-schema plotly docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -25,6 +25,12 @@ gallery: setup ## the classic studies run and reported on, into gallery/ (hours;
 
 engines: ## engine and agent for boards (ENGINES="arm64 armv7 armv6"), where runs over SSH find them
 	@scripts/engines $(ENGINES)
+
+BOARDS ?= arm64 armv7 armv6 windows
+boards: setup ## engines for other machines built, their tests run under QEMU and Wine (BOARDS="arm64 armv7 armv6 windows"; 10 minutes)
+	scripts/engines tools $(BOARDS)
+	TUNNELMARK_BOARDS="$(BOARDS)" $(BIN)/pytest tests/contract/test_engines.py tests/lab/test_hosts_boards.py $(PYTEST_ARGS)
+	scripts/engines check
 
 test: setup-tests ## all tests; without root, those that need it are skipped
 	@scripts/test $(PYTEST_ARGS)

@@ -98,6 +98,14 @@ class FakeHost:
         self.run("ip", "address", "add", self.address, "dev", LINE)
         self.run("ip", "link", "set", LINE, "up")
 
+    def presents(self, machine: str, folder: Path) -> None:
+        """Let ``uname`` say that it is another machine; ``folder`` is one that it sees."""
+        real, script = folder / f"{self.role}.uname", folder / f"{self.role}.uname.sh"
+        shutil.copy("/usr/bin/uname", real)
+        script.write_text(f'#!/bin/sh\n{real} "$@" | sed s/x86_64/{machine}/\n', encoding="ascii")
+        script.chmod(0o755)
+        self.run("mount", "--bind", str(script), "/usr/bin/uname")
+
     def knows(self, file: Path, name: str, address: str) -> None:
         """Let it resolve a name; ``file`` is written to and then stands for its /etc/hosts."""
         file.write_text(f"{address} {name}\n", encoding="ascii")

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use serde_json::{json, Value};
-use tm_io::emulator::{self, Awake, DirectionReport, Event, LinkDriver, Requests, Threads};
-use tm_io::process::{on_signal, Stop, SIGUSR1, SIGUSR2};
-use tm_link::wlan::StationCounters;
-use tm_link::{ConfigError, Kinds};
+use tm_io::emulator::{self, Awake, Event, LinkDriver, Requests, Threads, SIGUSR1, SIGUSR2};
+use tm_io::process::{on_signal, Stop};
+use tm_io::report::DirectionReport;
 use tm_probe::Delays;
 
-use crate::events::{self, Reader};
+use crate::counters::direction;
+use crate::events::Reader;
 use crate::Failure;
 
 /// A report of both directions.
@@ -89,54 +89,5 @@ impl Answered {
         object["a_to_b"] = direction(forward, &self.0[0]);
         object["b_to_a"] = direction(reverse, &self.0[1]);
         object
-    }
-}
-
-/// Counters of a direction, as events have them.
-pub fn direction(report: &DirectionReport, answered: &Delays) -> Value {
-    let c = report.counters;
-    json!({
-        "offered": c.offered, "offered_bytes": c.offered_bytes, "delivered": c.delivered,
-        "delivered_bytes": c.delivered_bytes, "queue_dropped": c.queue_dropped, "lost": c.lost,
-        "in_flight": c.in_flight, "duplicated": c.duplicated, "corrupted": c.corrupted,
-        "held_back": c.held_back, "capture_dropped": report.capture_dropped,
-        "send_errors": report.send_errors, "oversized": report.oversized,
-        "checksum_missing": report.checksum_missing,
-        "kinds": report.kinds.as_ref().map(kinds),
-        "lateness_ns": events::delays(&report.lateness),
-        "lateness_recent_ns": events::delays(&report.lateness.since(answered)),
-    })
-}
-
-/// Counters of stations, as events have them.
-pub fn stations(stations: &[StationCounters]) -> Value {
-    stations.iter().map(station).collect()
-}
-
-fn station(c: &StationCounters) -> Value {
-    json!({
-        "attempts": c.attempts, "collisions": c.collisions,
-        "internal_collisions": c.internal_collisions, "mpdus": c.mpdus,
-        "retry_dropped": c.retry_dropped, "airtime_ns": c.airtime_ns,
-    })
-}
-
-fn kinds(kinds: &Kinds) -> Value {
-    let counted: Vec<_> = kinds
-        .counts()
-        .iter()
-        .map(|(kind, frames)| {
-            json!({
-                "ether_type": kind.ether_type, "protocol": kind.protocol, "ports": kind.ports,
-                "later_fragment": kind.later_fragment, "frames": frames,
-            })
-        })
-        .collect();
-    json!({"counted": counted, "others": kinds.others()})
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error.to_string())
     }
 }

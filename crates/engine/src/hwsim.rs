@@ -3,13 +3,15 @@
 use serde::Deserialize;
 use serde_json::{json, Value};
 use tm_io::clock;
-use tm_io::emulator::{DirectionReport, Threads};
+use tm_io::emulator::Threads;
 use tm_io::hwsim::{HwsimPlan, HwsimReport};
+use tm_io::report::DirectionReport;
 use tm_link::radio::{Address, Air};
 use tm_wire::Instant;
 
-use crate::emulator::{follow, stations, BothWays};
-use crate::link::{MediumConfig, MEDIUM};
+use crate::between::{MediumConfig, MEDIUM};
+use crate::counters::stations;
+use crate::emulator::{follow, BothWays};
 use crate::{config, Failure};
 
 #[derive(Deserialize)]

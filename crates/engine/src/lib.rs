@@ -1,12 +1,20 @@
 //! `tunnelmark-engine`: sends, reflects and carries test packets. The contract is `docs/engine.md`.
 
+mod between;
 mod config;
+mod counters;
+#[cfg(not(feature = "portable"))]
 mod emulator;
 mod events;
 mod flow;
+#[cfg(not(feature = "portable"))]
 mod hwsim;
+#[cfg(not(feature = "portable"))]
 mod link;
+#[cfg_attr(feature = "portable", path = "not_linux.rs")]
+mod linux;
 mod reflect;
+#[cfg(not(feature = "portable"))]
 mod rr;
 mod send;
 mod sim;
@@ -31,6 +39,8 @@ const USAGE: &str =
                    make two simulated radios (mac80211_hwsim) and be the medium between them
   sim CONFIG       send and reflect through a model of tunnels and a link, in virtual time
   version          print the version and the protocol
+
+ask, answer, link and wlan-medium need Linux.
 
 CONFIG is a JSON file, or - for standard input. Events are JSON, one per line, on standard
 output. Exit status: 0 done, 2 the configuration is wrong, 1 anything else.
@@ -58,12 +68,11 @@ pub fn check(command: &str, text: &[u8]) -> Result<(), String> {
     let found = match command {
         "send" => send::check(text),
         "reflect" => reflect::check(text),
-        "ask" => rr::check_ask(text),
-        "answer" => rr::check_answer(text),
-        "link" => link::check(text),
-        "wlan-medium" => hwsim::check(text),
         "sim" => sim::check(text),
-        _ => Err(Failure::Config(format!("{command:?} is not a subcommand"))),
+        _ => linux::check(command, text).unwrap_or_else(|| {
+            let message = format!("{command:?} is not a subcommand");
+            Err(Failure::Config(message))
+        }),
     };
     found.map_err(|failure| match failure {
         Failure::Config(message) | Failure::Run(message) => message,
@@ -86,10 +95,6 @@ pub fn main(words: &[String]) -> ExitCode {
     let result = match words[..] {
         ["send", path] => send::main(path),
         ["reflect", path] => reflect::main(path),
-        ["ask", path] => rr::ask_main(path),
-        ["answer", path] => rr::answer_main(path),
-        ["link", path] => link::main(path),
-        ["wlan-medium", path] => hwsim::main(path),
         ["sim", path] => sim::main(path),
         ["version"] => {
             events::version();
@@ -100,8 +105,15 @@ pub fn main(words: &[String]) -> ExitCode {
             Ok(())
         }
         _ => {
-            let _ = writeln!(std::io::stderr(), "{USAGE}");
-            return ExitCode::from(2);
+            let found = match words[..] {
+                [command, path] => linux::main(command, path),
+                _ => None,
+            };
+            let Some(result) = found else {
+                let _ = writeln!(std::io::stderr(), "{USAGE}");
+                return ExitCode::from(2);
+            };
+            result
         }
     };
     match result {
@@ -140,6 +152,7 @@ mod tests {
         );
     }
 
+    #[cfg(not(feature = "portable"))]
     #[test]
     fn media_are_examined_without_acting_on_them() {
         let link = include_str!("../../../fuzz/seeds/configuration/link-wlan.json");

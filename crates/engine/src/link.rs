@@ -1,20 +1,20 @@
 //! The subcommand `link`: a wire or a WLAN between two interfaces.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde_json::{json, Value};
 use tm_io::clock;
-use tm_io::emulator::{DirectionReport, Threads};
+use tm_io::emulator::Threads;
 use tm_io::packet::RING_FRAMES;
+use tm_io::report::DirectionReport;
 use tm_io::wired::WiredPlan;
 use tm_io::wlan::{WlanPlan, WlanReport};
-use tm_link::wlan::{Config, Duplex};
-use tm_link::{DirectionConfig, Opportunities, LARGEST_TRACE_BYTES};
+use tm_link::wlan::Duplex;
+use tm_link::DirectionConfig;
 
+use crate::between::{with_trace, Between, MediumConfig, MEDIUM};
 use crate::config;
-use crate::emulator::{follow, stations, BothWays};
-use crate::flow::read_bounded;
+use crate::counters::stations;
+use crate::emulator::{follow, BothWays};
 use crate::Failure;
 
 #[derive(Deserialize)]
@@ -48,47 +48,6 @@ fn usual_ring() -> usize {
 struct End {
     interface: String,
 }
-
-/// A medium that both directions share.
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum MediumConfig {
-    /// IEEE 802.11.
-    Wlan(Box<Config>),
-}
-
-/// What is between two ends.
-pub enum Between {
-    /// Forward and reverse.
-    Wire(Box<[DirectionConfig; 2]>),
-    /// What both share.
-    Wlan(Box<Config>),
-}
-
-impl Between {
-    /// Examines it, but for traces.
-    pub fn check(
-        a_to_b: Option<DirectionConfig>,
-        b_to_a: Option<DirectionConfig>,
-        medium: Option<MediumConfig>,
-    ) -> Result<Self, Failure> {
-        match (a_to_b, b_to_a, medium) {
-            (Some(a_to_b), Some(b_to_a), None) => {
-                a_to_b.check("a_to_b")?;
-                b_to_a.check("b_to_a")?;
-                Ok(Self::Wire(Box::new([a_to_b, b_to_a])))
-            }
-            (None, None, Some(MediumConfig::Wlan(medium))) => {
-                medium.setup(MEDIUM)?;
-                Ok(Self::Wlan(medium))
-            }
-            _ => config::wrong("a_to_b and b_to_a must both be set, or medium alone"),
-        }
-    }
-}
-
-/// Where a medium stands in a configuration.
-pub const MEDIUM: &str = "medium";
 
 /// Runs it.
 pub fn main(path: &str) -> Result<(), Failure> {
@@ -136,21 +95,6 @@ fn checked(config: LinkConfig) -> Result<(Between, String, String), Failure> {
     config::within("ring_frames", config.ring_frames, 64, 65536)?;
     let between = Between::check(config.a_to_b, config.b_to_a, config.medium)?;
     Ok((between, config.a.interface, config.b.interface))
-}
-
-/// A direction with the opportunities of its trace.
-pub fn with_trace(
-    place: &str,
-    config: DirectionConfig,
-) -> Result<(DirectionConfig, Option<Arc<Opportunities>>), Failure> {
-    let Some(trace) = &config.trace else {
-        return Ok((config, None));
-    };
-    let at = format!("{place}.trace.path");
-    let text = read_bounded(&at, &trace.path, LARGEST_TRACE_BYTES)?;
-    let opportunities = Opportunities::parse(&text, trace.opportunity_bytes)
-        .map_err(|error| Failure::Config(format!("{at}: {}: {error}", trace.path.display())))?;
-    Ok((config, Some(Arc::new(opportunities))))
 }
 
 impl BothWays for [DirectionReport; 2] {

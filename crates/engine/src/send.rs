@@ -112,7 +112,7 @@ pub fn summary(plan: &SendPlan, outcome: &SendOutcome) -> Value {
     })
 }
 
-fn flow_summary(number: u16, flow: &SenderFlow, overrun: u32) -> Value {
+fn flow_summary(number: u16, flow: &SenderFlow, overrun: Option<u32>) -> Value {
     let c = flow.counters;
     json!({
         "flow": number, "due": c.due, "sent": c.sent, "not_sent": c.not_sent,

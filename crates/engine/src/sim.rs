@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use serde_json::{json, Value};
-use tm_io::emulator::DirectionReport;
 use tm_io::process::Stop;
+use tm_io::report::DirectionReport;
 use tm_link::{Counters, DirectionConfig};
 use tm_probe::Delays;
 use tm_sim::{
@@ -11,12 +11,12 @@ use tm_sim::{
 };
 use tm_wire::Duration;
 
+use crate::between::{with_trace, Between, MediumConfig};
 use crate::events::Reader;
-use crate::link::{Between, MediumConfig};
 use crate::sim_clients::ClientConfig;
 use crate::sim_tcp::ConnectionConfig;
 use crate::sim_traffic::{Checked, Files, TrafficConfig, WayConfig};
-use crate::{config, emulator, link, Failure};
+use crate::{config, counters, Failure};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,7 +118,7 @@ const LONGEST_PACKET_BYTES: u32 = 65_535;
 pub fn main(path: &str) -> Result<(), Failure> {
     let config: SimConfig = config::read(path)?;
     let (plan, all) = checked(config, |place, config| {
-        let (config, opportunities) = link::with_trace(place, config)?;
+        let (config, opportunities) = with_trace(place, config)?;
         Ok(DirectionPlan {
             config,
             opportunities,
@@ -130,7 +130,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let mut summary = json!({
         "event": "summary", "end_ns": outcome.end.0, "damaged": outcome.damaged,
         "a_to_b": direction(outcome.link[0]), "b_to_a": direction(outcome.link[1]),
-        "stations": outcome.stations.as_deref().map(emulator::stations),
+        "stations": outcome.stations.as_deref().map(counters::stations),
         "paths": outcome.ends.iter().map(|ends| tunnel(ends.as_ref())).collect::<Vec<_>>(),
         "lacking": outcome.lacking,
     });
@@ -313,7 +313,7 @@ fn direction(counters: Counters) -> Value {
         kinds: None,
         lateness: Delays::default(),
     };
-    emulator::direction(&report, &Delays::default())
+    counters::direction(&report, &Delays::default())
 }
 
 fn tunnel(ends: Option<&[[EndCounters; 2]; 2]>) -> Value {

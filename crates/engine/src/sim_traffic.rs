@@ -235,13 +235,17 @@ fn sent_and_reflected(way: &Way, outcome: WayOutcome, end: Instant) -> Value {
         realtime: Realtime::Never,
         awake: Duration::ZERO,
         kernel_timestamps: true,
-        flows: outcome.flows.into_iter().map(|flow| (flow, 0)).collect(),
+        flows: outcome
+            .flows
+            .into_iter()
+            .map(|flow| (flow, Some(0)))
+            .collect(),
     };
     let reflected = ReflectOutcome {
         realtime: Realtime::Never,
         kernel_timestamps: true,
         rejected: outcome.rejected,
-        overrun: 0,
+        overrun: Some(0),
         residence: outcome.residence,
         flows: outcome.reflected,
     };

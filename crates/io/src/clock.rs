@@ -1,25 +1,25 @@
-//! `CLOCK_MONOTONIC`: reading it, and waiting for a point on it.
+//! The clock of all times here, monotonic: reading it, and waiting for a point on it.
 
-use rustix::thread::clock_nanosleep_absolute;
-use rustix::time::{clock_gettime, ClockId, Timespec};
 use tm_probe::port::WallClock;
-use tm_wire::stamp::ErrorEstimate;
 use tm_wire::{Duration, Instant, UnixTime};
+
+use crate::platform;
+use crate::platform::clock::error_estimate;
 
 /// Now.
 #[must_use]
 pub fn now() -> Instant {
-    Instant(read(ClockId::Monotonic))
+    Instant(platform::clock::monotonic())
 }
 
 /// Processor time that the calling thread has used.
 #[must_use]
 pub fn thread_time() -> Duration {
-    Duration(read(ClockId::ThreadCPUTime))
+    Duration(platform::clock::thread_time())
 }
 
 fn realtime() -> UnixTime {
-    UnixTime(read(ClockId::Realtime))
+    UnixTime(platform::clock::realtime())
 }
 
 /// How `CLOCK_REALTIME` stands to `CLOCK_MONOTONIC`: what converts kernel timestamps and times of STAMP.
@@ -125,44 +125,10 @@ pub fn realtime_offset() -> Duration {
     best.1
 }
 
-/// What the kernel says of its `CLOCK_REALTIME` (`adjtimex(2)`): a program that sets it keeps the
-/// largest error up to date, without one it grows to 16 s.
-fn error_estimate() -> ErrorEstimate {
-    // SAFETY: an all-zero timex asks for a reading, which the kernel writes into it.
-    let (result, state) = unsafe {
-        let mut state: libc::timex = std::mem::zeroed();
-        (libc::adjtimex(&raw mut state), state)
-    };
-    if result < 0 {
-        return ErrorEstimate::UNKNOWN;
-    }
-    ErrorEstimate {
-        synchronized: state.status & libc::STA_UNSYNC == 0,
-        // In microseconds, and one more for the clock's own reading.
-        error_ns: u64::try_from(state.maxerror).map_or(u64::MAX, |us| (us + 1) * 1_000),
-    }
-}
-
 /// Sleeps until `at`, in slices of at most 100 ms so that the caller sees a request to stop.
 pub fn sleep_until(at: Instant) {
     let slice = now() + Duration::from_millis(100);
-    // A signal is as good an end as the time.
-    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(at.min(slice).0));
-}
-
-/// As the kernel takes a time or a duration in ns; a negative one is 0.
-pub(crate) fn timespec(ns: i64) -> Timespec {
-    let ns = ns.max(0);
-    Timespec {
-        tv_sec: ns / 1_000_000_000,
-        tv_nsec: ns % 1_000_000_000,
-    }
-}
-
-/// The clock in ns, with 64 bits for the seconds on 32-bit machines, too.
-fn read(clock: ClockId) -> i64 {
-    let time = clock_gettime(clock);
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
+    platform::clock::sleep_until(at.min(slice).0);
 }
 
 #[cfg(test)]
@@ -195,16 +161,5 @@ mod tests {
                 assert!(error.abs().0 < 1_000_000, "{step} ms: {error:?}");
             }
         }
-    }
-
-    #[test]
-    fn the_error_of_the_clock_is_what_the_kernel_tells() {
-        let estimate = error_estimate();
-        assert!(estimate.error_ns > 0);
-        // Without a program that sets it the kernel tells 16 s.
-        assert!(
-            estimate.synchronized || estimate.error_ns > 1_000_000,
-            "{estimate:?}"
-        );
     }
 }

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver as Inbox, SyncSender};
 use std::thread;
 
-use tm_link::{Counters, Kinds};
-use tm_probe::Delays;
 use tm_wire::{Duration, Instant};
 
 use crate::alarm::Alarm;
 use crate::packet::Wake;
 use crate::process::{self, Priority, Stop};
 use crate::{clock, IoError};
+
+/// The signals that ask a subcommand for a report, and that begin schedules again.
+pub use signal_hook::consts::{SIGUSR1, SIGUSR2};
 
 /// A part of a link that one thread drives.
 pub trait LinkDriver: Send {
@@ -76,25 +77,6 @@ pub enum Event<R> {
 /// Processor time that the threads of an emulator spent awake, waiting for a frame's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Awake(pub Duration);
-
-/// What one direction of a link says of itself.
-#[derive(Clone)]
-pub struct DirectionReport {
-    /// Counters of the state machine.
-    pub counters: Counters,
-    /// Frames that the kernel dropped before the emulator saw them.
-    pub capture_dropped: u64,
-    /// Frames that the kernel refused at the far end, counted as delivered.
-    pub send_errors: u64,
-    /// Frames longer than the MTU allows, refused: an offload is on and falsifies the link.
-    pub oversized: u64,
-    /// Frames without a checksum: an offload is on.
-    pub checksum_missing: u64,
-    /// Frames by what their headers say; None: not looked at.
-    pub kinds: Option<Kinds>,
-    /// Forwarded minus due.
-    pub lateness: Delays,
-}
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How often the main thread looks whether something is asked.

@@ -7,6 +7,7 @@ use tm_link::radio::netlink::{attributes, messages, Writer, ERROR, REQUEST_ACK};
 use tm_wire::{Duration, Instant};
 
 use crate::packet::Wake;
+use crate::platform::clock::timespec;
 use crate::{clock, IoError};
 
 /// Family of the families.
@@ -160,7 +161,7 @@ impl Genl {
         let left = deadline - clock::now();
         let left = left.clamp(Duration::ZERO, ANSWER_LIMIT).0;
         let mut wanted = [PollFd::new(&self.fd, PollFlags::IN)];
-        let _ = poll(&mut wanted, Some(&clock::timespec(left)));
+        let _ = poll(&mut wanted, Some(&timespec(left)));
     }
 
     /// Waits for a message, for `wake`, or until `due`; at most 100 ms.

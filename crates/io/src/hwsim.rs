@@ -11,9 +11,10 @@ use tm_link::wlan::{StationCounters, StationId, ACCESS_POINT, CHAIN_LENGTH};
 use tm_probe::Delays;
 use tm_wire::Instant;
 
-use crate::emulator::{DirectionReport, LinkDriver, Turn};
+use crate::emulator::{LinkDriver, Turn};
 use crate::genl::{Genl, Received};
 use crate::packet::Wake;
+use crate::report::DirectionReport;
 use crate::{clock, IoError};
 
 /// Two radios, made here and gone with this process, and the medium between them.

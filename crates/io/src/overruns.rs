@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::netns;
+use crate::platform::netns;
 
 /// The kernel's counts of datagrams for which a socket of some network namespaces had no room.
 ///
@@ -26,15 +26,27 @@ impl Overruns {
         }
     }
 
-    /// How many there were since the start: of a socket's drops at most so many were for want of
-    /// room. The largest number where the kernel tells nothing.
+    /// How many there were since the start.
     #[must_use]
-    pub fn so_far(&self) -> u32 {
-        match (self.start, read(&self.namespaces)) {
-            (Some(start), Some(now)) => {
-                u32::try_from(now.saturating_sub(start)).unwrap_or(u32::MAX)
-            }
-            _ => u32::MAX,
+    pub fn so_far(&self) -> MostOverruns {
+        let now = read(&self.namespaces);
+        let since = |start| now.map(|now| now.saturating_sub(start));
+        let count = self.start.and_then(since);
+        MostOverruns(count.map(|count| u32::try_from(count).unwrap_or(u32::MAX)))
+    }
+}
+
+/// Of a socket's drops at most so many were for want of room; None: the kernel tells nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MostOverruns(Option<u32>);
+
+impl MostOverruns {
+    /// The overruns among a socket's drops, of which the kernel may tell nothing either.
+    #[must_use]
+    pub fn of(self, drops: Option<u32>) -> Option<u32> {
+        match (drops, self.0) {
+            (Some(drops), Some(most)) => Some(drops.min(most)),
+            (known, None) | (None, known) => known,
         }
     }
 }
@@ -96,8 +108,9 @@ mod tests {
     fn without_an_overrun_in_the_namespace_no_drop_is_one() {
         let mut overruns = Overruns::begin([None].iter());
         overruns.start = Some(u64::MAX);
-        assert_eq!(3.min(overruns.so_far()), 0);
+        assert_eq!(overruns.so_far().of(Some(3)), Some(0));
         overruns.start = None;
-        assert_eq!(3.min(overruns.so_far()), 3);
+        assert_eq!(overruns.so_far().of(Some(3)), Some(3));
+        assert_eq!(overruns.so_far().of(None), None);
     }
 }

@@ -9,6 +9,7 @@ use rustix::event::{poll, PollFd, PollFlags};
 use tm_wire::{Instant, UnixTime};
 
 use crate::clock;
+use crate::platform::clock::timespec;
 use crate::IoError;
 
 /// Destination, source and type.
@@ -324,7 +325,7 @@ impl Wake {
     ) {
         let now = clock::now();
         let ns = due.map_or(100_000_000, |due| (due - now).0.clamp(0, 100_000_000));
-        let time = clock::timespec(ns);
+        let time = timespec(ns);
         let mut polls = [(); MOST_WAITED_FOR + 1].map(|()| readable(self.0.as_fd()));
         for (poll, other) in polls[1..].iter_mut().zip(others) {
             *poll = readable(other);
@@ -357,7 +358,7 @@ pub fn mtu_bytes(interface: &str) -> Result<usize, IoError> {
     }
     // SAFETY: `request` holds a terminated name and has room for the answer, an int.
     let mtu = unsafe {
-        if libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) < 0 {
+        if libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) < 0 {
             return Err(IoError::last(format!("interface is {interface:?}")));
         }
         request.ifr_ifru.ifru_mtu

@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
@@ -11,6 +10,7 @@ use std::thread::JoinHandle;
 
 use tm_wire::Instant;
 
+use crate::platform::files::private;
 use crate::{process, IoError};
 
 /// Which records a file holds.
@@ -54,12 +54,7 @@ impl Records {
             });
         };
         let place = || format!("records is {}", path.display());
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
+        let mut file = private(OpenOptions::new().write(true).create(true).truncate(true))
             .open(path)
             .map_err(|error| IoError::new(place(), error))?;
         let mut header = [0; HEADER_BYTES];

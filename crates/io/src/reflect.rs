@@ -8,7 +8,7 @@ use std::thread;
 use tm_probe::{Delays, Endpoint, FlowTotal, ReflectRecord, Reflector, SessionPlan, StampPlan};
 use tm_wire::{Duration, Instant, LARGEST_PAYLOAD_BYTES};
 
-use crate::overruns::Overruns;
+use crate::overruns::{MostOverruns, Overruns};
 use crate::process::{self, Priority, Realtime, Stop};
 use crate::records::{Kind, Records};
 use crate::udp::{Batch, Options, Ready, ReceiveTime, Reply, Socket};
@@ -53,8 +53,8 @@ pub struct ReflectOutcome {
     pub kernel_timestamps: bool,
     /// Packets that were none of ours.
     pub rejected: u64,
-    /// Packets that the kernel dropped at full buffers.
-    pub overrun: u64,
+    /// Packets that the kernel dropped at full buffers; None: nobody counts them.
+    pub overrun: Option<u64>,
     /// From a packet's arrival to its reply.
     pub residence: Delays,
     /// The flows in the order of the plan, those of STAMP behind the others.
@@ -148,7 +148,7 @@ fn together<'a>(shards: impl IntoIterator<Item = &'a Vec<FlowTotal>>) -> Vec<Flo
     sums
 }
 
-fn joined(shards: &[ShardOutcome], most_overruns: u32) -> ReflectOutcome {
+fn joined(shards: &[ShardOutcome], most_overruns: MostOverruns) -> ReflectOutcome {
     let mut residence = Delays::default();
     for shard in shards {
         residence.merge(&shard.reflector.residence);
@@ -161,7 +161,7 @@ fn joined(shards: &[ShardOutcome], most_overruns: u32) -> ReflectOutcome {
         kernel_timestamps: shards.iter().all(|one| one.reflector.kernel_timestamps),
         rejected: shards.iter().map(|shard| shard.reflector.rejected).sum(),
         overrun: sockets
-            .map(|socket| u64::from(socket.overrun().min(most_overruns)))
+            .map(|socket| most_overruns.of(socket.overrun()).map(u64::from))
             .sum(),
         flows: together(&totals),
         residence,

@@ -7,8 +7,9 @@ use tm_link::{Direction, DirectionConfig, Kinds, Opportunities};
 use tm_probe::Delays;
 use tm_wire::{Duration, Instant};
 
-use crate::emulator::{DirectionReport, LinkDriver, Turn};
+use crate::emulator::{LinkDriver, Turn};
 use crate::packet::{mtu_bytes, Receiver, Transmitter, Wake, BATCH};
+use crate::report::DirectionReport;
 use crate::{clock, IoError};
 
 /// A link between two interfaces.

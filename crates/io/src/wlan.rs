@@ -5,8 +5,9 @@ use tm_link::Kinds;
 use tm_probe::Delays;
 use tm_wire::Instant;
 
-use crate::emulator::{DirectionReport, LinkDriver, Turn};
+use crate::emulator::{LinkDriver, Turn};
 use crate::packet::{mtu_bytes, Frame, Receiver, Transmitter, Wake, BATCH, RING_FRAMES};
+use crate::report::DirectionReport;
 use crate::{clock, IoError};
 
 /// A WLAN between two interfaces.

@@ -52,7 +52,8 @@ class SendFlow:
     residence_unknown: int
     """Replies in time without a residence time of the reflector."""
     rejected: int
-    overrun: int
+    overrun: int | None
+    """None where the system counts none."""
     remote_received: int | None
     """Packets that a counting reflector of another make says it received, as far as it reported."""
     first_sent_ns: int | None
@@ -96,7 +97,8 @@ class ReflectSummary:
     realtime: Realtime
     timestamps: str
     rejected: int
-    overrun: int
+    overrun: int | None
+    """None where the system counts none."""
     residence_ns: Histogram | None
     """From the arrival of a packet to its answer."""
     flows: tuple[ReflectFlow, ...]
@@ -141,7 +143,7 @@ def parse_reflect_summary(event: Event) -> ReflectSummary:
         realtime=read.realtime("realtime"),
         timestamps=read.text("timestamps"),
         rejected=read.whole("rejected"),
-        overrun=read.whole("overrun"),
+        overrun=read.whole_or_none("overrun"),
         residence_ns=read.histogram("residence_ns"),
         flows=tuple(
             ReflectFlow(**{name: flow.whole(name) for name in _REFLECT_COUNTERS})
@@ -177,9 +179,8 @@ _SEND_COUNTERS: Final = (
     "unrecorded",
     "residence_unknown",
     "rejected",
-    "overrun",
 )
-_SEND_MAYBE: Final = ("remote_received", "first_sent_ns", "last_sent_ns")
+_SEND_MAYBE: Final = ("overrun", "remote_received", "first_sent_ns", "last_sent_ns")
 _SEND_HISTOGRAMS: Final = (
     "rtt_ns",
     "owd_forward_ns",

@@ -1,5 +1,6 @@
 """Which agent and engine run on a host, by what its ``uname -sm`` says."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +14,8 @@ BOARDS: Final[Mapping[str, str]] = MappingProxyType(
     {"aarch64": "arm64", "armv7l": "armv7", "armv6l": "armv6"}
 )
 """What ``uname -m`` says, and the name for ``scripts/engines``, which builds for it."""
+FOLDER_VARIABLE: Final = "TUNNELMARK_ENGINES"
+"""Of the environment: another folder in place of this package's."""
 FOLDER: Final = Path(tunnelmark.__file__).parent / "engines"
 """Of this package; by architecture, as ``scripts/engines`` leaves them there."""
 
@@ -27,11 +30,14 @@ _MACHINES: Final[Mapping[int, str]] = MappingProxyType(
 _ELF_MACHINE: Final = 18
 
 
-def programs_for(system: str, own: Payload, *, folder: Path = FOLDER) -> Payload:
+def programs_for(system: str, own: Payload, *, folder: Path | None = None) -> Payload:
     """Return the programs for a host by its ``uname -sm``: ``own``, or those in ``folder``.
+
+    Without a folder it is that of ``FOLDER_VARIABLE``, or of this package.
 
     Raises ``LabError``, one line with what to do, if there are none.
     """
+    folder = folder or Path(os.environ.get(FOLDER_VARIABLE) or FOLDER)
     name, _, machine = system.partition(" ")
     if name == "Linux":
         if machine == architecture(own.programs[AGENT].read_bytes()):

@@ -97,8 +97,12 @@ def _reverse(sent: SendSummary, reflected: ReflectSummary | None, joined: Sequen
 
 
 def _overrun(sent: SendSummary, reflected: ReflectSummary | None) -> Check:
-    count = sum(flow.overrun for flow in sent.flows)
-    count += 0 if reflected is None else reflected.overrun
+    counts = [flow.overrun for flow in sent.flows]
+    counts += [] if reflected is None else [reflected.overrun]
+    if None in counts:
+        message = "the system of a receiver does not count packets dropped at a full receive buffer"
+        return Check("receiver_overrun", ok=False, message=message)
+    count = sum(one or 0 for one in counts)
     return Check(
         "receiver_overrun",
         ok=count == 0,

@@ -51,8 +51,14 @@ def total_metrics(flows: Sequence[Flow], reported: Sequence[SendFlow]) -> dict[s
         "duplicates_ratio": _share(sum(flow.duplicates for flow in reported), returned),
         "reordered_ratio": _share(sum(flow.reordered for flow in reported), returned),
         "late_ratio": _share(late, sent),
-        "receiver_overrun_ratio": _share(sum(flow.overrun for flow in reported), sent),
+        "receiver_overrun_ratio": _overrun(reported, sent),
     }
+
+
+def _overrun(reported: Sequence[SendFlow], sent: int) -> float | None:
+    """None where the system does not count."""
+    counts = [flow.overrun for flow in reported]
+    return None if None in counts else _share(sum(one or 0 for one in counts), sent)
 
 
 def rate(amount: float, flows: Sequence[Flow], came: str) -> float | None:

@@ -33,7 +33,7 @@ def flow(*packets: tuple[int, int, int, int], size: int = 100, late: tuple[int, 
     )
 
 
-def reported(one: Flow, **changes: int) -> SendFlow:
+def reported(one: Flow, **changes: int | None) -> SendFlow:
     returned = int((one.returned & ~one.late).sum())
     values = {
         "flow": 0,
@@ -99,6 +99,10 @@ def test_figures_by_hand() -> None:
         "receiver_overrun_ratio": 1 / 5,
     }
     assert set(found) == set(UdpEcho.metrics)
+
+
+def test_overruns_that_nobody_counts_are_missing() -> None:
+    assert flow_metrics(FIVE, reported(FIVE, overrun=None))["receiver_overrun_ratio"] is None
 
 
 def test_a_late_answer_is_no_loss_and_no_round_trip() -> None:
@@ -274,11 +278,12 @@ def test_a_whole_exchange_passes_every_check() -> None:
         ({"returned": 4}, "conservation_reverse"),
         ({"due": 6}, "all_sent"),
         ({"overrun": 1}, "receiver_overrun"),
+        ({"overrun": None}, "receiver_overrun"),
         ({"rejected": 1}, "foreign_packets"),
     ],
 )
 def test_a_sender_that_disagrees_with_its_records_is_seen(
-    changes: dict[str, int], name: str
+    changes: dict[str, int | None], name: str
 ) -> None:
     sent, heard = summaries(FIVE)
     assert failed(FIVE, replace(sent, flows=(reported(FIVE, **changes),)), heard) == [name]

@@ -16,7 +16,7 @@ use tm_wire::{Duration, Instant};
 
 pub use plan::{FlowPlan, SendPlan};
 
-use crate::overruns::Overruns;
+use crate::overruns::{MostOverruns, Overruns};
 use crate::process::{self, Realtime, Stop};
 use crate::records::{Kind, Records};
 use crate::udp::{Options, Socket};
@@ -36,8 +36,8 @@ pub struct SendOutcome {
     pub awake: Duration,
     /// Every reply had a kernel timestamp.
     pub kernel_timestamps: bool,
-    /// The flows in the order of the plan, with their overruns.
-    pub flows: Vec<(SenderFlow, u32)>,
+    /// The flows in the order of the plan, with their overruns; None: nobody counts them.
+    pub flows: Vec<(SenderFlow, Option<u32>)>,
 }
 
 /// What is reported while it runs.
@@ -194,7 +194,7 @@ struct Shard {
 }
 
 /// The flows of the plan in its order: of so many shards each has each so-manieth.
-fn joined(shards: Vec<Shard>, most_overruns: u32) -> SendOutcome {
+fn joined(shards: Vec<Shard>, most_overruns: MostOverruns) -> SendOutcome {
     let start = shards.iter().map(|shard| shard.start).min();
     let end = shards.iter().map(|shard| shard.received.end).max();
     let realtime = shards.iter().map(|shard| shard.received.realtime).max();
@@ -204,7 +204,7 @@ fn joined(shards: Vec<Shard>, most_overruns: u32) -> SendOutcome {
         .into_iter()
         .map(|shard| {
             let overruns = shard.sockets.into_iter();
-            let overruns = overruns.map(move |socket| socket.overrun().min(most_overruns));
+            let overruns = overruns.map(move |socket| most_overruns.of(socket.overrun()));
             shard.received.flows.into_iter().zip(overruns)
         })
         .collect();

@@ -1,4 +1,6 @@
 //! What the kernel and a program say beside a packet (`cmsg(3)`).
+//!
+//! Lengths are `as _` here and where they are handed over: each C library has types of its own for them.
 
 use std::mem::size_of;
 
@@ -66,11 +68,11 @@ pub fn cut_into(header: &mut libc::msghdr, control: &mut [u64; CUT_WORDS], bytes
     // the caller keeps it in place until the message has been sent.
     unsafe {
         header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = libc::CMSG_SPACE(wanted) as usize;
+        header.msg_controllen = libc::CMSG_SPACE(wanted) as _;
         let message = libc::CMSG_FIRSTHDR(header);
         (*message).cmsg_level = libc::SOL_UDP;
         (*message).cmsg_type = libc::UDP_SEGMENT;
-        (*message).cmsg_len = libc::CMSG_LEN(wanted) as usize;
+        (*message).cmsg_len = libc::CMSG_LEN(wanted) as _;
         std::ptr::write_unaligned(libc::CMSG_DATA(message).cast::<u16>(), bytes);
     }
 }
