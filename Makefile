@@ -44,13 +44,18 @@ setup-tests:
 test-unit: setup ## the tests that need no root and no network namespace
 	$(BIN)/pytest -n auto tests/unit $(PYTEST_ARGS)
 
+PORTABLE := --package tm-io --package tunnelmark-engine --features tunnelmark-engine/portable --lib --bins
+
 test-rust:
 	$(CARGO) test --workspace --locked --target $(TARGET)
+	@# what other systems than Linux have
+	$(CARGO) test $(PORTABLE) --locked --target $(TARGET)
 
 lint: setup ## formatters, linters, types, direction of imports, spelling and prose
 	$(CARGO) fmt --all --check
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null # fuzz/Cargo.lock is current
 	$(CARGO) clippy --workspace --all-targets --locked --target $(TARGET) -- -D warnings
+	$(CARGO) clippy $(PORTABLE) --tests --locked --target $(TARGET) -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
