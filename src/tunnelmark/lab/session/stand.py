@@ -1,12 +1,13 @@
 """What a bring-up has made, and all its trials share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunnelmark.engine.config import ReceiveTime
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.session.floor import Floor
+from tunnelmark.lab.session.two_clocks import Latest
 from tunnelmark.model.block import Stratum, WireProof
 from tunnelmark.model.rules import Limits, Probes
 from tunnelmark.model.trial import Trial
@@ -47,6 +48,8 @@ class Stand:
     floor: Floor | None
     samples_dir: Path | None
     """Where bulk records are kept; None: nowhere."""
+    latest: Latest = field(default_factory=Latest)
+    """The last exchange of packets by which the clocks of both ends were compared."""
 
     @property
     def sample_s(self) -> float:

@@ -107,9 +107,9 @@ class _Running:
         cpu = CpuProbe(self._groups, lab.place.cpu)
         if not lab.place.one_clock:
             base = self.stand.base.up.paths[:1]
-            self.clocks = TwoClocks(self._context(), base, self.task.name)
+            self.clocks = TwoClocks(self._context(), base, self.task.name, self.stand.latest)
             with self.faults.caught("clocks"):
-                self.clocks.exchange()
+                self.clocks.begin()
         losses = LossWatch(lab, self.side.up)
         if self.clocks is not None:
             self.clocks.restart_count()

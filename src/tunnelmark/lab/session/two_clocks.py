@@ -1,9 +1,10 @@
 """One-way delays between two clocks: how far these are apart in a trial, and how sure that is.
 
 Small packets go both ways over the line, beside the tunnel, before the trial and after every part
-of it whose delays are asked for. With the packets of the part itself they bound a straight line, so
-a clock that was set meanwhile fits none. The error is half of the line's quickest round trip at
-best: how that divides between the directions is nothing that packets can tell.
+of it whose delays are asked for; those behind a trial are also those before the next. With the
+packets of the part itself they bound a straight line, so a clock that was set meanwhile fits none.
+The error is half of the line's quickest round trip at best: how that divides between the directions
+is nothing that packets can tell.
 """
 
 import threading
@@ -44,7 +45,20 @@ _PAYLOAD_BYTES: Final = 64
 _LONGEST_WAIT_NS: Final = 2_000_000_000
 _SHORTEST_WAIT_NS: Final = 100_000_000
 _WAIT_ROUND_TRIPS: Final = 4
+_RECENT_NS: Final = 5_000_000_000
+"""So long an exchange serves the next trial; clocks may drift apart by 5 ms in it, which a line
+through later packets takes out again."""
 _MISSING: Final = "no one-way delay and no call score: the ends have separate clocks"
+
+
+@dataclass
+class Latest:
+    """The last exchange over a lab's line."""
+
+    bounds: tuple[Bounds, ...] = ()
+    ended_ns: int = 0
+    """Of the controller's clock."""
+    wait_ns: int = _LONGEST_WAIT_NS
 
 
 @dataclass
@@ -55,6 +69,7 @@ class TwoClocks:
     paths: tuple[TrafficPath, ...]
     """The line, beside the tunnel."""
     name: str
+    latest: Latest = field(default_factory=Latest)
     found: list[ClockOffset] = field(default_factory=list)
     """Of each part of the trial whose one-way delays are reported."""
     why: str = ""
@@ -66,6 +81,18 @@ class TwoClocks:
     _wait_ns: int = _LONGEST_WAIT_NS
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def begin(self) -> None:
+        """Have packets from before the trial: those that followed the last one where it just ended.
+
+        A clock that is set between the two trials leaves the second without one-way figures.
+        """
+        latest = self.latest
+        if latest.bounds and time.monotonic_ns() - latest.ended_ns <= _RECENT_NS:
+            self._bounds += latest.bounds
+            self._wait_ns = latest.wait_ns
+            return
+        self.exchange()
+
     def exchange(self) -> None:
         """Send packets over the line and back; that takes about a second."""
         asked_ns = time.monotonic_ns()
@@ -74,13 +101,18 @@ class TwoClocks:
                 # The other direction's, which ended at the same time.
                 return
             self._started_ns = time.monotonic_ns()
+            new = []
             for flow in self._send():
-                self._bounds.append(bounds_of(flow))
+                new.append(bounds_of(flow))
                 self._carried["forward"] += int(flow.arrived.sum())
                 self._carried["reverse"] += int(flow.returned.sum())
                 if len(flow.rtt_ns):
                     wait_ns = _WAIT_ROUND_TRIPS * int(flow.rtt_ns.max())
                     self._wait_ns = min(_LONGEST_WAIT_NS, max(_SHORTEST_WAIT_NS, wait_ns))
+            self._bounds += new
+            latest = self.latest
+            latest.bounds, latest.wait_ns = tuple(new), self._wait_ns
+            latest.ended_ns = time.monotonic_ns()
 
     def to_one_clock(self, sender: Host, flows: Sequence[Flow]) -> OnOneClock | None:
         """Return flows by the client's clock, with the error; None where there is no bound."""

@@ -300,7 +300,7 @@ def test_across_two_clocks_without_a_bound_no_one_way_figure_is_reported(tmp_pat
 def test_across_two_clocks_a_one_way_figure_has_its_error_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TwoClocks, "exchange", lambda _: None)
+    monkeypatch.setattr(TwoClocks, "begin", lambda _: None)
     monkeypatch.setattr(TwoClocks, "error_ns", property(lambda _: 7.0))
     monkeypatch.setattr(TwoClocks, "check", lambda _: Check("one_clock", ok=True, message=""))
     figures = trial(tmp_path, one_clock=False).measurements[0].metrics

@@ -1,6 +1,7 @@
 """One-way delays of a trial between two simulated clocks: what is reported, and what is not."""
 
 import json
+import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tunnelmark.engine.records import MISSING_NS, Flow
 from tunnelmark.lab.lab import LinkCounters
-from tunnelmark.lab.session.two_clocks import TwoClocks
+from tunnelmark.lab.session.two_clocks import Latest, TwoClocks
 from tunnelmark.model.tunnel import TrafficPath
 
 MS = 10**6
@@ -25,11 +26,15 @@ class Clocks(TwoClocks):
     """Both ends, with exchanges over a line that is simulated."""
 
     def __init__(
-        self, flows: Sequence[Flow], ends: tuple[str, str] = ("192.0.2.1", "192.0.2.2")
+        self,
+        flows: Sequence[Flow],
+        ends: tuple[str, str] = ("192.0.2.1", "192.0.2.2"),
+        latest: Latest | None = None,
     ) -> None:
         client, server = object(), object()
         context: Any = SimpleNamespace(client=client, server=server)
-        super().__init__(context, (TrafficPath("0", *ends, "eth0", "eth0", 1500),), "t-1")
+        line = TrafficPath("0", *ends, "eth0", "eth0", 1500)
+        super().__init__(context, (line,), "t-1", latest or Latest())
         self.ready = list(flows)
 
     def _send(self) -> Sequence[Flow]:
@@ -152,6 +157,51 @@ def test_the_error_is_half_of_the_line_s_round_trip_not_of_the_tunnel_s() -> Non
     assert "the server's was ahead by 2.99" in check.message
     assert "within 2." in check.message
     assert json.loads(json.dumps(clocks.reported()))["clocks"][0]["drift_ppm"][0] < PPM
+
+
+def test_the_packets_behind_a_trial_are_those_before_the_next() -> None:
+    latest = Latest()
+    first = Clocks([over_line(at * SECOND) for at in (0, 11)], latest=latest)
+    first.begin()
+    assert first.to_one_clock(first.context.client, [stream(SECOND, (MS, MS))]) is not None
+    # One exchange is left to be made: that behind it.
+    second = Clocks([over_line(24 * SECOND)], latest=latest)
+    second.begin()
+    second.restart_count()
+    flow = stream(13 * SECOND, (40 * MS, 60 * MS))
+    reported = second.to_one_clock(second.context.client, [flow])
+    assert reported is not None
+    assert second.found[-1].start_ns == pytest.approx(11 * SECOND, abs=20 * MS)
+    delays = reported.flows[0].owd_forward_ns[flow.arrived]
+    assert delays == pytest.approx(40 * MS, abs=reported.error_ns)
+    # Of that exchange alone: 43 of 50 come through.
+    seen = {"delivered": 100, "delivered_bytes": 100_000}
+    less = second.without(LinkCounters(seen, seen, 14))
+    assert less is not None
+    assert less.forward["delivered"] == 57
+
+
+def test_packets_of_long_ago_are_not_those_before_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    latest = Latest()
+    Clocks([over_line(0)], latest=latest).begin()
+    now = time.monotonic_ns()
+    for later_s, exchanges in ((4, 0), (6, 1)):
+        monkeypatch.setattr(time, "monotonic_ns", lambda s=later_s: now + s * SECOND)
+        clocks = Clocks([over_line(9 * SECOND)], latest=latest)
+        clocks.begin()
+        assert len(clocks.ready) == 1 - exchanges
+
+
+def test_a_clock_that_is_set_between_two_trials_leaves_the_second_without() -> None:
+    latest = Latest()
+    first = Clocks([over_line(at * SECOND) for at in (0, 3)], latest=latest)
+    first.begin()
+    assert first.to_one_clock(first.context.client, [stream(SECOND, (MS, MS), count=90)])
+    second = Clocks([over_line(18 * SECOND, step_ns=SECOND)], latest=latest)
+    second.begin()
+    flow = stream(7 * SECOND, (MS, MS), step_ns=SECOND)
+    assert second.to_one_clock(second.context.client, [flow]) is None
+    assert "a clock was set meanwhile" in second.check().message
 
 
 @pytest.mark.parametrize("step_ns", [-SECOND, -30 * MS, 30 * MS, SECOND])
