@@ -9,8 +9,8 @@ import polars as pl
 from tunnelmark.analysis.cells import Cell, cells_of, name_of
 from tunnelmark.analysis.contrasts import contrast
 from tunnelmark.analysis.door import Contrast, Decision, Outcome, decide
-from tunnelmark.analysis.strata import set_apart
-from tunnelmark.model.block import BlockRecord
+from tunnelmark.analysis.strata import set_apart, without_stratum
+from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.metrics import METRICS
 
 
@@ -98,15 +98,18 @@ def compare(
     """Compare all points that both runs measured in all metrics that both gave.
 
     The runs are independent, so nothing is paired: Welch's interval of the two means, rates and
-    times as ratios. ``to_baseline``: each figure first over (or minus) no tunnel of its own block
-    and repeat, so that a faster machine falls out and what the tunnel does to it is compared.
+    times as ratios. Two runs of which each has one stratum, and not the same, are compared all the
+    same; ``unlike`` says so. ``to_baseline``: each figure first over (or minus) no tunnel of its
+    own block and repeat, so that a faster machine falls out and what the tunnel does is compared.
     """
     own, other = (_located(run) for run in (first, second))
+    here, there = (_strata(run) for run in (first, second))
+    apart = len(here) == len(there) == 1 and here != there
     asked: list[tuple[Cell, Cell, Contrast]] = []
     moments = max(first.moments, second.moments)
     places: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for metric in metrics:
-        cells = [_by_place(trials, metric) for trials in (own, other)]
+        cells = [_by_place(trials, metric, apart=apart) for trials in (own, other)]
         for found, names in zip(cells, places, strict=True):
             names |= {place: _name(cell) for place, cell in found.items()}
         for place, cell in cells[0].items():
@@ -134,7 +137,7 @@ def _unlike(first: Run, second: Run, *, changes: bool) -> tuple[str, ...]:
         one, other = getattr(first, what), getattr(second, what)
         if one != other:
             found.append(f"the {what} is {one} in A and {other} in B")
-    strata = [{block.stratum for block in run.blocks} for run in (first, second)]
+    strata = [_strata(run) for run in (first, second)]
     if strata[0] != strata[1] and all(strata):
         there, here = (", ".join(sorted(one)) for one in strata)
         found.append(f"they ran in different places: {there} in A, {here} in B")
@@ -158,11 +161,19 @@ def _located(run: Run) -> pl.DataFrame:
     return set_apart(run.trials, run.blocks)
 
 
-def _by_place(trials: pl.DataFrame, metric: str) -> dict[str, Cell]:
-    return {
-        repr((cell.point_id, cell.names["link"], cell.names["device"], cell.stratum)): cell
-        for cell in cells_of(trials, metric)
-    }
+def _strata(run: Run) -> set[Stratum]:
+    return {block.stratum for block in run.blocks}
+
+
+def _by_place(trials: pl.DataFrame, metric: str, *, apart: bool) -> dict[str, Cell]:
+    """Return the cells by where they stand; ``apart``: whatever the stratum."""
+
+    def place(cell: Cell) -> str:
+        point = without_stratum(cell.point_id, cell.stratum) if apart else cell.point_id
+        stratum = None if apart else cell.stratum
+        return repr((point, cell.names["link"], cell.names["device"], stratum))
+
+    return {place(cell): cell for cell in cells_of(trials, metric)}
 
 
 def _name(cell: Cell) -> str:

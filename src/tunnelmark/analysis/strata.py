@@ -64,6 +64,16 @@ def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFra
     return trials.with_columns(pl.col(name) + behind for name in ("tunnel", "point_id"))
 
 
+def without_stratum(name: str, stratum: Stratum) -> str:
+    """Return a name or point of ``set_apart`` as it would be in any other place."""
+    mark = _MARKS.get(stratum)
+    if mark is None:
+        return name
+    if name.endswith(f", {mark})"):
+        return f"{name.removesuffix(f', {mark})')})"
+    return name.removesuffix(f" ({mark})")
+
+
 def labelled(trials: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with ``LABEL`` and ``STRATUM``; not set apart, all are as measured here."""
     if LABEL in trials.columns:

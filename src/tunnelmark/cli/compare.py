@@ -15,6 +15,7 @@ _EPILOG = """
 examples:
   tunnelmark compare results/office-monday results/office-tuesday
   tunnelmark compare A B --metric rtt_p50_ns --to-baseline
+  tunnelmark compare LAB HOSTS --force --to-baseline
   tunnelmark compare A B --json > changes.json
 
 Changes are from A to B. The list has only those that are clear, with a correction
@@ -30,7 +31,11 @@ these with a star.
 @click.option(
     "--to-baseline", is_flag=True, help="Compare the effect of the tunnel, not the figures."
 )
-@click.option("--force", is_flag=True, help="Compare even if study, scale or platform differ.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Compare even if study, scale or place differ: a lab and hosts, say.",
+)
 @click.option("--all", "every", is_flag=True, help="List all figures, not only what changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def compare(

@@ -1,6 +1,7 @@
 """Two runs beside each other."""
 
 import random
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -8,6 +9,8 @@ from scipy import stats
 
 import made_results
 from tunnelmark.analysis.compare import Run, compare, headline_metrics
+from tunnelmark.analysis.strata import without_stratum
+from tunnelmark.model.block import Stratum
 from tunnelmark.store.rows import Origin, to_frame
 from tunnelmark.study.points import pair_id
 
@@ -45,6 +48,39 @@ def test_what_changed_is_reported_and_what_did_not_is_not() -> None:
     assert not changes["none", "goodput_bit_s"].clear
     assert not changes["wg", "rtt_p50_ns"].clear
     assert not found.unlike
+
+
+def placed(one: Run, stratum: Stratum) -> Run:
+    block = replace(made_results.block_record(), stratum=stratum)
+    return replace(one, blocks=(block,))
+
+
+def test_runs_in_two_places_are_compared_and_named_unlike() -> None:
+    lab, hosts = placed(run(1), Stratum.NAMESPACES), placed(run(2, tunnel=1.2), Stratum.HOSTS)
+    found = compare(lab, hosts, METRICS, confidence=0.95)
+    assert found.unlike == ("they ran in different places: namespaces in A, real hosts in B",)
+    assert not found.only_first
+    assert not found.only_second
+    figures = {(c.metric, c.first, c.second) for c in found.changes}
+    alike = compare(run(1), run(2, tunnel=1.2), METRICS, confidence=0.95)
+    assert figures == {(c.metric, c.first, c.second) for c in alike.changes}
+    # Both places in one run: what belongs to which is not known.
+    blocks = [*lab.blocks, replace(hosts.blocks[0], block_id="b2")]
+    mixed = compare(lab, replace(hosts, blocks=blocks), METRICS, confidence=0.95)
+    assert mixed.unlike
+
+
+@pytest.mark.parametrize(
+    ("name", "stratum", "plain"),
+    [
+        ("wg (real hosts)", Stratum.HOSTS, "wg"),
+        ("wg (wireguard-go, real hosts)", Stratum.HOSTS, "wg (wireguard-go)"),
+        ("wg (real hosts)", Stratum.EMULATED, "wg (real hosts)"),
+        ("wg (wireguard-go)", Stratum.NAMESPACES, "wg (wireguard-go)"),
+    ],
+)
+def test_a_name_without_its_place(name: str, stratum: Stratum, plain: str) -> None:
+    assert without_stratum(name, stratum) == plain
 
 
 def test_two_runs_are_never_paired_although_their_blocks_have_the_same_names() -> None:
