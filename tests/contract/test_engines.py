@@ -9,12 +9,13 @@ import os
 import signal
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from boards import ELF, SCRIPT, WINDOWS, built, only, scripted
+from boards import ELF, MACHINES, ROOT, SCRIPT, WINDOWS, built, only, scripted
 from skips import has_tools
 from tunnelmark.engine import config
 from tunnelmark.engine.binary import engine_version
@@ -135,6 +136,12 @@ def last(events: str) -> dict[str, Any]:
     return event
 
 
+def machine_of(program: Path) -> tuple[int, int]:
+    """Return class and machine of a program (elf(5))."""
+    elf = program.read_bytes()
+    return elf[4], int.from_bytes(elf[18:20], "little")
+
+
 def segments(elf: bytes) -> list[int]:
     """Return the types of the program headers of a little-endian ELF file (elf(5))."""
     wide = elf[4] == 2
@@ -150,13 +157,34 @@ def test_they_are_static_programs_for_the_architecture(board: str, programs: Pat
         assert program[at : at + 6] == b"PE\0\0" + _AMD64.to_bytes(2, "little")
         return
     for name in ("tunnelmark-engine", "tunnelmark-agent"):
-        elf = (programs / name).read_bytes()
-        assert (elf[4], int.from_bytes(elf[18:20], "little")) == ELF[board]
-        assert _PT_INTERP not in segments(elf)
+        assert machine_of(programs / name) == ELF[board]
+        assert _PT_INTERP not in segments((programs / name).read_bytes())
 
 
 def test_the_engine_says_the_version_of_this_computers(emulated: str, engine: str) -> None:
     assert engine_version(emulated) == engine_version(engine)
+
+
+def test_the_package_for_a_board_installs_its_programs(
+    board: str, programs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "dist"
+    words = [SCRIPT, "wheel", board, "--out", str(out)]
+    built_it = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    if board == WINDOWS:
+        assert built_it.returncode == 3
+        assert "for Windows there is the engine alone" in built_it.stderr
+        return
+    assert built_it.returncode == 0, built_it.stderr[-4000:]
+    (wheel,) = out.iterdir()
+    assert wheel.name.endswith(f"-py3-none-linux_{MACHINES[board]}.whl")
+    there = ["--platform", f"linux_{MACHINES[board]}", "--only-binary", ":all:"]
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, *there, "--target", str(tmp_path / "made"), str(wheel)], check=True)
+    for name in ("tunnelmark-engine", "tunnelmark-agent"):
+        assert machine_of(tmp_path / "made/bin" / name) == ELF[board]
+        assert (programs / name).is_file()
+    assert os.access(tmp_path / "made/bin/tunnelmark", os.X_OK)
 
 
 @pytest.mark.parametrize("pair", ["board to board", "board to here", "here to board"])
