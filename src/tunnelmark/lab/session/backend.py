@@ -1,7 +1,7 @@
 """The backend whose sessions are labs; it is asked for all jobs of a run before any is opened."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunnelmark.hosts.ledger import Ledger, read_journal
@@ -9,6 +9,7 @@ from tunnelmark.lab.environment import describe
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement
 from tunnelmark.lab.session.check import check_jobs, programs_of
+from tunnelmark.lab.session.floor import Floors
 from tunnelmark.lab.session.session import LabSession
 from tunnelmark.model.job import Job
 from tunnelmark.model.session import Able, Observer
@@ -22,6 +23,7 @@ class LabBackend:
     placement: Placement | HostsPlacement
     engine: str
     keep_samples: bool
+    floors: Floors = field(default_factory=dict)
 
     def check(self, jobs: Sequence[Job], of: Sequence[Job] = ()) -> Able:
         """Ask every driver of the jobs before anything is made.
@@ -49,6 +51,7 @@ class LabBackend:
             folder=folder,
             keep_samples=self.keep_samples,
             observer=observer,
+            floors=self.floors,
         )
 
     def changed(self) -> Mapping[str, str]:

@@ -1,7 +1,8 @@
 """The instrument's floor: what the lab adds to a round trip without tunnel and without link delay.
 
-Measured once a block, over the baseline, with little traffic: the round trips of small packets less
-what the link is set to take of them. Delays of that size say more of the lab than of the tunnel.
+Measured once a run for all labs that are alike, over the baseline, with little traffic: the round
+trips of small packets less what the link is set to take of them. Delays of that size say more of
+the lab than of the tunnel.
 """
 
 from dataclasses import dataclass
@@ -39,6 +40,10 @@ class Floor:
     rtt_p99_ns: float | None
     rtt_p999_ns: float | None
     packets: int
+
+
+Floors = dict[str, Floor | None]
+"""Of the labs of a run, by what such a lab is; None where what the link takes is not known."""
 
 
 def measure_floor(

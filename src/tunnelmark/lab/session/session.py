@@ -9,7 +9,7 @@ from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.mss_clamp import clamp, removal
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.session import evidence
-from tunnelmark.lab.session.floor import Floor, measure_floor
+from tunnelmark.lab.session.floor import Floors, measure_floor
 from tunnelmark.lab.session.layers import layers_seen, model_check
 from tunnelmark.lab.session.limits import limits_at
 from tunnelmark.lab.session.proving import hold, proofs_after, proofs_before
@@ -49,8 +49,12 @@ class LabSession:
         folder: Path,
         keep_samples: bool,
         observer: Observer,
+        floors: Floors | None = None,
     ) -> None:
-        """Make nothing yet; ``place`` is asked for each bring-up where its lab stands."""
+        """Make nothing yet; ``place`` is asked for each bring-up where its lab stands.
+
+        ``floors`` are those that other sessions of the run have measured.
+        """
         self.where = Where()
         self.seen = Seen()
         self._job, self._block = job, job.block
@@ -62,8 +66,7 @@ class LabSession:
         """Called last first, whatever became of the bring-up."""
         self._stand: Stand | None = None
         self._workloads: dict[str, Workload] = {}
-        self._floor: Floor | None = None
-        """What the lab itself adds to a round trip, as the first bring-up found it."""
+        self._floors: Floors = {} if floors is None else floors
         self._points: dict[str, dict[str, int]] = {"tunnel": {}, "baseline": {}}
         """Fragmentation point of each path, in bytes of payload, as the last bring-up found it."""
         self._was_up = False
@@ -100,7 +103,7 @@ class LabSession:
             base=Side(made.base, self.seen.baseline_proofs, ()),
             limits=limits_at(self._job.limits, lab.place),
             probes=self._job.probes,
-            floor=self._floor,
+            floor=self._floors[self._alike(made)],
             samples_dir=self._folder / "samples" if self._keep_samples else None,
         )
 
@@ -200,13 +203,20 @@ class LabSession:
         with self._observer.during("warm"):
             for one in (made.up,) if self._alone else (made.up, made.base):
                 warm_up(one, made.lab, seed=self._seed("warm"))
-            if self._floor is None:
-                self._floor = measure_floor(
+            if (alike := self._alike(made)) not in self._floors:
+                self._floors[alike] = measure_floor(
                     made.base,
                     made.lab,
                     seed=self._seed("floor"),
                     receive_time=receive_time(made.up),
                 )
+
+    def _alike(self, made: "_Made") -> str:
+        """Return what a lab without its tunnel is: two that are alike have one floor."""
+        block, params = self._block, make(tunnel_kinds(), self._block.tunnel).params
+        lab = (self._job.topology, block.link, block.device, made.lab.place.placed_on)
+        ends = (block.baseline, params.clients, params.shared, receive_time(made.up))
+        return repr((*lab, *ends))
 
     def _proofs(self, lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]) -> Iterator[WireProof]:
         return proofs_before(

@@ -1,17 +1,22 @@
 """What a session in a lab does with what fails in it."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from made_results import block_record
 from made_study import made_text
+from tunnelmark.lab.session import session as session_module
+from tunnelmark.lab.session.floor import Floor, Floors
 from tunnelmark.lab.session.proving import hold
 from tunnelmark.lab.session.session import LabSession
 from tunnelmark.model.block import ProofVerdict
 from tunnelmark.model.errors import RefusedError, TunnelError
+from tunnelmark.model.tunnel import DataPath
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import jobs
 
@@ -28,6 +33,54 @@ def test_a_proof_that_could_not_see_is_repeated_and_one_that_saw_wrong_is_not(
     with pytest.raises(TunnelError) as caught:
         hold(job.block, replace(good, verdict=verdict))
     assert caught.type is kind
+
+
+@pytest.mark.parametrize(
+    ("place", "in_kernel", "link", "measured"),
+    [
+        ("here", False, "serial-8mbit/s", 1),
+        ("a machine", False, "serial-8mbit/s", 2),
+        ("here", True, "serial-8mbit/s", 2),
+        ("here", False, "slower", 2),
+    ],
+)
+def test_the_floor_is_measured_once_for_labs_that_are_alike(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    place: str,
+    in_kernel: bool,
+    link: str,
+    measured: int,
+) -> None:
+    found = iter([Floor(1.0, 2.0, 3.0, 10), None])
+    monkeypatch.setattr(session_module, "measure_floor", lambda *_, **__: next(found))
+    monkeypatch.setattr(session_module, "warm_up", lambda *_, **__: None)
+    (first,) = jobs(parse_study(made_text(""), "made.toml"))
+    block = replace(first.block, link=replace(first.block.link, label=link))
+    agreed = SimpleNamespace(data_path=DataPath.KERNEL if in_kernel else DataPath.USER_SPACE)
+    nothing: Any = None
+    floors: Floors = {}
+    for job, where, path in (
+        (first, "here", SimpleNamespace(data_path=DataPath.USER_SPACE)),
+        (first, "here", SimpleNamespace(data_path=DataPath.USER_SPACE)),
+        (replace(first, block=block), place, agreed),
+    ):
+        lab = SimpleNamespace(place=SimpleNamespace(placed_on=where))
+        made: Any = SimpleNamespace(up=SimpleNamespace(negotiated=(path,)), base=None, lab=lab)
+        watching: Any = SimpleNamespace(during=lambda _step: nullcontext())
+        session = LabSession(
+            job,
+            nothing,
+            nothing,
+            engine="",
+            folder=tmp_path,
+            keep_samples=False,
+            observer=watching,
+            floors=floors,
+        )
+        session._warm(made)
+    assert len(floors) == measured
 
 
 def test_what_cannot_be_taken_down_does_not_keep_the_rest(tmp_path: Path) -> None:
