@@ -112,6 +112,8 @@ def table(kept: Sequence[Found]) -> str:
     rows.append(f"| all of them | | | | {covered([one.answer for one in kept])} |")
     runs = {one.seed: one.repeats for one in kept}
     repeats = " or ".join(str(number) for number in sorted({*runs.values()}))
+    missing = len(runs) * len(answers) - len(kept)
+    without = f" {missing} more had too few valid trials for an interval." if missing else ""
     return "\n".join(
         [
             "# Known answers",
@@ -121,6 +123,7 @@ def table(kept: Sequence[Found]) -> str:
                 "was chosen, built into a tunnel or the kernel (tests/truth), and measured by the "
                 "whole program. 95 % intervals should have the truth in them in 95 % of the runs; "
                 "the last column is what so many runs can say of that (Clopper and Pearson)."
+                f"{without}"
             ),
             "",
             "| figure | put in | measured, mean | off by | intervals with the truth | that is |",
