@@ -1,6 +1,7 @@
 """Rules for all tests: what runs where, beside what, and how often."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,11 @@ settings.register_profile("shared", deadline=None, derandomize=True)
 settings.load_profile("shared")
 
 _TESTS = Path(__file__).parent
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and with them every program
+# that they start: some of these are ended that way.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -107,6 +107,10 @@ def test_every_client_has_a_path_and_frames_are_only_the_tunnels(
     assert tunnel.problem() is None
 
 
+# A batch of them cannot be mistaken, as one of few probes can on a busy computer.
+SIZES = tuple(range(112, 1300, 100))
+
+
 @pytest.mark.lab
 @pytest.mark.parametrize(
     ("kind", "params"),
@@ -131,12 +135,12 @@ def test_the_proof_and_the_overhead_model_hold_on_each_wire(
                 up.wire,
                 prober=prober,
                 watch=watch,
-                payload_sizes=(512,),
+                payload_sizes=SIZES,
                 seed=1,
                 search=False,
             )
         assert proof.verdict is ProofVerdict.PROVED, proof.message
-        (sample,) = proof.samples
+        (sample,) = (one for one in proof.samples if one.payload_bytes == 512)
         model = tunnel.encapsulation(agreed)
         assert model is not None
         wanted = datagram(512, link_mtu_bytes=1500, encapsulation=model)

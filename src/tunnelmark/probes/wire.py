@@ -19,7 +19,6 @@ from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
 from tunnelmark.probes.attribution import Probe, Votes, attribute
 from tunnelmark.probes.capture import Capture, Captured, Reader
 from tunnelmark.probes.carriers import Carrier, carriers
-from tunnelmark.probes.ciphertext import Ciphertext
 from tunnelmark.probes.fragmentation import (
     LARGEST_BYTES,
     SMALLEST_BYTES,
@@ -29,6 +28,7 @@ from tunnelmark.probes.fragmentation import (
     sizes_around,
 )
 from tunnelmark.probes.pcap import ICMPV6, TCP, UDP, Frame, OtherFrame, WirePacket, read_pcap
+from tunnelmark.probes.sizes import Sizes
 
 MARKER_BYTES: Final = 4096
 """Length of the marker: more than a datagram, so that no compression can shorten its repetition."""
@@ -118,7 +118,7 @@ def prove(
     lengths: dict[int, tuple[int, ...]] = {}
     asked: Counter[int] = Counter()
     tally = _Tally()
-    ciphertext = Ciphertext()
+    seen = Sizes(wanted, votes, one_packet_bytes - headers_bytes, compresses=rule.compresses)
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
         open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
         searched = (
@@ -142,9 +142,7 @@ def prove(
         judge.look_at(found.captured.frames)
         tally.add(found)
         if found.parts is not None and found.whole:
-            votes.add(found.sent.probes, found.parts)
-            bodies = [[carrier.body for carrier in part] for part in found.parts]
-            ciphertext.add(found.sent.probes, bodies)
+            seen.add(found.sent.probes, found.parts)
         lengths = consistent(votes.agreed())
         if rule.compresses and tally.whole and lengths:
             break
@@ -166,10 +164,11 @@ def prove(
             f"not all packets of a payload of {lost[0]} bytes were seen on the link, in none of "
             f"{asked[lost[0]]} attempts"
         )
-    wrong = judge.faults() + (ciphertext.faults() if rule.encrypted else [])
+    wrong = judge.faults() + (seen.ciphertext.faults() if rule.encrypted else [])
     if tally.arrived:
         # Of probes that did not come, what was seen on the link says nothing.
-        wrong += [*judge.missing(), *_impossible(samples, judge.rule)]
+        wrong += judge.missing()
+        wrong += [] if seen.bypassed is None else [_bypassed(seen.bypassed, judge.rule)]
     return WireProof(
         path=path.name,
         verdict=ProofVerdict.SAW_WRONG
@@ -423,17 +422,13 @@ def _with_port(rule: WireRule, port: int) -> WireRule:
     )
 
 
-def _impossible(samples: Sequence[WireSample], rule: WireRule) -> list[str]:
-    """Return a fault if less went over the link than the probes hold: they went another way."""
-    for sample in samples:
-        if sample.overhead_bytes < 0:
-            fault = (
-                f"a payload of {sample.payload_bytes} bytes that cannot be compressed took "
-                f"{sum(sample.outer_packet_bytes)} bytes on the link, so it is not what passed "
-                f"there as {rule.describe}"
-            )
-            return [fault]
-    return []
+def _bypassed(sample: WireSample, rule: WireRule) -> str:
+    """Return the fault where less went over the link than probes hold: they went another way."""
+    return (
+        f"a payload of {sample.payload_bytes} bytes that cannot be compressed took "
+        f"{sum(sample.outer_packet_bytes)} bytes on the link, so it is not what passed there as "
+        f"{rule.describe}"
+    )
 
 
 def _summary(judge: Judge, tally: _Tally, point: int | None, *, searched: bool) -> str:

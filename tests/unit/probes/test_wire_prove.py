@@ -380,6 +380,36 @@ def test_data_that_goes_another_way_while_the_tunnel_chats_is_noticed() -> None:
     assert "a payload of 100 bytes that cannot be compressed took 68 bytes" in found.message
 
 
+@dataclass
+class Mistaken(Link):
+    """A link on which each probe of the first batches seems to be the one before it."""
+
+    batches: int = 1
+
+    def send(self, sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        if not self.batches:
+            return super().send(sizes, marker=marker, repeats=repeats)
+        self.batches -= 1
+        sent = super().send((*sizes[-1:], *sizes[:-1]), marker=marker, repeats=repeats)
+        taken = [
+            Probe(probe.sent_ns, sizes[at % len(sizes)]) for at, probe in enumerate(sent.probes)
+        ]
+        return replace(sent, probes=tuple(taken))
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_a_batch_that_was_mistaken_is_asked_for_again(*, search: bool) -> None:
+    sizes = tuple(range(100, 1300, 100))
+    link = Mistaken(encrypting(24))
+    found = proof(link, payload_sizes=sizes, search=search)
+    assert found.verdict is ProofVerdict.PROVED, found.message
+    for size in sizes:
+        assert WireSample(size, (size + 28 + 24 + 28,)) in found.samples
+    always = proof(Mistaken(encrypting(24), batches=99), payload_sizes=sizes, search=search)
+    assert always.verdict is ProofVerdict.SAW_WRONG
+    assert "that cannot be compressed took" in always.message
+
+
 @pytest.mark.parametrize(("spoilt", "verdict"), [(2, "proved"), (10**6, "could_not_see")])
 def test_a_rest_that_was_not_seen_is_asked_for_again_and_never_wrong(
     spoilt: int, verdict: str
