@@ -26,7 +26,7 @@ settings.load_profile("shared")
 
 _TESTS = Path(__file__).parent
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and with them every program
+# A shell that starts the tests in the background has them ignore Ctrl-C, and with them all programs
 # that they start: some of these are ended that way.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -19,6 +19,8 @@ class Sizes:
     one_packet_bytes: int
     compresses: bool
     """Nothing that is less than the payload is a sign of anything."""
+    stream: bool
+    """The rest of a datagram may come later: only sizes that the study sends are a sign."""
     ciphertext: Ciphertext = field(default_factory=Ciphertext)
     doubtful: list[WireSample] = field(default_factory=list)
     """One of each batch of which a probe holds more than went over the link for it."""
@@ -46,7 +48,7 @@ class Sizes:
         return self.doubtful[0] if len(self.doubtful) > self.settled else None
 
     def _short(self, lengths: Mapping[int, tuple[int, ...]]) -> WireSample | None:
-        for size in (*self.wanted, *lengths):
+        for size in self.wanted if self.stream else (*self.wanted, *lengths):
             sample = WireSample(size, lengths.get(size, ()))
             if sample.outer_packet_bytes and sample.overhead_bytes < 0:
                 return sample

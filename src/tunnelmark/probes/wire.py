@@ -118,7 +118,13 @@ def prove(
     lengths: dict[int, tuple[int, ...]] = {}
     asked: Counter[int] = Counter()
     tally = _Tally()
-    seen = Sizes(wanted, votes, one_packet_bytes - headers_bytes, compresses=rule.compresses)
+    seen = Sizes(
+        wanted,
+        votes,
+        one_packet_bytes - headers_bytes,
+        compresses=rule.compresses,
+        stream=bool(rule.tcp_ports),
+    )
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
         open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
         searched = (
