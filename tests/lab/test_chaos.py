@@ -14,7 +14,7 @@ _SCRIPT = Path(__file__).parents[2] / "bench" / "chaos.py"
 
 @pytest.mark.usefixtures("engine")
 def test_nothing_is_lost_or_left_behind(tmp_path: Path) -> None:
-    words = ["--runs", "3", "--seed", "2026", "--side", "1", "--out", str(tmp_path / "chaos.md")]
+    words = ["--runs", "2", "--seed", "2026", "--side", "1", "--out", str(tmp_path / "chaos.md")]
     done = subprocess.run(
         [sys.executable, str(_SCRIPT), *words, "--keep", str(tmp_path / "runs")],
         capture_output=True,
