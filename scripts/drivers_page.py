@@ -35,12 +35,12 @@ _NOT_THERE = """\
 - shadowsocks-libev (Debian has 3.3.5): forwards ports and speaks SOCKS. It carries connections and
   datagrams, no IP packets, so it has no interface inside. `sing_box` speaks Shadowsocks behind a
   TUN device.
-- Tailscale and NetBird: a control server gives out keys and addresses. Headscale and NetBird are in no
-  package index that the set-up uses; Tailscale's own test server is a Go library, not a program.
+- Tailscale and NetBird: a control server gives out keys and addresses. Headscale and NetBird are in
+  no package index that the set-up uses; Tailscale's own test server is a Go library, not a program.
 - MASQUE (CONNECT-IP, RFC 9484): a Go library is there (quic-go's connect-ip-go), and no program.
 - AmneziaWG: in no package index that the set-up uses.
-- OpenVPN's module in Linux 6.16 and later (`ovpn`): Debian 12 has neither that kernel nor OpenVPN 2.7.
-  `offload = "kernel"` uses the older module (`ovpn_dco_v2`) where a kernel has it.
+- OpenVPN's module in Linux 6.16 and later (`ovpn`): Debian 12 has neither that kernel nor OpenVPN
+  2.7. `offload = "kernel"` uses the older module (`ovpn_dco_v2`) where a kernel has it.
 - n2n 3, whose packets are others than those of n2n 1, which Debian 12 has: a recipe of one's own.
 """
 
