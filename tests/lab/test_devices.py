@@ -2,20 +2,23 @@
 
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from tunnelmark.devices.profiles import SYSTEM_CALLS
 from tunnelmark.devices.registry import DEVICES
-from tunnelmark.devices.registry import Calibration as CalibrationName
 from tunnelmark.hosts.cgroup import Controller, find_controller, quota_of
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost, NetnsHost
-from tunnelmark.lab.calibrate import PLAIN_CODE, Calibration, calibrate, parse_dd, parse_speed
+from tunnelmark.lab.benchmarks import PLAIN_CODE, Goal, measure
+from tunnelmark.lab.calibrate import TOLERANCE, Calibration
 from tunnelmark.lab.devices import Devices, GroupLimit
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed
 from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.tunnel import CipherLibrary, Encryption
 
 pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
@@ -28,7 +31,7 @@ def controller() -> Controller:
 
 
 def limited(ledger: Ledger, controller: Controller, kind: str, share: float) -> GroupLimit:
-    found = Calibration(DEVICES[kind], "SHA1", quota_of(share), PLAIN_CODE, {}, 1.0)
+    found = Calibration(DEVICES[kind], Goal("SHA1"), quota_of(share), PLAIN_CODE, {}, 1.0)
     return GroupLimit(ledger, controller, "client", found, "/the/engine", [1])
 
 
@@ -99,23 +102,45 @@ def test_a_dead_run_leaves_no_group(tmp_path: Path, controller: Controller) -> N
     assert not (controller.root / name).exists()
 
 
-@pytest.mark.parametrize("name", CalibrationName.__args__)
-def test_this_computer_runs_every_benchmark(ledger: Ledger, name: str) -> None:
+def on_this_computer(ledger: Ledger, goal: Goal, environment: Mapping[str, str]) -> float:
     local = LocalHost(ledger)
-    device = DEVICES["pi-b"]
 
-    def bench(argv: object, env: object, limit_s: float) -> Completed:
-        done = local.run(argv, env=env, timeout_s=limit_s, check=False)  # type: ignore[arg-type]
-        raise _SeenError(done)
+    def bench(argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> Completed:
+        return local.run(argv, env=env, timeout_s=limit_s, check=False)
 
-    with pytest.raises(_SeenError) as caught:
-        calibrate(device, name, bench, lambda _quota: None)
-    done = caught.value.args[0]
-    assert (parse_dd(done) if name == "system calls" else parse_speed(done)) > 0
+    return measure(goal, bench, environment, wanted=1e5)
 
 
-class _SeenError(Exception):
-    """Carries what a benchmark said out of the calibration."""
+@pytest.mark.parametrize("name", [*DEVICES["pi-b"].speeds_mbyte_s, SYSTEM_CALLS])
+def test_this_computer_runs_every_benchmark(ledger: Ledger, name: str) -> None:
+    assert on_this_computer(ledger, Goal(name), PLAIN_CODE) > 0
+
+
+@pytest.mark.parametrize("library", ["OpenSSL", "GnuTLS", "Go"])
+def test_programs_of_a_device_without_cipher_instructions_use_none(
+    ledger: Ledger, library: CipherLibrary
+) -> None:
+    if " aes " not in Path("/proc/cpuinfo").read_text(encoding="ascii"):
+        pytest.skip("this CPU has no instructions for AES")
+    goal = Goal("AES-256-GCM", library)
+    plain = on_this_computer(ledger, goal, PLAIN_CODE)
+    # Some 20 times as fast; with the instructions hidden from one half of a library, twice.
+    assert on_this_computer(ledger, goal, {}) > 5 * plain
+
+
+def test_the_cipher_of_a_tunnel_is_as_fast_as_the_device_in_its_own_library(
+    ledger: Ledger,
+) -> None:
+    said: list[str] = []
+    devices = Devices(ledger, LocalHost(ledger), engine="/the/engine", say=said.append)
+    # Go's benchmark takes a minute here: tests/unit/lab/test_benchmarks.py has it.
+    encryption = Encryption("CHACHA20-POLY1305", "GnuTLS")
+    found = devices.calibrated(DriverSpec("pi-3", "pi-3", {}), encryption)
+    assert found.goal == Goal("ChaCha20-Poly1305", "GnuTLS")
+    assert abs(found.figures["ChaCha20-Poly1305"].deviation) <= TOLERANCE
+    assert devices.calibrated(DriverSpec("pi-3", "pi-3", {}), encryption) is found
+    assert devices.describe() == {f"device pi-3 by {found.goal.describe()}": found.describe()}
+    assert said == ["calibrating pi-3 on ChaCha20-Poly1305 of GnuTLS"]
 
 
 def test_a_device_without_its_programs_is_refused(
@@ -125,4 +150,4 @@ def test_a_device_without_its_programs_is_refused(
     monkeypatch.setattr(local, "has", lambda program: None if program == "openssl" else program)
     devices = Devices(ledger, local, engine="/the/engine")
     with pytest.raises(LabError, match=r"device pi-b: openssl is not installed \(apt-get install"):
-        devices.calibrated(DriverSpec("pi-b", "pi-b", {}))
+        devices.calibrated(DriverSpec("pi-b", "pi-b", {}), Encryption())

@@ -16,7 +16,8 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_accel import choose
 from tunnelmark.hosts.vm_payload import Payload
-from tunnelmark.lab.calibrate import Bench, Calibration
+from tunnelmark.lab.benchmarks import Bench, Goal
+from tunnelmark.lab.calibrate import Calibration
 from tunnelmark.lab.devices import MachineLimit, machine_specs
 from tunnelmark.lab.endpoints import EndpointMachinesPlace
 from tunnelmark.lab.lab import Lab
@@ -171,7 +172,7 @@ def test_a_machine_on_a_device(ledger: Ledger, image: Image, payload: Payload) -
         limit(None)
         done = bench(["true"], {}, 30.0)
         assert done.returncode == 0
-        return Calibration(device, "SHA1", quota_of(0.2), {}, {}, 1.0)
+        return Calibration(device, Goal("SHA1"), quota_of(0.2), {}, {}, 1.0)
 
     def limits(hosts: Mapping[str, VmHost]) -> dict[str, MachineLimit]:
         host = hosts["client"]

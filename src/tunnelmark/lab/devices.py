@@ -16,10 +16,12 @@ from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
-from tunnelmark.lab.calibrate import Bench, Calibration, calibrate
+from tunnelmark.lab.benchmarks import Bench, Goal, goal_of, need_of
+from tunnelmark.lab.calibrate import Calibration, calibrate
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed, Host, Need
 from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.tunnel import Encryption
 
 # The first argument is the file that a process enters a group by; nothing is put together into a
 # command line.
@@ -270,20 +272,31 @@ def cpu_threads(pid: int, proc: Path = Path("/proc")) -> list[int]:
 class Devices:
     """The devices of a run. Each is calibrated when it is first needed, once for the run."""
 
-    def __init__(self, ledger: Ledger, local: LocalHost, *, engine: str) -> None:
-        """Calibrate by programs of ``local``, this computer."""
-        self._ledger, self._local, self._engine = ledger, local, engine
-        self._found: dict[tuple[str, str], Calibration] = {}
-        self._found_in_machines: dict[tuple[str, str], Calibration] = {}
+    def __init__(
+        self,
+        ledger: Ledger,
+        local: LocalHost,
+        *,
+        engine: str,
+        say: Callable[[str], None] = lambda _step: None,
+    ) -> None:
+        """Calibrate by programs of ``local``, this computer; ``say`` is called before."""
+        self._ledger, self._local, self._engine, self._say = ledger, local, engine, say
+        self._found: dict[tuple[str, Goal], Calibration] = {}
+        self._found_in_machines: dict[tuple[str, Goal], Calibration] = {}
 
-    def calibrated(self, spec: DriverSpec) -> Calibration:
-        """Return the limit of a device; ``LabError`` if it cannot be had here, with the remedy."""
-        device, on = DEVICES[spec.kind], device_params(spec).calibrate
-        if (device.kind, on) not in self._found:
-            self._found[device.kind, on] = self._calibrate(device, on)
-        return self._found[device.kind, on]
+    def calibrated(self, spec: DriverSpec, encryption: Encryption) -> Calibration:
+        """Return the limit of a device for a tunnel that encrypts so.
 
-    def limits(self, spec: DriverSpec) -> dict[str, GroupLimit]:
+        ``LabError`` if it cannot be had here, with the remedy.
+        """
+        device = DEVICES[spec.kind]
+        goal = goal_of(device, device_params(spec).calibrate, encryption)
+        if (device.kind, goal) not in self._found:
+            self._found[device.kind, goal] = self._calibrate(device, goal)
+        return self._found[device.kind, goal]
+
+    def limits(self, spec: DriverSpec, encryption: Encryption) -> dict[str, GroupLimit]:
         """Make the limits of a block's endpoints, by role; nothing for a host without one."""
         made: dict[str, GroupLimit] = {}
         roles = roles_of(spec)
@@ -291,7 +304,7 @@ class Devices:
         cores = cores_for(roles, DEVICES[spec.kind].cores, own)
         beside = beside_devices(cores, own)
         for role in roles:
-            found = self.calibrated(spec)
+            found = self.calibrated(spec, encryption)
             try:
                 made[role] = GroupLimit(
                     self._ledger,
@@ -309,24 +322,26 @@ class Devices:
         return made
 
     def machine_limits(
-        self, spec: DriverSpec, hosts: Mapping[str, VmHost]
+        self, spec: DriverSpec, encryption: Encryption, hosts: Mapping[str, VmHost]
     ) -> dict[str, MachineLimit]:
-        """Limit the machines of a block's endpoints, by role; calibrated at the first of them."""
+        """Limit the machines of a block's endpoints, by role; calibrated at the first of them.
+
+        By OpenSSL, the one library of which a machine has a benchmark.
+        """
         made: dict[str, MachineLimit] = {}
-        for role in roles_of(spec):
-            device, on = DEVICES[spec.kind], device_params(spec).calibrate
+        roles = roles_of(spec)
+        if not roles:
+            return made
+        device = DEVICES[spec.kind]
+        goal = goal_of(device, device_params(spec).calibrate, Encryption(encryption.cipher))
 
-            def calibrated(
-                bench: Bench,
-                limit: Callable[[Quota | None], None],
-                device: Device = device,
-                on: str = on,
-            ) -> Calibration:
-                key = (device.kind, on)
-                if key not in self._found_in_machines:
-                    self._found_in_machines[key] = calibrate(device, on, bench, limit)
-                return self._found_in_machines[key]
+        def calibrated(bench: Bench, limit: Callable[[Quota | None], None]) -> Calibration:
+            key = (device.kind, goal)
+            if key not in self._found_in_machines:
+                self._found_in_machines[key] = calibrate(device, goal, bench, limit)
+            return self._found_in_machines[key]
 
+        for role in roles:
             machine = hosts[role].machine
             made[role] = MachineLimit(
                 self._ledger, find_controller(), role, device, machine, calibrated, hosts[role]
@@ -336,14 +351,16 @@ class Devices:
     def describe(self) -> dict[str, str]:
         """Return what the environment of a result says of each device that was calibrated."""
         return {
-            f"device {kind}" if on == "AES-128-CBC" else f"device {kind} by {on}": found.describe()
-            for (kind, on), found in self._found.items()
+            f"device {kind} by {goal.describe()}": found.describe()
+            for (kind, goal), found in self._found.items()
         }
 
-    def _calibrate(self, device: Device, on: str) -> Calibration:
-        if (missing := _NEED.missing(self._local)) is not None:
-            raise LabError(f"device {device.kind}: {missing}")
+    def _calibrate(self, device: Device, goal: Goal) -> Calibration:
+        for need in (_NEED, need_of(goal)):
+            if (missing := need.missing(self._local)) is not None:
+                raise LabError(f"device {device.kind}: {missing}")
         controller = find_controller()
+        self._say(f"calibrating {device.kind} on {goal.describe()}")
         group = controller.group(f"{self._ledger.run_id}-calibrate")
         cpus = sorted(os.sched_getaffinity(0))[-1:]
         _announce(self._ledger, group)
@@ -364,7 +381,7 @@ class Devices:
             return self._local.run(words, env=env, timeout_s=limit_s, check=False)
 
         try:
-            return calibrate(device, on, bench, limit)
+            return calibrate(device, goal, bench, limit)
         finally:
             group.remove()
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from tunnelmark.devices.registry import is_limited
 from tunnelmark.hosts.inventory import ROLES, Inventory, Role
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.ssh_host import SshHost
@@ -19,7 +18,7 @@ from tunnelmark.lab.placement import HOST
 from tunnelmark.model.errors import LabError, LabFailedError, TunnelmarkError
 from tunnelmark.model.host import Host
 from tunnelmark.model.trial import DriverSpec
-from tunnelmark.model.tunnel import ServerPorts
+from tunnelmark.model.tunnel import Encryption, ServerPorts
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.workloads.base import Workload
 
@@ -96,10 +95,9 @@ class HostsPlacement:
                     raise LabError(f"{host.name}: {reason}")
         return hosts
 
-    def check_device(self, spec: DriverSpec, labels: Sequence[str]) -> None:
-        """Refuse a device: a real host is the one it is."""
-        if is_limited(spec):
-            raise LabError(f"device {spec.label}: a real host has its own CPU ({labels[0]})")
+    def check_device(self, spec: DriverSpec, tunnels: Mapping[str, Encryption]) -> None:
+        """Refuse a limited device: a real host is the one it is."""
+        raise LabError(f"device {spec.label}: a real host has its own CPU ({next(iter(tunnels))})")
 
     def place(self, _label: str, logs: Path, _device: DriverSpec = HOST) -> Place:
         """Return where a lab stands; waits for hosts whose connection was lost."""

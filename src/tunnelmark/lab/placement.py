@@ -3,7 +3,7 @@
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -21,6 +21,7 @@ from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Host
 from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.tunnel import Encryption
 from tunnelmark.vmimage import build, cache, programs
 from tunnelmark.vmimage.cache import Image
 
@@ -53,11 +54,12 @@ class Placement:
         self._wanted = wanted
         self._say = say
         self._local = LocalHost(ledger)
-        self._devices = Devices(ledger, self._local, engine=engine)
+        self._devices = Devices(ledger, self._local, engine=engine, say=say)
         self._machine: Machine | None = None
         self._host: VmHost | None = None
         self._image: Image | None = None
         self._inside: set[str] = set()
+        self._encryptions: dict[str, Encryption] = {}
         self._modules = modules.loaded()
 
     def __enter__(self) -> Self:
@@ -111,13 +113,12 @@ class Placement:
         """Return what ``label`` runs on, to look at what it has: both ends are of one kind."""
         return (self.machine_host() if label in self._inside else self._local,)
 
-    def check_device(self, spec: DriverSpec, labels: Sequence[str]) -> None:
-        """Calibrate a device for the tunnels that run on it; ``LabError`` if it cannot be had."""
-        if not is_limited(spec):
-            return
-        here = [label for label in labels if label not in self._inside]
-        if len(here) < len(labels):
-            inside = next(label for label in labels if label in self._inside)
+    def check_device(self, spec: DriverSpec, tunnels: Mapping[str, Encryption]) -> None:
+        """Calibrate a limited device for the tunnels on it; ``LabError`` if it cannot be had."""
+        self._encryptions |= tunnels
+        here = [label for label in tunnels if label not in self._inside]
+        if len(here) < len(tunnels):
+            inside = next(label for label in tunnels if label in self._inside)
             if self._wanted == "machine":
                 raise LabError(
                     f"device {spec.label}: only a machine of its own can be limited, and {inside} "
@@ -128,18 +129,18 @@ class Placement:
                     f"device {spec.label}: {inside} needs virtual machines, and {reason}"
                 )
             find_controller()
-        if here:
-            self._say(f"calibrating {spec.label}")
-            self._devices.calibrated(spec)
+        for label in here:
+            self._devices.calibrated(spec, tunnels[label])
 
     def place(self, label: str, logs: Path, device: DriverSpec = HOST) -> Place:
         """Return where the lab of ``label`` stands, its endpoints on ``device``."""
+        encryption = self._encryptions.get(label, Encryption())
         if label not in self._inside:
             return LocalPlace(
                 self._ledger,
                 engine=self._engine,
                 logs=logs,
-                limits=lambda: self._devices.limits(device),
+                limits=lambda: self._devices.limits(device, encryption),
             )
         if self._wanted == "endpoints" or is_limited(device):
             image = self._ready_image()
@@ -151,7 +152,7 @@ class Placement:
                 choice=vm_accel.choose(image),
                 specs=machine_specs(device),
                 logs=logs,
-                limits=lambda hosts: self._devices.machine_limits(device, hosts),
+                limits=lambda hosts: self._devices.machine_limits(device, encryption, hosts),
             )
         machine = self.machine_host().machine
         return MachinePlace(machine, self._ledger.run_id, logs=logs)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tunnelmark.devices.ciphers import figure_of, has_figure
-from tunnelmark.lab.calibrate import Bench, unlimited
+from tunnelmark.lab.benchmarks import Bench, Goal, unlimited
 from tunnelmark.lab.environment import describe
 from tunnelmark.model.costs import CipherRate
 from tunnelmark.model.errors import LabError
@@ -44,7 +44,7 @@ class Rates:
             return self._elsewhere
         try:
             if name not in self._found:
-                self._found[name] = CipherRate(name, *unlimited(name, self._bench))
+                self._found[name] = CipherRate(name, *unlimited(Goal(name), self._bench))
         except LabError as error:
             return str(error)
         return self._found[name]

@@ -191,6 +191,20 @@ class DataPath(StrEnum):
     """The link itself does it, as the radios of a WLAN do."""
 
 
+CipherLibrary = Literal["OpenSSL", "GnuTLS", "Go", "ring"]
+"""Whose code a program encrypts with; Go: its standard library and golang.org/x/crypto."""
+
+
+@dataclass(frozen=True)
+class Encryption:
+    """What will encrypt a tunnel's data packets, before it is brought up."""
+
+    cipher: str | None = None
+    """None: nothing does, or the parameters alone do not decide it."""
+    library: CipherLibrary | None = None
+    """None: not known, or no program does."""
+
+
 @dataclass(frozen=True)
 class Negotiated:
     """What the program itself says was agreed, not what was asked for."""

@@ -16,7 +16,15 @@ from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, IpName
 from tunnelmark.model.params import Params
 from tunnelmark.model.topology import MOST_CLIENTS, Router
-from tunnelmark.model.tunnel import Negotiated, ServerPorts, Side, Site, TunnelUp
+from tunnelmark.model.tunnel import (
+    CipherLibrary,
+    Encryption,
+    Negotiated,
+    ServerPorts,
+    Side,
+    Site,
+    TunnelUp,
+)
 from tunnelmark.tunnels.tailored import (
     FileName,
     Option,
@@ -123,6 +131,8 @@ class Tunnel(ABC):
     params_type: ClassVar[type[TunnelParams]]
     gateway: ClassVar[bool] = False
     """Whether one server of it serves the ``clients`` of a study."""
+    library: ClassVar[CipherLibrary | None] = None
+    """Whose code encrypts data packets where a program does; None: not known."""
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed", "nat")
     """What may stand between the two ends; narrowed by what cannot pass one."""
     is_link: ClassVar[bool] = False
@@ -182,6 +192,10 @@ class Tunnel(ABC):
         """Cipher of its data packets by the parameters alone; None: none that they decide."""
         cipher: str | None = getattr(self.params, "cipher", None)
         return cipher
+
+    def encryption(self, host: Host) -> Encryption:  # noqa: ARG002 - which program it has may decide
+        """Return what encrypts data packets on a host where a program does it."""
+        return Encryption(self.packet_cipher, self.library)
 
     @abstractmethod
     def need(self, host: Host) -> Need:

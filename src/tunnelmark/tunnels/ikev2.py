@@ -11,7 +11,7 @@ from pydantic import Field
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import IpName
-from tunnelmark.model.tunnel import Side, Site
+from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.esp_params import EspParams
@@ -45,6 +45,7 @@ class Ikev2Tunnel(EspTunnel):
 
     kind: ClassVar[str] = "ikev2"
     title: ClassVar[str] = "IKEv2 remote access"
+    library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = Ikev2Params
     params: Ikev2Params
 

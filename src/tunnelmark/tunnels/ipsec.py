@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from tunnelmark.model.tunnel import Side, Site
+from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone, client_ends, no_dad
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.esp_params import EspParams
@@ -74,6 +74,7 @@ class IpsecTunnel(EspTunnel):
 
     kind: ClassVar[str] = "ipsec"
     title: ClassVar[str] = "IPsec ESP"
+    library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = IpsecParams
     params: IpsecParams
 

@@ -14,6 +14,7 @@ from tunnelmark.model.host import Host, Need
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.tunnel import (
+    CipherLibrary,
     DataPath,
     Negotiated,
     ServerPorts,
@@ -87,6 +88,7 @@ class NebulaTunnel(DaemonTunnel):
 
     kind: ClassVar[str] = "nebula"
     title: ClassVar[str] = "Nebula"
+    library: ClassVar[CipherLibrary] = "Go"
     params_type: ClassVar[type[TunnelParams]] = NebulaParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({"nebula": "nebula"})
     params: NebulaParams

@@ -22,6 +22,7 @@ from tunnelmark.model.host import Host, Need
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
 from tunnelmark.model.tunnel import (
+    CipherLibrary,
     DataPath,
     Negotiated,
     ServerPorts,
@@ -108,6 +109,7 @@ class OcservTunnel(DaemonTunnel):
 
     kind: ClassVar[str] = "ocserv"
     title: ClassVar[str] = "OpenConnect"
+    library: ClassVar[CipherLibrary] = "GnuTLS"
     params_type: ClassVar[type[TunnelParams]] = OcservParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"openconnect": "openconnect", "ocserv": "ocserv"}

@@ -13,6 +13,7 @@ from tunnelmark.model.host import Host, Need
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer, udp_layer
 from tunnelmark.model.tunnel import (
+    CipherLibrary,
     DataPath,
     Milestone,
     Negotiated,
@@ -90,6 +91,7 @@ class OpenVpnTunnel(DaemonTunnel):
 
     kind: ClassVar[str] = "openvpn"
     title: ClassVar[str] = "OpenVPN"
+    library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = OpenVpnParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({"openvpn": "openvpn"})
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(

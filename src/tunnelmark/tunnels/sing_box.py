@@ -14,7 +14,16 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.topology import Router
-from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Side, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import (
+    CipherLibrary,
+    DataPath,
+    Endpoint,
+    Negotiated,
+    Side,
+    Site,
+    TunnelUp,
+    WireRule,
+)
 from tunnelmark.tunnels.addressing import (
     check_inner_mtu,
     inner_addresses,
@@ -85,6 +94,7 @@ class SingBoxTunnel(DaemonTunnel):
 
     kind: ClassVar[str] = "sing_box"
     title: ClassVar[str] = "sing-box (proxy behind a TUN device)"
+    library: ClassVar[CipherLibrary] = "Go"
     params_type: ClassVar[type[TunnelParams]] = SingBoxParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({PROGRAM: PROGRAM})
     # The server opens connections too, for traffic that begins there.

@@ -13,6 +13,7 @@ from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
 from tunnelmark.model.tunnel import (
+    CipherLibrary,
     DataPath,
     Endpoint,
     Negotiated,
@@ -96,6 +97,7 @@ class SoftEtherTunnel(DaemonTunnel):
 
     kind: ClassVar[str] = "softether"
     title: ClassVar[str] = "SoftEther VPN"
+    library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = SoftEtherParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"vpnserver": _SERVER, "vpnclient": _CLIENT, "vpncmd": "vpncmd"}

@@ -16,6 +16,7 @@ from tunnelmark.model.host import Host, Need
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
 from tunnelmark.model.tunnel import (
+    CipherLibrary,
     DataPath,
     Milestone,
     Negotiated,
@@ -131,6 +132,7 @@ class SshTunTunnel(DaemonTunnel):
 
     kind: ClassVar[str] = "ssh_tun"
     title: ClassVar[str] = "OpenSSH tunnel"
+    library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = SshTunParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({"ssh": "ssh", "sshd": "sshd"})
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(

@@ -12,7 +12,15 @@ from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, tcp_layer
-from tunnelmark.model.tunnel import Negotiated, ServerPorts, Side, Site, TunnelUp, WireRule
+from tunnelmark.model.tunnel import (
+    CipherLibrary,
+    Negotiated,
+    ServerPorts,
+    Side,
+    Site,
+    TunnelUp,
+    WireRule,
+)
 from tunnelmark.tunnels import ppp, sstp_log
 from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
@@ -80,6 +88,7 @@ class SstpTunnel(PppTunnel):
 
     kind: ClassVar[str] = "sstp"
     title: ClassVar[str] = "SSTP"
+    library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = SstpParams
     params: SstpParams
 

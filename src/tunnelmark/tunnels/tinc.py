@@ -16,6 +16,7 @@ from tunnelmark.model.host import Host, Need
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, udp_layer
 from tunnelmark.model.tunnel import (
+    CipherLibrary,
     DataPath,
     Negotiated,
     ServerPorts,
@@ -109,6 +110,7 @@ class TincTunnel(DaemonTunnel):
 
     kind: ClassVar[str] = "tinc"
     title: ClassVar[str] = "tinc"
+    library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = TincParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({"tincd": "tincd"})
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(

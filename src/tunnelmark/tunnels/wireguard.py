@@ -15,6 +15,7 @@ from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, padding, u
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.tunnel import (
     DataPath,
+    Encryption,
     Milestone,
     Negotiated,
     ServerPorts,
@@ -249,6 +250,12 @@ class WireGuardTunnel(Tunnel):
         """WireGuard whitepaper section 5.4.6: the one there is, nothing to negotiate."""
         return "CHACHA20-POLY1305"
 
+    def encryption(self, host: Host) -> Encryption:
+        """Return the library of the program that runs where the kernel's is not chosen."""
+        own = self.params.implementation
+        chosen = _program(host) if own in {"auto", "kernel"} else own
+        return Encryption(self.packet_cipher, "ring" if chosen == "boringtun" else "Go")
+
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a transport data message (WireGuard whitepaper section 5.4.6)."""
         pads = "boringtun" not in agreed.implementation
@@ -272,9 +279,7 @@ class WireGuardTunnel(Tunnel):
             return self.params.implementation
         if host.has_kernel("wireguard") and not self.confined:
             return "kernel"
-        if host.has(PROGRAM["wireguard-go"]) is None and host.has(PROGRAM["boringtun"]):
-            return "boringtun"
-        return "wireguard-go"
+        return _program(host)
 
     def _start(self, site: Site, side: Side, number: int) -> End:
         endpoint = site.client_of(number) if side == "client" else site.server
@@ -434,3 +439,10 @@ class WireGuardTunnel(Tunnel):
                 "tools": (tools.splitlines() or ["unknown"])[0].split(" - ")[0],
             },
         )
+
+
+def _program(host: Host) -> Implementation:
+    """Return which program runs where the kernel's WireGuard does not."""
+    if host.has(PROGRAM["wireguard-go"]) is None and host.has(PROGRAM["boringtun"]):
+        return "boringtun"
+    return "wireguard-go"

@@ -17,6 +17,7 @@ from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.tunnel import (
+    CipherLibrary,
     DataPath,
     Negotiated,
     ServerPorts,
@@ -77,6 +78,7 @@ class YggdrasilTunnel(DaemonTunnel):
 
     kind: ClassVar[str] = "yggdrasil"
     title: ClassVar[str] = "Yggdrasil"
+    library: ClassVar[CipherLibrary] = "Go"
     params_type: ClassVar[type[TunnelParams]] = YggdrasilParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({PROGRAM: PROGRAM})
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(

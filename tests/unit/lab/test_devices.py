@@ -7,7 +7,8 @@ import pytest
 from tunnelmark.devices.registry import DEVICES, is_limited, roles_of
 from tunnelmark.hosts.cgroup import Controller, Quota, Throttled
 from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
-from tunnelmark.lab.calibrate import PLAIN_CODE, Calibration
+from tunnelmark.lab.benchmarks import PLAIN_CODE, Goal
+from tunnelmark.lab.calibrate import Calibration
 from tunnelmark.lab.devices import (
     GroupLimit,
     beside_devices,
@@ -22,7 +23,7 @@ def limit_of(
     tmp_path: Path, ledger: Ledger, kind: str, role: str = "client", beside: str = ""
 ) -> GroupLimit:
     (tmp_path / "cpu").mkdir(exist_ok=True)
-    found = Calibration(DEVICES[kind], "SHA1", Quota(1000, 8000), PLAIN_CODE, {}, 1.0)
+    found = Calibration(DEVICES[kind], Goal("SHA1"), Quota(1000, 8000), PLAIN_CODE, {}, 1.0)
     controller = Controller(1, tmp_path / "cpu")
     return GroupLimit(ledger, controller, role, found, "/e/engine", [0], beside)
 

@@ -14,6 +14,7 @@ from tunnelmark.lab.hosts_place import HostsPlace
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.tunnel import Encryption
 
 TEXT = b"""
 [client]
@@ -117,6 +118,5 @@ def test_both_hosts_are_asked(placement: HostsPlacement, monkeypatch: pytest.Mon
 
 
 def test_a_device_is_refused(placement: HostsPlacement) -> None:
-    placement.check_device(DriverSpec("host", "host", {}), ["none"])
     with pytest.raises(LabError, match="has its own CPU"):
-        placement.check_device(DriverSpec("pi-3", "pi-3", {}), ["none"])
+        placement.check_device(DriverSpec("pi-3", "pi-3", {}), {"none": Encryption()})

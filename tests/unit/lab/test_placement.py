@@ -11,6 +11,7 @@ from tunnelmark.lab.placement import MOST_BOOTS, Placement, Wanted
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Host
 from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.tunnel import Encryption
 from tunnelmark.vmimage import programs
 
 
@@ -170,18 +171,17 @@ def test_a_limited_device_gets_machines_of_its_own(make: Make) -> None:
     shared, _ = make("machine")
     assert shared.choose("none", everywhere) is None
     with pytest.raises(LabError) as caught:
-        shared.check_device(pi, ["none"])
+        shared.check_device(pi, {"none": Encryption()})
     assert str(caught.value) == (
         "device pi-b: only a machine of its own can be limited, and none shares one with the other "
         "endpoint (use --place endpoints)"
     )
-    shared.check_device(placement.HOST, ["none"])
     user, _ = make("auto", uid=65534)
     assert user.choose("none", everywhere) is None
     with pytest.raises(
         LabError, match="device pi-b: none needs virtual machines, and namespaces need"
     ):
-        user.check_device(pi, ["none"])
+        user.check_device(pi, {"none": Encryption()})
 
 
 def test_without_qemu_the_package_is_named(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

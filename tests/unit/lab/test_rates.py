@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tunnelmark.lab.calibrate import PLAIN_CODE
+from tunnelmark.lab.benchmarks import PLAIN_CODE
 from tunnelmark.lab.rates import Rates
 from tunnelmark.model.costs import CipherRate
 from tunnelmark.model.host import Completed

@@ -11,6 +11,7 @@ from made_costs import MODEL
 from tunnelmark.devices.ciphers import rate_of
 from tunnelmark.devices.registry import DEVICES
 from tunnelmark.hosts.cgroup import Quota
+from tunnelmark.lab.benchmarks import Goal
 from tunnelmark.lab.calibrate import TOLERANCE, calibrate
 from tunnelmark.model.costs import (
     CipherRate,
@@ -218,7 +219,7 @@ def test_a_scaled_fit_is_what_the_limit_of_a_lab_would_make_of_the_program(
     plain = own / instructions
     assume(abs(plain / published.value - 1) > 0.01)  # not decided by the last digit of a benchmark
     computer = Computer(own, plain)
-    limit = calibrate(device, cipher, computer.bench, computer.limit)
+    limit = calibrate(device, Goal(cipher), computer.bench, computer.limit)
     # The program in that group: what it does beside the cipher, and the cipher in the code it sees.
     code = plain if limit.environment else own
     in_lab_ns = (packet_ns + octets * (other_ps + 1e6 / code) / 1e3) / limit.quota.share

@@ -104,8 +104,8 @@ def test_an_unknown_device_is_refused_with_its_place() -> None:
         "mean pi-3?"
     )
     assert complaint(GOOD + '\n[[device]]\nkind = "pi-5"\ncalibrate = "SHA1"\n') == (
-        f'a.toml:{line + 1}: device.calibrate is "SHA1", must be one of AES-128-CBC, AES-256-CBC, '
-        "AES-256-GCM, ChaCha20-Poly1305, system calls"
+        f'a.toml:{line + 1}: device.calibrate is "SHA1", must be one of tunnel cipher, '
+        "AES-128-CBC, AES-256-CBC, AES-256-GCM, ChaCha20-Poly1305, system calls"
     )
     assert "device.endpoint is not a key of this device" in complaint(
         GOOD + '\n[[device]]\nkind = "host"\nendpoint = "client"\n'

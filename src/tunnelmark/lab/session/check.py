@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from tunnelmark.devices.registry import is_limited
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement
@@ -11,6 +12,7 @@ from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
 from tunnelmark.model.topology import Router
 from tunnelmark.model.trial import BASELINE, DriverSpec
+from tunnelmark.model.tunnel import Encryption
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Workload
@@ -56,8 +58,7 @@ def check_jobs(
         for name, workload in workloads.items():
             if reason := workload.unavailable(host):
                 raise LabError(f"workload {name}: {reason}")
-    for device in _by_label(job.block.device for job in jobs).values():
-        placement.check_device(device, [*running] or [BASELINE])
+    _check_devices(jobs, running, placement)
     if own <= set(skipped):
         label, reason = next((label, skipped[label]) for label in skipped if label in own)
         raise LabError(f"no tunnel of the study can run here; {label}: {reason}")
@@ -104,6 +105,21 @@ def _placed(
         else:
             chosen[label] = tunnel
     return skipped, chosen
+
+
+def _check_devices(
+    jobs: Sequence[Job], running: Mapping[str, Tunnel], placement: Placement | HostsPlacement
+) -> None:
+    """Ask for each limited device of the jobs, for the tunnels that run on it."""
+    for device in _by_label(job.block.device for job in jobs).values():
+        if is_limited(device):
+            there = {job.block.tunnel.label for job in jobs if job.block.device == device}
+            encryptions = {
+                label: tunnel.encryption(placement.hosts(label)[0])
+                for label, tunnel in running.items()
+                if label in there
+            }
+            placement.check_device(device, encryptions or {BASELINE: Encryption()})
 
 
 def _workloads(jobs: Sequence[Job]) -> dict[str, Workload]:
