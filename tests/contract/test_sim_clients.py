@@ -82,6 +82,35 @@ def test_a_transaction_takes_round_trips_and_bytes(tmp_path: Path) -> None:
     assert any("TCP is a model" in note for note in block.notes)
 
 
+def test_a_transaction_over_udp_takes_a_datagram_each_way(tmp_path: Path) -> None:
+    ask = ASK + 'transport = "udp"\nrequest_bytes = "100 B"\nresponse_bytes = "2000 B"\n'
+    result = run(tmp_path, LINE + ask)
+    for row in totals(result):
+        # In a link of 1500 bytes the answer is two packets: 1480 and 528 bytes behind 20 each.
+        expected = 40 * MS + on_line(128, 1500, 548)
+        for figure in ("min", "p50", "max"):
+            assert row[f"rr_latency_{figure}_ns"] == pytest.approx(expected, rel=0.002)
+        assert row["rr_transactions_per_s"] == pytest.approx(1e9 / expected, rel=0.002)
+        assert row["rr_lost_ratio"] == 0
+    for row in totals(result, "wireguard"):
+        # 1420 bytes inside: 1416 and 632, padded to 1420 and 640.
+        expected = 40 * MS + on_line(128 + 60, 1416 + 4 + 60, 640 + 60)
+        assert row["rr_latency_p50_ns"] == pytest.approx(expected, rel=0.002)
+    (block,) = result.blocks.values()
+    assert not any("TCP" in note for note in block.notes)
+
+
+def test_what_a_line_loses_of_transactions_over_udp_is_lost_and_no_trial_fails(
+    tmp_path: Path,
+) -> None:
+    lossy = LINE + 'loss_forward = "10 %"\nloss_reverse = "10 %"\n'
+    ask = ASK.replace("1 s", "100 s") + 'transport = "udp"\ntimeout = "100 ms"\noutstanding = 4\n'
+    for row in totals(run(tmp_path, lossy + ask)):
+        # 1 - 0.9^2; some 9,000 transactions.
+        assert row["rr_lost_ratio"] == pytest.approx(0.19, abs=0.015)
+        assert row["valid"]
+
+
 def test_simultaneous_transactions_share_the_line(tmp_path: Path) -> None:
     ask = ASK + 'outstanding = 50\nresponse_bytes = "10 kB"\n'
     (row, *_) = totals(run(tmp_path, LINE + ask))

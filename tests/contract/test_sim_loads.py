@@ -197,3 +197,19 @@ def test_a_load_that_sends_nothing_is_a_failed_check(
     study.write_text(HEAD + FLOOD + "packet_rate = 100\n" + ECHO, encoding="utf-8")
     words = ["run", str(study), "--backend", "sim", "--results", str(tmp_path / "r"), "--quiet"]
     assert main.call(words) != 0
+
+
+def test_transactions_over_udp_run_beside_a_workload_and_end_with_it(tmp_path: Path) -> None:
+    load = """
+[[background]]
+kind = "request_response"
+label = "asking"
+transport = "udp"
+response_bytes = "972 B"
+duration = "100 s"
+"""
+    result = run(tmp_path, load, ECHO + 'background = ["none", "asking"]\n')
+    for row in rows(result, "none"):
+        assert row["valid"]
+        asked = row["workload"].endswith("asking")
+        assert (row["background_bit_s"] or 0) > 0 if asked else row["background_bit_s"] is None

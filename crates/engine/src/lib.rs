@@ -18,6 +18,7 @@ mod reflect;
 mod rr;
 mod send;
 mod sim;
+mod sim_asked;
 mod sim_clients;
 mod sim_tcp;
 mod sim_traffic;

@@ -13,6 +13,7 @@ use tm_wire::Duration;
 
 use crate::between::{with_trace, Between, MediumConfig};
 use crate::events::Reader;
+use crate::sim_asked::AskerConfig;
 use crate::sim_clients::ClientConfig;
 use crate::sim_tcp::ConnectionConfig;
 use crate::sim_traffic::{Checked, Files, TrafficConfig, WayConfig};
@@ -42,6 +43,9 @@ struct SimConfig {
     /// Programs at the client that ask the server over TCP.
     #[serde(default)]
     clients: Vec<ClientConfig>,
+    /// Likewise over UDP.
+    #[serde(default)]
+    askers: Vec<AskerConfig>,
     /// Loads beside all that, each as runs behind each other; they end with it.
     #[serde(default)]
     loads: Vec<Vec<TrafficConfig>>,
@@ -200,6 +204,7 @@ fn checked(
         reverse: config.reverse,
         tcp: config.tcp,
         clients: config.clients,
+        askers: config.askers,
     };
     let (ways, measured) = measured.check("", &paths)?;
     let mut all = vec![measured];

@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 use serde_json::{json, Value};
-use tm_probe::Delays;
 use tm_sim::{ClientOutcome, ClientPlan, Exchange, Exchanged, PathPlan, StagePlan};
 use tm_wire::Duration;
 
+use crate::sim_asked::{Asked, Flow};
 use crate::sim_tcp::{self, CongestionName, Ends, MOST_CONNECTIONS};
-use crate::{config, events, Failure};
+use crate::{config, Failure};
 
 /// Clients as the configuration has them.
 #[derive(Deserialize)]
@@ -144,47 +144,30 @@ fn exchanges(at: &str, configs: &[ExchangeConfig], least: usize) -> Result<Vec<E
     Ok(found)
 }
 
-/// What became of the clients, in the order of the configuration, and of all transactions together
-/// as `ask` tells it.
-pub fn reported(counts: &[usize], outcomes: Vec<ClientOutcome>) -> (Value, Value) {
+/// What became of the clients, in the order of the configuration; their transactions go to `asked`.
+pub fn reported(counts: &[usize], outcomes: Vec<ClientOutcome>, asked: &mut Asked) -> Value {
     let mut outcomes = outcomes.into_iter();
-    let mut span = None;
-    let mut together = Delays::default();
-    let (mut clients, mut flows) = (Vec::new(), Vec::new());
+    let mut clients = Vec::new();
     for count in counts {
-        let mut delays = Delays::default();
-        let (mut begun, mut gave_up, mut stopped) = (0, 0, 0);
+        let mut flow = Flow::default();
+        let (mut gave_up, mut stopped) = (0, 0);
         let (mut retransmits, mut timeouts) = (0, 0);
         let mut exchanges = Vec::new();
         for one in outcomes.by_ref().take(*count) {
-            delays.merge(&one.delays);
-            begun += one.begun;
-            span = match (span, one.span) {
-                (Some((first, last)), Some((from, to))) => Some((from.min(first), to.max(last))),
-                (old, new) => new.or(old),
-            };
+            flow.add(one.begun, &one.delays, one.span);
             gave_up += u64::from(!one.finished && !one.stopped);
             stopped += u64::from(one.stopped);
             retransmits += one.retransmits;
             timeouts += one.timeouts;
             exchanges.extend(one.exchanges.iter().map(exchanged));
         }
-        let answered = delays.summary().map_or(0, |summary| summary.count);
-        flows.push(json!({
-            "begun": begun, "answered": answered, "lost": begun - answered, "late": 0,
-            "latency_ns": events::delays(&delays),
-        }));
-        together.merge(&delays);
+        asked.add(&flow);
         clients.push(json!({
             "gave_up": gave_up, "stopped": stopped, "retransmits": retransmits, "timeouts": timeouts,
             "exchanges": exchanges,
         }));
     }
-    let asked = json!({
-        "span_ns": span.map_or(0, |(first, last)| (last - first).0),
-        "latency_ns": events::delays(&together), "flows": flows,
-    });
-    (clients.into(), asked)
+    clients.into()
 }
 
 fn exchanged(one: &Exchanged) -> Value {

@@ -15,6 +15,7 @@ use tm_wire::{Duration, Instant};
 use crate::flow::FlowConfig;
 use crate::reflect::ReflectConfig;
 use crate::send::SendConfig;
+use crate::sim_asked::{self, Asked, AskerConfig};
 use crate::sim_clients::{self, ClientConfig};
 use crate::sim_tcp::{self, ConnectionConfig};
 use crate::{config, reflect, send, Failure};
@@ -33,6 +34,9 @@ pub struct TrafficConfig {
     /// Programs at the client that ask the server over TCP.
     #[serde(default)]
     pub clients: Vec<ClientConfig>,
+    /// Likewise over UDP.
+    #[serde(default)]
+    pub askers: Vec<AskerConfig>,
 }
 
 /// What configures `send` and `reflect`, and the path of each flow.
@@ -62,6 +66,8 @@ pub struct Checked {
     ways: [Option<Way>; 2],
     /// How many clients of each kind.
     alike: Vec<usize>,
+    /// Likewise of the askers.
+    askers: Vec<usize>,
 }
 
 const NAMES: [&str; 2] = ["forward", "reverse"];
@@ -82,8 +88,17 @@ impl TrafficConfig {
             way.connections = connections;
         }
         plans[0].clients = sim_clients::plans(&self.clients, paths)?;
+        plans[0].askers = sim_asked::plans(&self.askers, paths)?;
         let alike = self.clients.iter().map(ClientConfig::count).collect();
-        Ok((plans, Checked { ways, alike }))
+        let askers = self.askers.iter().map(AskerConfig::count).collect();
+        Ok((
+            plans,
+            Checked {
+                ways,
+                alike,
+                askers,
+            },
+        ))
     }
 }
 
@@ -93,9 +108,12 @@ impl Checked {
         let connections = outcome.each_mut();
         let connections = connections.map(|way| std::mem::take(&mut way.connections));
         let clients = std::mem::take(&mut outcome[0].clients);
-        let (clients, asked) = sim_clients::reported(&self.alike, clients);
+        let askers = std::mem::take(&mut outcome[0].askers);
+        let mut asked = Asked::default();
+        let clients = sim_clients::reported(&self.alike, clients, &mut asked);
+        asked.add_askers(&self.askers, askers);
         let mut found = json!({
-            "tcp": sim_tcp::reported(connections), "clients": clients, "asked": asked,
+            "tcp": sim_tcp::reported(connections), "clients": clients, "asked": asked.reported(),
         });
         for ((name, way), outcome) in NAMES.into_iter().zip(self.ways).zip(outcome) {
             let reported = |way: Way| sent_and_reflected(&way, outcome, end);
@@ -138,6 +156,7 @@ fn way_plan(name: &str, way: &WayConfig, paths: &[PathPlan]) -> Result<(WayPlan,
         flows,
         connections: Vec::new(),
         clients: Vec::new(),
+        askers: Vec::new(),
         waiting: sent.waiting,
         missed: sent.missed,
         reply: answered.answer,

@@ -6,6 +6,7 @@
 //! ([`ConnectionPlan`]), since a kernel's cannot be had in virtual time. There is no clock and no socket, so the
 //! same plan gives the same outcome, bit by bit, on every computer.
 
+mod asker;
 mod client_plan;
 mod end;
 mod forms;
@@ -26,6 +27,7 @@ mod under_way;
 mod way;
 mod world;
 
+pub use asker::{AskerOutcome, AskerPlan};
 pub use client_plan::{ClientOutcome, ClientPlan, Exchange, Exchanged, StagePlan};
 pub use end::{Cores, End, EndCounters, EndPlan, Job, Work};
 pub use forms::{Forms, FormsError, Inner, LARGEST_FORMS, MOST_INNER, MOST_OUTER};

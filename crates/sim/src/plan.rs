@@ -6,6 +6,7 @@ use tm_link::{wlan, DirectionConfig, Opportunities};
 use tm_probe::{Missed, OutgoingFlow, SessionPlan, Waiting};
 use tm_wire::Duration;
 
+use crate::asker::AskerPlan;
 use crate::client_plan::ClientPlan;
 use crate::end::EndPlan;
 use crate::forms::Forms;
@@ -67,6 +68,8 @@ pub struct WayPlan {
     pub connections: Vec<ConnectionPlan>,
     /// Programs of this host that ask the other one over TCP.
     pub clients: Vec<ClientPlan>,
+    /// Likewise over UDP.
+    pub askers: Vec<AskerPlan>,
     /// How long replies are waited for.
     pub waiting: Waiting,
     /// What happens to packets that were due while the sender was held up, which it never is here.
@@ -82,6 +85,7 @@ impl Default for WayPlan {
             flows: Vec::new(),
             connections: Vec::new(),
             clients: Vec::new(),
+            askers: Vec::new(),
             waiting: Waiting {
                 late: Duration::ZERO,
                 drain: Duration::ZERO,

@@ -75,7 +75,7 @@ pub struct Connections {
     leaving: VecDeque<Leaving>,
 }
 
-/// A segment that leaves its host.
+/// A segment, or another packet of a program, that leaves its host.
 pub struct Leaving {
     /// Place of its connection.
     pub connection: usize,

@@ -8,6 +8,7 @@ use tm_probe::{
 };
 use tm_wire::{Duration, Instant};
 
+use crate::asker::{AskerOutcome, Askers};
 use crate::client_plan::ClientOutcome;
 use crate::plan::{FlowPlan, Plan, WayPlan};
 use crate::tcp::{ConnectionOutcome, Connections};
@@ -29,6 +30,8 @@ pub struct WayOutcome {
     pub connections: Vec<ConnectionOutcome>,
     /// In the order of the plan.
     pub clients: Vec<ClientOutcome>,
+    /// In the order of the plan.
+    pub askers: Vec<AskerOutcome>,
 }
 
 pub struct Way {
@@ -37,11 +40,14 @@ pub struct Way {
     pub reflector: Reflector,
     pub connections: Connections,
     pub clients: Clients,
+    pub askers: Askers,
     /// Number of flows: a connection's place in a datagram is behind those.
     pub flows: usize,
     /// Number of flows and connections: a client's place is behind those.
     pub before_clients: usize,
-    /// Paths of the flows, then of the connections, then of the clients.
+    /// With the clients: an asker's place is behind those.
+    pub before_askers: usize,
+    /// Paths of the flows, then of the connections, the clients, the askers.
     pub paths: Vec<usize>,
     pub sent_until: Option<Instant>,
     began: Instant,
@@ -61,6 +67,7 @@ impl Way {
             flows,
             connections,
             clients,
+            askers,
             waiting,
             missed,
             reply,
@@ -85,15 +92,23 @@ impl Way {
         let of_flows = flows.iter().map(|flow| flow.path);
         let of_connections = connections.iter().map(|connection| connection.path);
         let of_clients = clients.iter().map(|client| client.path);
+        let of_askers = askers.iter().map(|asker| asker.path);
+        let before_clients = flows.len() + connections.len();
         Self {
             outgoing,
             incoming,
             reflector: Reflector::new(&sessions, &[], *reply),
             connections: Connections::new(connections, plan.seed, number, start),
             clients: Clients::new(clients, plan.seed, number, start),
+            askers: Askers::new(askers, plan.seed, number, start),
             flows: flows.len(),
-            before_clients: flows.len() + connections.len(),
-            paths: of_flows.chain(of_connections).chain(of_clients).collect(),
+            before_clients,
+            before_askers: before_clients + clients.len(),
+            paths: of_flows
+                .chain(of_connections)
+                .chain(of_clients)
+                .chain(of_askers)
+                .collect(),
             sent_until,
             began: start,
             drain: waiting.drain,
@@ -107,15 +122,16 @@ impl Way {
             Some(_) if self.incoming.over(now) => None,
             Some(sent) => Some(sent + self.drain),
         };
-        if !self.has_tcp() {
+        if !self.has_programs() {
             return wait;
         }
         let wait = earlier(wait, self.connections.next_due());
-        earlier(wait, self.clients.next_due())
+        let wait = earlier(wait, self.clients.next_due());
+        earlier(wait, self.askers.next_due())
     }
 
-    /// Whether it has connections or clients.
-    pub fn has_tcp(&self) -> bool {
+    /// Whether it has connections, clients or askers.
+    pub fn has_programs(&self) -> bool {
         self.paths.len() > self.flows
     }
 
@@ -124,6 +140,7 @@ impl Way {
         self.sending_done(now);
         self.connections.stop(now);
         self.clients.stop();
+        self.askers.stop();
     }
 
     /// All has been sent, if it had not been before.
@@ -142,6 +159,7 @@ impl Way {
             residence: self.reflector.residence,
             connections: self.connections.finish(),
             clients: self.clients.finish(),
+            askers: self.askers.finish(),
             flows: self.incoming.finish(sink),
         }
     }

@@ -196,25 +196,30 @@ impl<'a> World<'a> {
         for place in 0..self.loads.live().len() {
             let way = self.loads.live()[place];
             self.send(now, way);
-            if self.ways[way].has_tcp() {
+            if self.ways[way].has_programs() {
                 self.ways[way].connections.turn(now);
                 self.ways[way].clients.turn(now);
-                self.segments_leave(now, way);
+                self.ways[way].askers.turn(now);
+                self.programs_send(now, way);
             }
         }
     }
 
-    /// Lets segments of a way's connections and clients leave their hosts.
-    fn segments_leave(&mut self, now: Instant, way: usize) {
-        while let Some(segment) = self.ways[way].connections.pop() {
-            let flow = self.ways[way].flows + segment.connection;
-            let place = (way, segment.answer, flow);
-            self.leave(now, place, segment.size, &segment.bytes);
-        }
-        while let Some(segment) = self.ways[way].clients.pop() {
-            let place = self.ways[way].before_clients + segment.connection;
-            let place = (way, segment.answer, place);
-            self.leave(now, place, segment.size, &segment.bytes);
+    /// Lets what a way's connections, clients and askers send leave their hosts.
+    fn programs_send(&mut self, now: Instant, way: usize) {
+        loop {
+            let of = &mut self.ways[way];
+            let (before, next) = if let Some(next) = of.connections.pop() {
+                (of.flows, next)
+            } else if let Some(next) = of.clients.pop() {
+                (of.before_clients, next)
+            } else if let Some(next) = of.askers.pop() {
+                (of.before_askers, next)
+            } else {
+                return;
+            };
+            let place = (way, next.answer, before + next.connection);
+            self.leave(now, place, next.size, &next.bytes);
         }
     }
 
@@ -344,12 +349,15 @@ impl<'a> World<'a> {
         }
         if let Some(connection) = flow.checked_sub(self.ways[way].flows) {
             let of = &mut self.ways[way];
-            match flow.checked_sub(of.before_clients) {
-                Some(client) => of.clients.take(now, client, reply, &bytes),
-                None => of.connections.take(now, connection, &bytes),
+            if let Some(asker) = flow.checked_sub(of.before_askers) {
+                of.askers.take(now, asker, reply, &bytes);
+            } else if let Some(client) = flow.checked_sub(of.before_clients) {
+                of.clients.take(now, client, reply, &bytes);
+            } else {
+                of.connections.take(now, connection, &bytes);
             }
             self.under_way.give_back(bytes);
-            self.segments_leave(now, way);
+            self.programs_send(now, way);
             return;
         }
         let mut mailbox = std::mem::take(&mut self.mailbox);

@@ -1,6 +1,6 @@
-"""Programs that ask over TCP in virtual time: what the simulator is asked for and tells. Pure."""
+"""Programs that ask in virtual time: what the simulator is asked for, and what it tells. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tunnelmark.engine import config
 from tunnelmark.model.errors import LabError
@@ -8,14 +8,45 @@ from tunnelmark.sim.carriage import Carriage
 from tunnelmark.sim.simulate import Simulated
 from tunnelmark.sim.tcp import WINDOW_BYTES, payloads, segment_bytes
 from tunnelmark.workloads.bulk import MODELLED_CONGESTION
-from tunnelmark.workloads.exchanges import Client, ClientEnds, Exchange, Stage
+from tunnelmark.workloads.exchanges import Asker, Client, ClientEnds, Exchange, Stage
 
 
 def client_config(
-    clients: Sequence[Client], carried: Carriage, *, seed: int, files_dir: str
+    clients: Sequence[Client] | Sequence[Asker], carried: Carriage, *, seed: int, files_dir: str
 ) -> dict[str, object]:
     """Return the configuration of ``tunnelmark-engine sim`` for clients."""
     places = {path.name: number for number, path in enumerate(carried.paths)}
+    over_tcp = [one for one in clients if isinstance(one, Client)]
+    over_udp = [one for one in clients if isinstance(one, Asker)]
+    sizes, asked = _over_tcp(over_tcp, carried, places)
+    for asker in over_udp:
+        sizes[places[asker.path.name]] |= {asker.request_bytes, asker.response_bytes}
+    return {
+        "protocol": config.PROTOCOL,
+        "seed": seed,
+        **carried.link_json(files_dir),
+        "paths": [carried.path_json(payloads) for payloads in sizes],
+        "forward": None,
+        "reverse": None,
+        "clients": asked,
+        "askers": [
+            {
+                "path": places[asker.path.name],
+                "count": asker.count,
+                "request_bytes": asker.request_bytes,
+                "response_bytes": asker.response_bytes,
+                "lasts_ns": asker.lasts_ns,
+                "timeout_ns": asker.timeout_ns,
+            }
+            for asker in over_udp
+        ],
+    }
+
+
+def _over_tcp(
+    clients: Sequence[Client], carried: Carriage, places: Mapping[str, int]
+) -> tuple[list[set[int]], list[dict[str, object]]]:
+    """Return the payloads of datagrams as long as the packets of each path, and the clients."""
     segments = [segment_bytes(carried, path.mtu_bytes) for path in carried.paths]
     lengths: list[set[int]] = [set() for _ in segments]
     asked = []
@@ -34,18 +65,10 @@ def client_config(
                 "limit_ns": client.limit_ns,
             }
         )
-    return {
-        "protocol": config.PROTOCOL,
-        "seed": seed,
-        **carried.link_json(files_dir),
-        "paths": [
-            carried.path_json(payloads(segment, *rest))
-            for segment, rest in zip(segments, lengths, strict=True)
-        ],
-        "forward": None,
-        "reverse": None,
-        "clients": asked,
-    }
+    if not clients:
+        return lengths, asked
+    sizes = [{*payloads(segment, *rest)} for segment, rest in zip(segments, lengths, strict=True)]
+    return sizes, asked
 
 
 def client_ends(found: Simulated) -> ClientEnds:

@@ -72,7 +72,7 @@ class Simulated:
     """Connections, those whose data goes forward first."""
     clients: tuple[ClientEnd, ...] = ()
     asked: AskSummary | None = None
-    """Of the exchanges of the clients; None: there are none."""
+    """Of the exchanges of the clients, and of those that ask over UDP; None: there are none."""
     loads: "tuple[tuple[Simulated, ...], ...]" = ()
     """What came of each load, run by run, with the same link and ends."""
     stopped: bool = False
@@ -163,8 +163,12 @@ def _traffic(whole: Simulated, read: Reader, event: Mapping[str, Any]) -> Simula
         clients=tuple(_client(one) for one in read.objects("clients"))
         if "clients" in event
         else (),
-        asked=parse_ask_summary(event["asked"]) if event.get("clients") else None,
+        asked=parse_ask_summary(event["asked"]) if _asks(event) else None,
     )
+
+
+def _asks(event: Mapping[str, Any]) -> bool:
+    return bool(event.get("asked", {}).get("flows"))
 
 
 def _connection(read: Reader) -> Connection:

@@ -1,4 +1,4 @@
-"""Programs that ask over TCP and that nobody starts: what virtual time is asked for, and gives."""
+"""Programs that ask and that nobody starts: what virtual time is asked for, and gives."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Client:
-    """A program on the client that asks one on the server."""
+    """A program on the client that asks one on the server over TCP."""
 
     path: TrafficPath
     stages: tuple[Stage, ...]
@@ -52,6 +52,21 @@ class Client:
     """It gives up when it has heard nothing for so long."""
     limit_ns: int
     """It gives up after this time."""
+    count: int = 1
+    """So many alike."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """One that asks over UDP: a request, the answer to it or none in time, the next request."""
+
+    path: TrafficPath
+    request_bytes: int
+    response_bytes: int
+    lasts_ns: int
+    """How long requests are begun."""
+    timeout_ns: int
+    """How long an answer is waited for."""
     count: int = 1
     """So many alike."""
 
@@ -92,9 +107,10 @@ class ClientEnds:
     """What became of all."""
 
     clients: tuple[ClientEnd, ...]
+    """Those over TCP."""
     asked: AskSummary
     """Of the exchanges as transactions, a flow for each client."""
 
 
-CarryClients = Callable[[Sequence[Client]], ClientEnds]
-"""Lets clients run together; ``LabError`` if none could."""
+CarryClients = Callable[[Sequence[Client] | Sequence[Asker]], ClientEnds]
+"""Lets clients run together, all of one kind; ``LabError`` if none could."""

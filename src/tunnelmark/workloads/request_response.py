@@ -16,10 +16,11 @@ from tunnelmark.model.host import Need, Process
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, SizeBytes
 from tunnelmark.model.trial import Measurement, Progress
+from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
-from tunnelmark.workloads.exchanges import CarryClients, Client, Exchange, Stage
+from tunnelmark.workloads.exchanges import Asker, CarryClients, Client, Exchange, Stage
 from tunnelmark.workloads.programs import Bench
 from tunnelmark.workloads.quantiles import needed
 from tunnelmark.workloads.web_server import ports
@@ -107,10 +108,8 @@ class RequestResponse(TcpWorkload):
         return None
 
     def unmodelled(self, paths: int) -> str | None:
-        """Virtual time has transactions over TCP."""
-        if self.over_tcp:
-            return super().unmodelled(paths)
-        return "transport is 'udp', transactions are simulated over TCP only"
+        """Over TCP what virtual time has of that; over UDP everything."""
+        return super().unmodelled(paths) if self.over_tcp else None
 
     @property
     def content(self) -> str:
@@ -152,6 +151,38 @@ class RequestResponse(TcpWorkload):
 
     def _without_programs(self, context: TrialContext, carry: CarryClients) -> Outcome:
         """Run one trial in virtual time: what ``ask`` and ``answer`` send, and take no time for."""
+        problems: list[str] = []
+        summary: AskSummary | None = None
+        try:
+            ends = carry(
+                self._clients(context.paths) if self.over_tcp else self._askers(context.paths)
+            )
+        except LabError as error:
+            problems.append(str(error))
+        else:
+            problems += [
+                f"an answer on path {path.name} did not come in time"
+                for path, end in zip(context.paths, ends.clients, strict=self.over_tcp)
+                if end.gave_up
+            ]
+            summary = None if problems else ends.asked
+        return self._outcome(context, summary, [_alive(problems)])
+
+    def _askers(self, paths: Sequence[TrafficPath]) -> list[Asker]:
+        params = self.params
+        return [
+            Asker(
+                path=path,
+                request_bytes=params.request_bytes,
+                response_bytes=params.response_bytes,
+                lasts_ns=params.duration,
+                timeout_ns=params.timeout,
+                count=params.outstanding,
+            )
+            for path in paths
+        ]
+
+    def _clients(self, paths: Sequence[TrafficPath]) -> list[Client]:
         params = self.params
         fresh = params.transport == "connect"
         stage = Stage(
@@ -161,7 +192,7 @@ class RequestResponse(TcpWorkload):
             opening_counts=fresh,
             lasts_ns=params.duration,
         )
-        clients = [
+        return [
             Client(
                 path=path,
                 stages=(stage,),
@@ -170,22 +201,8 @@ class RequestResponse(TcpWorkload):
                 limit_ns=params.duration + params.timeout,
                 count=params.outstanding,
             )
-            for path in context.paths
+            for path in paths
         ]
-        problems: list[str] = []
-        summary: AskSummary | None = None
-        try:
-            ends = carry(clients)
-        except LabError as error:
-            problems.append(str(error))
-        else:
-            problems += [
-                f"an answer on path {path.name} did not come in time"
-                for path, end in zip(context.paths, ends.clients, strict=True)
-                if end.gave_up
-            ]
-            summary = None if problems else ends.asked
-        return self._outcome(context, summary, [_alive(problems)])
 
     def _start(self, context: TrialContext, bench: Bench) -> tuple[Process, Process]:
         params = self.params

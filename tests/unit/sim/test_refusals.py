@@ -78,10 +78,6 @@ def test_a_tunnel_without_a_model_is_left_out(tunnel: str, name: str, reason: st
         ),
         ((LINK, WIREGUARD, FILE + 'pace = "1 Mbit/s"\n'), "a pace is kept by the programs"),
         ((LINK, WIREGUARD, WEB + 'http = "2"\n'), "http is '2', whose frames are not simulated"),
-        (
-            (LINK, WIREGUARD, ASK + 'transport = "udp"\n'),
-            "transport is 'udp', transactions are simulated over TCP only (2 points)",
-        ),
         ((LINK, WIREGUARD, WEB + 'congestion = "bbr"\n'), "congestion is 'bbr', only cubic and"),
         (
             (LINK, WIREGUARD, BULK + 'congestion = "bbr"\n'),
