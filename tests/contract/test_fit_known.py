@@ -13,6 +13,7 @@ from made_measured import as_measured
 from tunnelmark.analysis.fit_result import Measured, fit_result
 from tunnelmark.cli import main
 from tunnelmark.cli.fit import _measured
+from tunnelmark.lab.benchmarks import Goal
 from tunnelmark.model.costs import (
     CipherRate,
     CostedTunnel,
@@ -223,8 +224,8 @@ def test_the_command_tells_the_rate_of_the_cipher_or_why_it_cannot(
     as_measured(directory, DataPath.USER_SPACE)
     asked = []
 
-    def unlimited(name: str, _bench: object) -> tuple[float, float]:
-        asked.append(name)
+    def unlimited(goal: Goal, _bench: object) -> tuple[float, float]:
+        asked.append(goal)
         return 4000.0, 200.0
 
     monkeypatch.setattr("tunnelmark.lab.rates.unlimited", unlimited)
@@ -240,7 +241,7 @@ def test_the_command_tells_the_rate_of_the_cipher_or_why_it_cannot(
     (file,) = (tmp_path / "costs").iterdir()
     found = parse_costs(file.read_text(encoding="utf-8"), str(file))
     assert found.provenance.rate == CipherRate("AES-256-GCM", 4000.0, 200.0)
-    assert asked == ["AES-256-GCM"]
+    assert asked == [Goal("AES-256-GCM")]
 
 
 def test_each_model_has_its_own_reason_why_it_cannot_be_scaled(

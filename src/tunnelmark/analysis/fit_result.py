@@ -46,8 +46,11 @@ class Measured:
     """What a byte takes on a link, there and back, by the link's label; left out: not known."""
     samples: Callable[[str], bytes] | None = None
     """Reads a bulk record file of the result."""
-    rate: Callable[[DriverSpec], CipherRate | str] = lambda _tunnel: "its cipher was not measured"
-    """What a core of the measuring computer does of a tunnel's cipher, or why that is not known."""
+    rate: Callable[[DriverSpec, str], CipherRate | str] = lambda _tunnel, _implementation: (
+        "its cipher was not measured"
+    )
+    """What a core of the measuring computer does of the cipher of a tunnel that was implemented so,
+    or why that is not known."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class _Fit:
         whole = self.run.devices[self.device].kind == "host"
         if not whole or self._stratum is not Stratum.NAMESPACES:
             return "it is no fit on a whole computer, in namespaces"
-        return self.run.rate(self._spec)
+        return self.run.rate(self._spec, self.blocks[0].negotiated[0].implementation)
 
     def model(self, ends: FittedEnds, fitted_by: str, rate: CipherRate | None) -> CostModel:
         """Return the model with where it comes from."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tunnelmark.analysis.fit_result import Measured
     from tunnelmark.model.costs import CostModel, Fitted, WorkCosts
     from tunnelmark.model.trial import DriverSpec
+    from tunnelmark.model.tunnel import Encryption
 
 _EPILOG = """
 \b
@@ -46,7 +47,7 @@ def fit(*, result: Path, output: Path, force: bool) -> None:
 
     measured = _measured(result)
     rates = Rates(measured.environments.values())
-    run = replace(measured, rate=lambda spec: rates.of(_cipher(spec)))
+    run = replace(measured, rate=lambda *tunnel: rates.of(_encryption(*tunnel)))
     found = fit_result(run, fitted_by=f"tunnelmark {tunnelmark.__version__}")
     reasons = [f"{name} {reason}" for name, reason in found.refused.items()]
     if not found.models:
@@ -90,11 +91,15 @@ def _measured(directory: Path) -> "Measured":
     )
 
 
-def _cipher(spec: "DriverSpec") -> str | None:
+def _encryption(spec: "DriverSpec", implementation: str) -> "Encryption":
     from tunnelmark.model.registry import make  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.tunnels.registry import tunnel_kinds  # noqa: PLC0415 - likewise
 
-    return make(tunnel_kinds(), spec).packet_cipher
+    tunnel = make(tunnel_kinds(), spec)
+    if tunnel.chooses:
+        chosen = replace(spec, params={**spec.params, "implementation": implementation})
+        tunnel = make(tunnel_kinds(), chosen)
+    return tunnel.encryption(None)
 
 
 def _by_label(specs: "tuple[DriverSpec, ...]") -> "Mapping[str, DriverSpec]":
@@ -125,7 +130,7 @@ def _print(path: Path, model: "CostModel") -> None:
     click.echo(f"  {origin.note}")
     if (rate := origin.rate) is not None:
         click.echo(
-            f"  {rate.cipher} {rate.mbyte_s:.1f} MB/s, {rate.plain_mbyte_s:.1f} MB/s without "
+            f"  {rate.describe()} {rate.mbyte_s:.1f} MB/s, {rate.plain_mbyte_s:.1f} MB/s without "
             "cipher instructions: can be scaled to devices"
         )
 

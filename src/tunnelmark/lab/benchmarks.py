@@ -60,6 +60,11 @@ def goal_of(device: Device, calibrate: str, encryption: Encryption) -> Goal:
     name = figure_of(encryption.cipher or "")
     if name == SYSTEM_CALLS or name not in device.figures:
         return Goal(_NO_CIPHER)
+    return own_goal(name, encryption)
+
+
+def own_goal(name: str, encryption: Encryption) -> Goal:
+    """Return a figure as the tunnel's own library does it; by OpenSSL if that has no benchmark."""
     if encryption.library is not None and name in _NAMES.get(encryption.library, ()):
         return Goal(name, encryption.library)
     return Goal(name)

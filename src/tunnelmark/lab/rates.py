@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tunnelmark.devices.ciphers import figure_of, has_figure
-from tunnelmark.lab.benchmarks import Bench, Goal, unlimited
+from tunnelmark.lab.benchmarks import Bench, Goal, own_goal, unlimited
 from tunnelmark.lab.environment import describe
 from tunnelmark.model.costs import CipherRate
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed
+from tunnelmark.model.tunnel import Encryption
 
 _COMPUTER: Final = ("architecture", "cpu", "cores")
 """What says of an environment which computer it is of, as far as ciphers go."""
@@ -33,21 +34,23 @@ class Rates:
             f"measured on another computer ({others[0]}; this is {own})" if others else ""
         )
         self._bench = bench or _run
-        self._found: dict[str, CipherRate] = {}
+        self._found: dict[Goal, CipherRate] = {}
 
-    def of(self, cipher: str | None) -> CipherRate | str:
-        """Return the rate of a tunnel's cipher, or why it is not known."""
-        name = figure_of(cipher or "")
+    def of(self, encryption: Encryption) -> CipherRate | str:
+        """Return the rate of a tunnel's cipher in its program's library, or why it is not known."""
+        name = figure_of(encryption.cipher or "")
         if not has_figure(name):
-            return f"no device has a rate of {cipher or 'its cipher'}"
+            return f"no device has a rate of {encryption.cipher or 'its cipher'}"
         if self._elsewhere:
             return self._elsewhere
+        goal = own_goal(name, encryption)
         try:
-            if name not in self._found:
-                self._found[name] = CipherRate(name, *unlimited(Goal(name), self._bench))
+            if goal not in self._found:
+                own, plain = unlimited(goal, self._bench)
+                self._found[goal] = CipherRate(name, own, plain, goal.library)
         except LabError as error:
             return str(error)
-        return self._found[name]
+        return self._found[goal]
 
 
 def _computer(environment: Mapping[str, str]) -> str:
@@ -64,5 +67,5 @@ def _run(argv: Sequence[str], environment: Mapping[str, str], limit_s: float) ->
             timeout=limit_s,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LabError(f"openssl speed: {error}") from error
+        raise LabError(f"{argv[0]}: {error}") from error
     return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.tunnel import CipherLibrary
 
 FORMAT: Final = 1
 BASIS: Final = "work on the device"
@@ -118,9 +119,9 @@ class Basis(StrEnum):
 @with_config(_STRICT)
 @dataclass(frozen=True)
 class CipherRate:
-    """What a core of the machine does of the tunnel's cipher: ``openssl speed``, 8192 bytes.
+    """What a core of the machine does of the tunnel's cipher, in 1,000,000 bytes/s.
 
-    In 1,000,000 bytes/s, like the rates of devices; by it a model is scaled to one of them.
+    By it a model is scaled to a device, of which the same figure is known.
     """
 
     cipher: str
@@ -129,6 +130,12 @@ class CipherRate:
     """With all instructions that the machine has, as its tunnels run."""
     plain_mbyte_s: float
     """Without instructions for ciphers, as programs run on a device that has none."""
+    library: CipherLibrary = "OpenSSL"
+    """Whose code it is: that of the tunnel's program, of which there is a benchmark."""
+
+    def describe(self) -> str:
+        """Return the cipher, and the library if it is not the one that devices are measured by."""
+        return self.cipher if self.library == "OpenSSL" else f"{self.cipher} of {self.library}"
 
 
 @with_config(_STRICT)

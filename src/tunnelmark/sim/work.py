@@ -152,7 +152,7 @@ class _On:
             for name, end in (("client", model.client), ("server", model.server))
         )
         how = (
-            f"scaled to {self.label} by {rate.cipher}: {here:.6g} MB/s there"
+            f"scaled to {self.label} by {rate.describe()}: {here:.6g} MB/s there"
             f"{' without cipher instructions' if here != rate.mbyte_s else ''}, "
             f"{_in_words(published)} on the device"
         )

@@ -193,7 +193,7 @@ class Tunnel(ABC):
         cipher: str | None = getattr(self.params, "cipher", None)
         return cipher
 
-    def encryption(self, host: Host) -> Encryption:  # noqa: ARG002 - which program it has may decide
+    def encryption(self, host: Host | None) -> Encryption:  # noqa: ARG002 - it may decide
         """Return what encrypts data packets on a host where a program does it."""
         return Encryption(self.packet_cipher, self.library)
 

@@ -14,6 +14,7 @@ from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer, padding, udp_layer
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.tunnel import (
+    CipherLibrary,
     DataPath,
     Encryption,
     Milestone,
@@ -66,6 +67,7 @@ OVERHEAD_BYTES: Final = 80
 """What wg-quick takes off the link's MTU: outer IPv6 40, UDP 8, data header 16, tag 16."""
 
 _S_NS: Final = 10**9
+_LIBRARY: Final[dict[Implementation, CipherLibrary]] = {"wireguard-go": "Go", "boringtun": "ring"}
 _PACKAGE: Final[dict[Implementation, str]] = {
     "wireguard-go": "wireguard-go",
     "boringtun": "boringtun-cli",
@@ -250,11 +252,11 @@ class WireGuardTunnel(Tunnel):
         """WireGuard whitepaper section 5.4.6: the one there is, nothing to negotiate."""
         return "CHACHA20-POLY1305"
 
-    def encryption(self, host: Host) -> Encryption:
-        """Return the library of the program that runs where the kernel's is not chosen."""
+    def encryption(self, host: Host | None) -> Encryption:
+        """Return the library of the program that runs where nothing else is chosen."""
         own = self.params.implementation
-        chosen = _program(host) if own in {"auto", "kernel"} else own
-        return Encryption(self.packet_cipher, "ring" if chosen == "boringtun" else "Go")
+        chosen = _program(host) if own == "auto" else own
+        return Encryption(self.packet_cipher, _LIBRARY.get(chosen))
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a transport data message (WireGuard whitepaper section 5.4.6)."""
@@ -441,8 +443,12 @@ class WireGuardTunnel(Tunnel):
         )
 
 
-def _program(host: Host) -> Implementation:
+def _program(host: Host | None) -> Implementation:
     """Return which program runs where the kernel's WireGuard does not."""
-    if host.has(PROGRAM["wireguard-go"]) is None and host.has(PROGRAM["boringtun"]):
+    if (
+        host is not None
+        and host.has(PROGRAM["wireguard-go"]) is None
+        and host.has(PROGRAM["boringtun"])
+    ):
         return "boringtun"
     return "wireguard-go"

@@ -27,6 +27,8 @@ def test_a_file_may_have_the_rate_of_its_machine_and_older_ones_have_none() -> N
     rated = replace(MODEL, provenance=replace(MODEL.provenance, rate=rate))
     text = to_toml(rated)
     assert parse_costs(text, "costs.toml") == rated
+    # Those of before have OpenSSL's.
+    assert parse_costs(text.replace('library = "OpenSSL"\n', ""), "costs.toml") == rated
     with pytest.raises(StudyError, match=r"provenance\.rate\.plain_mbyte_s is 0, must be above 0"):
         parse_costs(text.replace("190.25", "0.0"), "costs.toml")
 
