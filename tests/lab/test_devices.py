@@ -18,7 +18,7 @@ from tunnelmark.lab.devices import Devices, GroupLimit
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed
 from tunnelmark.model.trial import DriverSpec
-from tunnelmark.model.tunnel import CipherLibrary, Encryption
+from tunnelmark.model.tunnel import Encryption
 
 pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
@@ -116,24 +116,12 @@ def test_this_computer_runs_every_benchmark(ledger: Ledger, name: str) -> None:
     assert on_this_computer(ledger, Goal(name), PLAIN_CODE) > 0
 
 
-@pytest.mark.parametrize("library", ["OpenSSL", "GnuTLS", "Go"])
-def test_programs_of_a_device_without_cipher_instructions_use_none(
-    ledger: Ledger, library: CipherLibrary
-) -> None:
-    if " aes " not in Path("/proc/cpuinfo").read_text(encoding="ascii"):
-        pytest.skip("this CPU has no instructions for AES")
-    goal = Goal("AES-256-GCM", library)
-    plain = on_this_computer(ledger, goal, PLAIN_CODE)
-    # Some 20 times as fast; with the instructions hidden from one half of a library, twice.
-    assert on_this_computer(ledger, goal, {}) > 5 * plain
-
-
 def test_the_cipher_of_a_tunnel_is_as_fast_as_the_device_in_its_own_library(
     ledger: Ledger,
 ) -> None:
     said: list[str] = []
     devices = Devices(ledger, LocalHost(ledger), engine="/the/engine", say=said.append)
-    # Go's benchmark takes a minute here: tests/unit/lab/test_benchmarks.py has it.
+    # Go's takes a minute: tests/unit/lab/test_calibrate.py has it with made figures.
     encryption = Encryption("CHACHA20-POLY1305", "GnuTLS")
     found = devices.calibrated(DriverSpec("pi-3", "pi-3", {}), encryption)
     assert found.goal == Goal("ChaCha20-Poly1305", "GnuTLS")
