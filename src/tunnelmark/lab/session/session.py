@@ -9,7 +9,7 @@ from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.mss_clamp import clamp, removal
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.session import evidence
-from tunnelmark.lab.session.floor import Floors, measure_floor
+from tunnelmark.lab.session.floor import Floor, Floors, measure_floor
 from tunnelmark.lab.session.layers import layers_seen, model_check
 from tunnelmark.lab.session.limits import limits_at
 from tunnelmark.lab.session.proving import hold, proofs_after, proofs_before
@@ -95,7 +95,7 @@ class LabSession:
             self.where.chosen = agreed.implementation
         self.where.layers = layers_seen(tunnel, agreed, self.seen.proofs[0], link.mtu_bytes)
         standing = (model_check(tunnel, agreed, self.where.layers, link.mtu_bytes),)
-        self._warm(made)
+        floor = self._warm(made, tunnel)
         self._stand = Stand(
             lab=lab,
             tunnel=tunnel,
@@ -103,7 +103,7 @@ class LabSession:
             base=Side(made.base, self.seen.baseline_proofs, ()),
             limits=limits_at(self._job.limits, lab.place),
             probes=self._job.probes,
-            floor=self._floors[self._alike(made)],
+            floor=floor,
             samples_dir=self._folder / "samples" if self._keep_samples else None,
         )
 
@@ -199,21 +199,23 @@ class LabSession:
                 hold(self._block, proof)
         self.seen.baseline_proofs = self.seen.baseline_proofs or self.seen.proofs
 
-    def _warm(self, made: "_Made") -> None:
+    def _warm(self, made: "_Made", tunnel: Tunnel) -> Floor | None:
+        """Warm both up; return what the lab itself adds, measured unless an alike one was."""
         with self._observer.during("warm"):
             for one in (made.up,) if self._alone else (made.up, made.base):
                 warm_up(one, made.lab, seed=self._seed("warm"))
-            if (alike := self._alike(made)) not in self._floors:
+            if (alike := self._alike(made, tunnel)) not in self._floors:
                 self._floors[alike] = measure_floor(
                     made.base,
                     made.lab,
                     seed=self._seed("floor"),
                     receive_time=receive_time(made.up),
                 )
+        return self._floors[alike]
 
-    def _alike(self, made: "_Made") -> str:
+    def _alike(self, made: "_Made", tunnel: Tunnel) -> str:
         """Return what a lab without its tunnel is: two that are alike have one floor."""
-        block, params = self._block, make(tunnel_kinds(), self._block.tunnel).params
+        block, params = self._block, tunnel.params
         lab = (self._job.topology, block.link, block.device, made.lab.place.placed_on)
         ends = (block.baseline, params.clients, params.shared, receive_time(made.up))
         return repr((*lab, *ends))

@@ -16,9 +16,28 @@ from tunnelmark.lab.session.proving import hold
 from tunnelmark.lab.session.session import LabSession
 from tunnelmark.model.block import ProofVerdict
 from tunnelmark.model.errors import RefusedError, TunnelError
+from tunnelmark.model.job import Job
+from tunnelmark.model.registry import make
 from tunnelmark.model.tunnel import DataPath
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import jobs
+from tunnelmark.tunnels.registry import tunnel_kinds
+
+
+def session_of(job: Job, folder: Path, floors: Floors) -> LabSession:
+    """Return a session of nothing but its job."""
+    nothing: Any = None
+    watching: Any = SimpleNamespace(during=lambda _step: nullcontext())
+    return LabSession(
+        job,
+        nothing,
+        nothing,
+        engine="",
+        folder=folder,
+        keep_samples=False,
+        observer=watching,
+        floors=floors,
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,14 +72,15 @@ def test_the_floor_is_measured_once_for_labs_that_are_alike(
     link: str,
     measured: int,
 ) -> None:
-    found = iter([Floor(1.0, 2.0, 3.0, 10), None])
+    floor = Floor(1.0, 2.0, 3.0, 10)
+    found = iter([floor, None])
     monkeypatch.setattr(session_module, "measure_floor", lambda *_, **__: next(found))
     monkeypatch.setattr(session_module, "warm_up", lambda *_, **__: None)
     (first,) = jobs(parse_study(made_text(""), "made.toml"))
     block = replace(first.block, link=replace(first.block.link, label=link))
     agreed = SimpleNamespace(data_path=DataPath.KERNEL if in_kernel else DataPath.USER_SPACE)
-    nothing: Any = None
     floors: Floors = {}
+    had = []
     for job, where, path in (
         (first, "here", SimpleNamespace(data_path=DataPath.USER_SPACE)),
         (first, "here", SimpleNamespace(data_path=DataPath.USER_SPACE)),
@@ -68,33 +88,15 @@ def test_the_floor_is_measured_once_for_labs_that_are_alike(
     ):
         lab = SimpleNamespace(place=SimpleNamespace(placed_on=where))
         made: Any = SimpleNamespace(up=SimpleNamespace(negotiated=(path,)), base=None, lab=lab)
-        watching: Any = SimpleNamespace(during=lambda _step: nullcontext())
-        session = LabSession(
-            job,
-            nothing,
-            nothing,
-            engine="",
-            folder=tmp_path,
-            keep_samples=False,
-            observer=watching,
-            floors=floors,
-        )
-        session._warm(made)
+        tunnel = make(tunnel_kinds(), job.block.tunnel)
+        had.append(session_of(job, tmp_path, floors)._warm(made, tunnel))
+    assert had == [floor, floor, floor if measured == 1 else None]
     assert len(floors) == measured
 
 
 def test_what_cannot_be_taken_down_does_not_keep_the_rest(tmp_path: Path) -> None:
     (job,) = jobs(parse_study(made_text(""), "made.toml"))
-    nothing: Any = None
-    session = LabSession(
-        job,
-        nothing,
-        nothing,
-        engine="",
-        folder=tmp_path,
-        keep_samples=False,
-        observer=nothing,
-    )
+    session = session_of(job, tmp_path, {})
     done = []
 
     def stuck() -> None:
