@@ -13,7 +13,7 @@ use tm_wire::Duration;
 
 use crate::between::{with_trace, Between, MediumConfig};
 use crate::events::Reader;
-use crate::sim_asked::AskerConfig;
+use crate::sim_asked::RequesterConfig;
 use crate::sim_clients::ClientConfig;
 use crate::sim_tcp::ConnectionConfig;
 use crate::sim_traffic::{Checked, Files, TrafficConfig, WayConfig};
@@ -45,7 +45,7 @@ struct SimConfig {
     clients: Vec<ClientConfig>,
     /// Likewise over UDP.
     #[serde(default)]
-    askers: Vec<AskerConfig>,
+    requesters: Vec<RequesterConfig>,
     /// Loads beside all that, each as runs behind each other; they end with it.
     #[serde(default)]
     loads: Vec<Vec<TrafficConfig>>,
@@ -204,7 +204,7 @@ fn checked(
         reverse: config.reverse,
         tcp: config.tcp,
         clients: config.clients,
-        askers: config.askers,
+        requesters: config.requesters,
     };
     let (ways, measured) = measured.check("", &paths)?;
     let mut all = vec![measured];

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{json, Value};
 use tm_probe::Delays;
-use tm_sim::{AskerOutcome, AskerPlan, PathPlan};
+use tm_sim::{PathPlan, RequesterOutcome, RequesterPlan};
 use tm_wire::Instant;
 
 use crate::sim_tcp::{self, MOST_CONNECTIONS};
@@ -12,7 +12,7 @@ use crate::{config, events, Failure};
 /// Programs that ask over UDP as the configuration has them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AskerConfig {
+pub struct RequesterConfig {
     path: usize,
     /// So many alike.
     count: usize,
@@ -22,7 +22,7 @@ pub struct AskerConfig {
     timeout_ns: i64,
 }
 
-impl AskerConfig {
+impl RequesterConfig {
     /// So many alike.
     pub fn count(&self) -> usize {
         self.count
@@ -30,13 +30,21 @@ impl AskerConfig {
 }
 
 /// The plans, those of one configuration behind each other.
-pub fn plans(configs: &[AskerConfig], paths: &[PathPlan]) -> Result<Vec<AskerPlan>, Failure> {
-    let counts = configs.iter().map(AskerConfig::count);
+pub fn plans(
+    configs: &[RequesterConfig],
+    paths: &[PathPlan],
+) -> Result<Vec<RequesterPlan>, Failure> {
+    let counts = configs.iter().map(RequesterConfig::count);
     let count = counts.fold(0, usize::saturating_add);
-    config::within("askers: number of askers", count, 0, MOST_CONNECTIONS)?;
+    config::within(
+        "requesters: number of requesters",
+        count,
+        0,
+        MOST_CONNECTIONS,
+    )?;
     let mut found = Vec::with_capacity(count);
     for (index, one) in configs.iter().enumerate() {
-        let at = format!("askers[{index}]");
+        let at = format!("requesters[{index}]");
         let key = |name: &str| format!("{at}.{name}");
         config::within(&key("path"), one.path, 0, paths.len() - 1)?;
         config::within(&key("count"), one.count, 1, MOST_CONNECTIONS)?;
@@ -46,7 +54,7 @@ pub fn plans(configs: &[AskerConfig], paths: &[PathPlan]) -> Result<Vec<AskerPla
             vec![one.request_bytes, one.response_bytes],
             paths,
         )?;
-        let plan = AskerPlan {
+        let plan = RequesterPlan {
             path: one.path,
             request_bytes: one.request_bytes,
             response_bytes: one.response_bytes,
@@ -76,7 +84,7 @@ impl Flow {
     }
 }
 
-/// All flows, as `ask` tells of them.
+/// All flows, as `ask` reports them.
 #[derive(Default)]
 pub struct Asked {
     span: Option<(Instant, Instant)>,
@@ -97,7 +105,7 @@ impl Asked {
     }
 
     /// Adds programs that asked over UDP, so many of each configuration.
-    pub fn add_askers(&mut self, counts: &[usize], outcomes: Vec<AskerOutcome>) {
+    pub fn add_requesters(&mut self, counts: &[usize], outcomes: Vec<RequesterOutcome>) {
         let mut outcomes = outcomes.into_iter();
         for count in counts {
             let mut flow = Flow::default();

@@ -15,7 +15,7 @@ use tm_wire::{Duration, Instant};
 use crate::flow::FlowConfig;
 use crate::reflect::ReflectConfig;
 use crate::send::SendConfig;
-use crate::sim_asked::{self, Asked, AskerConfig};
+use crate::sim_asked::{self, Asked, RequesterConfig};
 use crate::sim_clients::{self, ClientConfig};
 use crate::sim_tcp::{self, ConnectionConfig};
 use crate::{config, reflect, send, Failure};
@@ -36,7 +36,7 @@ pub struct TrafficConfig {
     pub clients: Vec<ClientConfig>,
     /// Likewise over UDP.
     #[serde(default)]
-    pub askers: Vec<AskerConfig>,
+    pub requesters: Vec<RequesterConfig>,
 }
 
 /// What configures `send` and `reflect`, and the path of each flow.
@@ -66,8 +66,8 @@ pub struct Checked {
     ways: [Option<Way>; 2],
     /// How many clients of each kind.
     alike: Vec<usize>,
-    /// Likewise of the askers.
-    askers: Vec<usize>,
+    /// Likewise of the requesters.
+    requesters: Vec<usize>,
 }
 
 const NAMES: [&str; 2] = ["forward", "reverse"];
@@ -88,15 +88,15 @@ impl TrafficConfig {
             way.connections = connections;
         }
         plans[0].clients = sim_clients::plans(&self.clients, paths)?;
-        plans[0].askers = sim_asked::plans(&self.askers, paths)?;
+        plans[0].requesters = sim_asked::plans(&self.requesters, paths)?;
         let alike = self.clients.iter().map(ClientConfig::count).collect();
-        let askers = self.askers.iter().map(AskerConfig::count).collect();
+        let requesters = self.requesters.iter().map(RequesterConfig::count).collect();
         Ok((
             plans,
             Checked {
                 ways,
                 alike,
-                askers,
+                requesters,
             },
         ))
     }
@@ -108,10 +108,10 @@ impl Checked {
         let connections = outcome.each_mut();
         let connections = connections.map(|way| std::mem::take(&mut way.connections));
         let clients = std::mem::take(&mut outcome[0].clients);
-        let askers = std::mem::take(&mut outcome[0].askers);
+        let requesters = std::mem::take(&mut outcome[0].requesters);
         let mut asked = Asked::default();
         let clients = sim_clients::reported(&self.alike, clients, &mut asked);
-        asked.add_askers(&self.askers, askers);
+        asked.add_requesters(&self.requesters, requesters);
         let mut found = json!({
             "tcp": sim_tcp::reported(connections), "clients": clients, "asked": asked.reported(),
         });
@@ -156,7 +156,7 @@ fn way_plan(name: &str, way: &WayConfig, paths: &[PathPlan]) -> Result<(WayPlan,
         flows,
         connections: Vec::new(),
         clients: Vec::new(),
-        askers: Vec::new(),
+        requesters: Vec::new(),
         waiting: sent.waiting,
         missed: sent.missed,
         reply: answered.answer,

@@ -84,14 +84,13 @@ fn plan() -> Plan {
                         seed: 1,
                     },
                 }],
-                connections: Vec::new(),
-                clients: Vec::new(),
                 waiting: Waiting {
                     late: Duration(1_000_000_000),
                     drain: Duration(500_000_000),
                 },
                 missed: Missed::Send,
                 reply: true,
+                ..WayPlan::default()
             },
             WayPlan::default(),
         ],

@@ -6,7 +6,6 @@
 //! ([`ConnectionPlan`]), since a kernel's cannot be had in virtual time. There is no clock and no socket, so the
 //! same plan gives the same outcome, bit by bit, on every computer.
 
-mod asker;
 mod client_plan;
 mod end;
 mod forms;
@@ -15,6 +14,7 @@ mod loads;
 mod mailbox;
 mod pending;
 mod plan;
+mod requester;
 mod tcp;
 mod tcp_client;
 mod tcp_congestion;
@@ -27,11 +27,11 @@ mod under_way;
 mod way;
 mod world;
 
-pub use asker::{AskerOutcome, AskerPlan};
 pub use client_plan::{ClientOutcome, ClientPlan, Exchange, Exchanged, StagePlan};
 pub use end::{Cores, End, EndCounters, EndPlan, Job, Work};
 pub use forms::{Forms, FormsError, Inner, LARGEST_FORMS, MOST_INNER, MOST_OUTER};
 pub use plan::{Carrier, DirectionPlan, FlowPlan, LinkPlan, PathPlan, Plan, WayPlan};
+pub use requester::{RequesterOutcome, RequesterPlan};
 pub use tcp::{Congestion, ConnectionOutcome, ConnectionPlan, ConnectionSecond};
 pub use way::WayOutcome;
 pub use world::{run, Outcome, Sink, START};

@@ -6,10 +6,10 @@ use tm_link::{wlan, DirectionConfig, Opportunities};
 use tm_probe::{Missed, OutgoingFlow, SessionPlan, Waiting};
 use tm_wire::Duration;
 
-use crate::asker::AskerPlan;
 use crate::client_plan::ClientPlan;
 use crate::end::EndPlan;
 use crate::forms::Forms;
+use crate::requester::RequesterPlan;
 use crate::tcp::ConnectionPlan;
 
 /// What is between the hosts.
@@ -69,7 +69,7 @@ pub struct WayPlan {
     /// Programs of this host that ask the other one over TCP.
     pub clients: Vec<ClientPlan>,
     /// Likewise over UDP.
-    pub askers: Vec<AskerPlan>,
+    pub requesters: Vec<RequesterPlan>,
     /// How long replies are waited for.
     pub waiting: Waiting,
     /// What happens to packets that were due while the sender was held up, which it never is here.
@@ -85,7 +85,7 @@ impl Default for WayPlan {
             flows: Vec::new(),
             connections: Vec::new(),
             clients: Vec::new(),
-            askers: Vec::new(),
+            requesters: Vec::new(),
             waiting: Waiting {
                 late: Duration::ZERO,
                 drain: Duration::ZERO,

@@ -8,9 +8,9 @@ use tm_probe::{
 };
 use tm_wire::{Duration, Instant};
 
-use crate::asker::{AskerOutcome, Askers};
 use crate::client_plan::ClientOutcome;
 use crate::plan::{FlowPlan, Plan, WayPlan};
+use crate::requester::{RequesterOutcome, Requesters};
 use crate::tcp::{ConnectionOutcome, Connections};
 use crate::tcp_client::Clients;
 
@@ -31,7 +31,7 @@ pub struct WayOutcome {
     /// In the order of the plan.
     pub clients: Vec<ClientOutcome>,
     /// In the order of the plan.
-    pub askers: Vec<AskerOutcome>,
+    pub requesters: Vec<RequesterOutcome>,
 }
 
 pub struct Way {
@@ -40,14 +40,14 @@ pub struct Way {
     pub reflector: Reflector,
     pub connections: Connections,
     pub clients: Clients,
-    pub askers: Askers,
+    pub requesters: Requesters,
     /// Number of flows: a connection's place in a datagram is behind those.
     pub flows: usize,
     /// Number of flows and connections: a client's place is behind those.
     pub before_clients: usize,
-    /// With the clients: an asker's place is behind those.
-    pub before_askers: usize,
-    /// Paths of the flows, then of the connections, the clients, the askers.
+    /// With the clients: a requester's place is behind those.
+    pub before_requesters: usize,
+    /// Paths of the flows, then of the connections, the clients, the requesters.
     pub paths: Vec<usize>,
     pub sent_until: Option<Instant>,
     began: Instant,
@@ -67,7 +67,7 @@ impl Way {
             flows,
             connections,
             clients,
-            askers,
+            requesters,
             waiting,
             missed,
             reply,
@@ -92,7 +92,7 @@ impl Way {
         let of_flows = flows.iter().map(|flow| flow.path);
         let of_connections = connections.iter().map(|connection| connection.path);
         let of_clients = clients.iter().map(|client| client.path);
-        let of_askers = askers.iter().map(|asker| asker.path);
+        let of_requesters = requesters.iter().map(|requester| requester.path);
         let before_clients = flows.len() + connections.len();
         Self {
             outgoing,
@@ -100,14 +100,14 @@ impl Way {
             reflector: Reflector::new(&sessions, &[], *reply),
             connections: Connections::new(connections, plan.seed, number, start),
             clients: Clients::new(clients, plan.seed, number, start),
-            askers: Askers::new(askers, plan.seed, number, start),
+            requesters: Requesters::new(requesters, plan.seed, number, start),
             flows: flows.len(),
             before_clients,
-            before_askers: before_clients + clients.len(),
+            before_requesters: before_clients + clients.len(),
             paths: of_flows
                 .chain(of_connections)
                 .chain(of_clients)
-                .chain(of_askers)
+                .chain(of_requesters)
                 .collect(),
             sent_until,
             began: start,
@@ -127,10 +127,10 @@ impl Way {
         }
         let wait = earlier(wait, self.connections.next_due());
         let wait = earlier(wait, self.clients.next_due());
-        earlier(wait, self.askers.next_due())
+        earlier(wait, self.requesters.next_due())
     }
 
-    /// Whether it has connections, clients or askers.
+    /// Whether it has connections, clients or requesters.
     pub fn has_programs(&self) -> bool {
         self.paths.len() > self.flows
     }
@@ -140,7 +140,7 @@ impl Way {
         self.sending_done(now);
         self.connections.stop(now);
         self.clients.stop();
-        self.askers.stop();
+        self.requesters.stop();
     }
 
     /// All has been sent, if it had not been before.
@@ -159,7 +159,7 @@ impl Way {
             residence: self.reflector.residence,
             connections: self.connections.finish(),
             clients: self.clients.finish(),
-            askers: self.askers.finish(),
+            requesters: self.requesters.finish(),
             flows: self.incoming.finish(sink),
         }
     }

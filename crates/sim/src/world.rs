@@ -199,13 +199,13 @@ impl<'a> World<'a> {
             if self.ways[way].has_programs() {
                 self.ways[way].connections.turn(now);
                 self.ways[way].clients.turn(now);
-                self.ways[way].askers.turn(now);
+                self.ways[way].requesters.turn(now);
                 self.programs_send(now, way);
             }
         }
     }
 
-    /// Lets what a way's connections, clients and askers send leave their hosts.
+    /// Lets what a way's connections, clients and requesters send leave their hosts.
     fn programs_send(&mut self, now: Instant, way: usize) {
         loop {
             let of = &mut self.ways[way];
@@ -213,8 +213,8 @@ impl<'a> World<'a> {
                 (of.flows, next)
             } else if let Some(next) = of.clients.pop() {
                 (of.before_clients, next)
-            } else if let Some(next) = of.askers.pop() {
-                (of.before_askers, next)
+            } else if let Some(next) = of.requesters.pop() {
+                (of.before_requesters, next)
             } else {
                 return;
             };
@@ -349,8 +349,8 @@ impl<'a> World<'a> {
         }
         if let Some(connection) = flow.checked_sub(self.ways[way].flows) {
             let of = &mut self.ways[way];
-            if let Some(asker) = flow.checked_sub(of.before_askers) {
-                of.askers.take(now, asker, reply, &bytes);
+            if let Some(requester) = flow.checked_sub(of.before_requesters) {
+                of.requesters.take(now, requester, reply, &bytes);
             } else if let Some(client) = flow.checked_sub(of.before_clients) {
                 of.clients.take(now, client, reply, &bytes);
             } else {

@@ -103,15 +103,13 @@ fn way_of(plan: &mut Plan, way: usize) -> &mut DirectionConfig {
 
 fn way() -> WayPlan {
     WayPlan {
-        flows: Vec::new(),
-        connections: Vec::new(),
-        clients: Vec::new(),
         waiting: Waiting {
             late: Duration(1_000 * MS),
             drain: Duration(500 * MS),
         },
         missed: Missed::Send,
         reply: true,
+        ..WayPlan::default()
     }
 }
 

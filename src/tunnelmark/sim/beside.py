@@ -22,7 +22,7 @@ LEAD_NS: Final = 10**9
 _FIRST_RUNS: Final = 4
 """Runs of each load that are planned at first; where they are too few it is done again."""
 _MOST_RUNS: Final = 1024
-_TRAFFIC: Final = ("forward", "reverse", "tcp", "clients", "askers")
+_TRAFFIC: Final = ("forward", "reverse", "tcp", "clients", "requesters")
 Document = Mapping[str, Any]
 
 
@@ -146,7 +146,7 @@ def _moved(run: Document, first: int) -> dict[str, object]:
     for way in ("forward", "reverse"):
         if way in found:
             found[way] = {**found[way], "paths": [first + one for one in found[way]["paths"]]}
-    for name in ("tcp", "clients", "askers"):
+    for name in ("tcp", "clients", "requesters"):
         if name in found:
             found[name] = [{**one, "path": first + one["path"]} for one in found[name]]
     return {"forward": None, "reverse": None, **found}

@@ -8,19 +8,19 @@ from tunnelmark.sim.carriage import Carriage
 from tunnelmark.sim.simulate import Simulated
 from tunnelmark.sim.tcp import WINDOW_BYTES, payloads, segment_bytes
 from tunnelmark.workloads.bulk import MODELLED_CONGESTION
-from tunnelmark.workloads.exchanges import Asker, Client, ClientEnds, Exchange, Stage
+from tunnelmark.workloads.exchanges import Client, ClientEnds, Exchange, Requester, Stage
 
 
 def client_config(
-    clients: Sequence[Client] | Sequence[Asker], carried: Carriage, *, seed: int, files_dir: str
+    clients: Sequence[Client] | Sequence[Requester], carried: Carriage, *, seed: int, files_dir: str
 ) -> dict[str, object]:
     """Return the configuration of ``tunnelmark-engine sim`` for clients."""
     places = {path.name: number for number, path in enumerate(carried.paths)}
     over_tcp = [one for one in clients if isinstance(one, Client)]
-    over_udp = [one for one in clients if isinstance(one, Asker)]
+    over_udp = [one for one in clients if isinstance(one, Requester)]
     sizes, asked = _over_tcp(over_tcp, carried, places)
-    for asker in over_udp:
-        sizes[places[asker.path.name]] |= {asker.request_bytes, asker.response_bytes}
+    for requester in over_udp:
+        sizes[places[requester.path.name]] |= {requester.request_bytes, requester.response_bytes}
     return {
         "protocol": config.PROTOCOL,
         "seed": seed,
@@ -29,16 +29,16 @@ def client_config(
         "forward": None,
         "reverse": None,
         "clients": asked,
-        "askers": [
+        "requesters": [
             {
-                "path": places[asker.path.name],
-                "count": asker.count,
-                "request_bytes": asker.request_bytes,
-                "response_bytes": asker.response_bytes,
-                "lasts_ns": asker.lasts_ns,
-                "timeout_ns": asker.timeout_ns,
+                "path": places[requester.path.name],
+                "count": requester.count,
+                "request_bytes": requester.request_bytes,
+                "response_bytes": requester.response_bytes,
+                "lasts_ns": requester.lasts_ns,
+                "timeout_ns": requester.timeout_ns,
             }
-            for asker in over_udp
+            for requester in over_udp
         ],
     }
 

@@ -15,7 +15,7 @@ from tunnelmark.sim.host import Line, Parts, SimHost
 from tunnelmark.sim.simulate import Simulated
 from tunnelmark.sim.tcp import bulk_config, bulk_ends
 from tunnelmark.workloads.bulk import BulkEnds, BulkFlow
-from tunnelmark.workloads.exchanges import Asker, Client, ClientEnds
+from tunnelmark.workloads.exchanges import Client, ClientEnds, Requester
 
 Simulate = Callable[[Mapping[str, object]], Simulated]
 """Returns what came of the document of ``tunnelmark-engine sim``."""
@@ -48,7 +48,7 @@ class Seam:
         document = bulk_config(flows, self.carried, seed=self.seed(), files_dir=str(self.work_dir))
         return bulk_ends(flows, self.carried, self.simulate(document))
 
-    def carry_clients(self, clients: Sequence[Client] | Sequence[Asker]) -> ClientEnds:
+    def carry_clients(self, clients: Sequence[Client] | Sequence[Requester]) -> ClientEnds:
         """Run the simulator once for programs that ask."""
         files_dir = str(self.work_dir)
         document = client_config(clients, self.carried, seed=self.seed(), files_dir=files_dir)

@@ -57,7 +57,7 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Asker:
+class Requester:
     """One that asks over UDP: a request, the answer to it or none in time, the next request."""
 
     path: TrafficPath
@@ -112,5 +112,5 @@ class ClientEnds:
     """Of the exchanges as transactions, a flow for each client."""
 
 
-CarryClients = Callable[[Sequence[Client] | Sequence[Asker]], ClientEnds]
+CarryClients = Callable[[Sequence[Client] | Sequence[Requester]], ClientEnds]
 """Lets clients run together, all of one kind; ``LabError`` if none could."""

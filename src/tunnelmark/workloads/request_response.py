@@ -20,7 +20,7 @@ from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
-from tunnelmark.workloads.exchanges import Asker, CarryClients, Client, Exchange, Stage
+from tunnelmark.workloads.exchanges import CarryClients, Client, Exchange, Requester, Stage
 from tunnelmark.workloads.programs import Bench
 from tunnelmark.workloads.quantiles import needed
 from tunnelmark.workloads.web_server import ports
@@ -155,7 +155,7 @@ class RequestResponse(TcpWorkload):
         summary: AskSummary | None = None
         try:
             ends = carry(
-                self._clients(context.paths) if self.over_tcp else self._askers(context.paths)
+                self._clients(context.paths) if self.over_tcp else self._requesters(context.paths)
             )
         except LabError as error:
             problems.append(str(error))
@@ -168,10 +168,10 @@ class RequestResponse(TcpWorkload):
             summary = None if problems else ends.asked
         return self._outcome(context, summary, [_alive(problems)])
 
-    def _askers(self, paths: Sequence[TrafficPath]) -> list[Asker]:
+    def _requesters(self, paths: Sequence[TrafficPath]) -> list[Requester]:
         params = self.params
         return [
-            Asker(
+            Requester(
                 path=path,
                 request_bytes=params.request_bytes,
                 response_bytes=params.response_bytes,

@@ -5,8 +5,8 @@ mod common;
 
 use proptest::prelude::*;
 use tm_sim::{
-    run, AskerOutcome, AskerPlan, Carrier, DirectionPlan, Forms, Inner, LinkPlan, PathPlan, Plan,
-    WayPlan,
+    run, Carrier, DirectionPlan, Forms, Inner, LinkPlan, PathPlan, Plan, RequesterOutcome,
+    RequesterPlan, WayPlan,
 };
 use tm_wire::Duration;
 
@@ -19,8 +19,8 @@ fn wire(rate_bit_s: Option<u64>, delay_ns: i64, loss: f64) -> DirectionPlan {
     }
 }
 
-fn asker(lasts_ns: i64, timeout_ns: i64) -> AskerPlan {
-    AskerPlan {
+fn requester(lasts_ns: i64, timeout_ns: i64) -> RequesterPlan {
+    RequesterPlan {
         path: 0,
         request_bytes: 100,
         response_bytes: 1_000,
@@ -29,7 +29,7 @@ fn asker(lasts_ns: i64, timeout_ns: i64) -> AskerPlan {
     }
 }
 
-fn plan(link: [DirectionPlan; 2], askers: Vec<AskerPlan>) -> Plan {
+fn plan(link: [DirectionPlan; 2], requesters: Vec<RequesterPlan>) -> Plan {
     let form = |size: u32| {
         let bytes = size + 28;
         let outer = vec![bytes];
@@ -45,7 +45,7 @@ fn plan(link: [DirectionPlan; 2], askers: Vec<AskerPlan>) -> Plan {
         cores: [None; 2],
         ways: [
             WayPlan {
-                askers,
+                requesters,
                 ..WayPlan::default()
             },
             WayPlan::default(),
@@ -55,20 +55,23 @@ fn plan(link: [DirectionPlan; 2], askers: Vec<AskerPlan>) -> Plan {
     }
 }
 
-fn ran(plan: &Plan) -> Vec<AskerOutcome> {
+fn ran(plan: &Plan) -> Vec<RequesterOutcome> {
     let [client, server] = run(plan, &mut ()).ways;
-    assert!(server.askers.is_empty());
-    client.askers
+    assert!(server.requesters.is_empty());
+    client.requesters
 }
 
-fn answered(outcome: &AskerOutcome) -> u64 {
+fn answered(outcome: &RequesterOutcome) -> u64 {
     outcome.delays.summary().map_or(0, |summary| summary.count)
 }
 
 #[test]
 fn a_transaction_takes_its_round_trip_and_bytes_and_the_next_follows_at_once() {
     let line = || wire(Some(10_000_000), 20 * MS, 0.0);
-    let found = &ran(&plan([line(), line()], vec![asker(1_000 * MS, 500 * MS)]))[0];
+    let found = &ran(&plan(
+        [line(), line()],
+        vec![requester(1_000 * MS, 500 * MS)],
+    ))[0];
     // With headers of 28 bytes, at 800 ns a byte.
     let takes_ns = 40 * MS + (128 + 1_028) * 800;
     let summary = found.delays.summary().unwrap();
@@ -91,7 +94,7 @@ fn those_that_ask_at_once_share_the_line() {
     let line = || wire(Some(1_000_000), MS, 0.0);
     let ten = ran(&plan(
         [line(), line()],
-        vec![asker(4_000 * MS, 2_000 * MS); 10],
+        vec![requester(4_000 * MS, 2_000 * MS); 10],
     ));
     let all: u64 = ten.iter().map(answered).sum();
     let most = 4_000 * MS / (1_028 * 8_000);
@@ -110,7 +113,10 @@ fn those_that_ask_at_once_share_the_line() {
 #[test]
 fn what_either_way_loses_is_given_up_in_time() {
     let line = || wire(None, MS, 0.1);
-    let found = &ran(&plan([line(), line()], vec![asker(600_000 * MS, 50 * MS)]))[0];
+    let found = &ran(&plan(
+        [line(), line()],
+        vec![requester(600_000 * MS, 50 * MS)],
+    ))[0];
     let share = 1.0 - answered(found) as f64 / found.begun as f64;
     // 1 - 0.9^2; 52,000 transactions scatter by 0.0017.
     assert!((share - 0.19).abs() < 0.007, "{share}");
@@ -122,7 +128,10 @@ fn what_either_way_loses_is_given_up_in_time() {
 #[test]
 fn an_answer_past_its_time_is_late_and_counts_as_lost() {
     let line = || wire(None, 30 * MS, 0.0);
-    let found = &ran(&plan([line(), line()], vec![asker(1_000 * MS, 50 * MS)]))[0];
+    let found = &ran(&plan(
+        [line(), line()],
+        vec![requester(1_000 * MS, 50 * MS)],
+    ))[0];
     assert_eq!((found.begun, answered(found)), (20, 0));
     // That to the last one comes when nobody waits any more.
     assert_eq!(found.late, 19);
@@ -134,7 +143,7 @@ fn a_second_answer_is_neither_late_nor_one_more() {
     there.config.duplicate = 1.0;
     let found = &ran(&plan(
         [there, wire(None, MS, 0.0)],
-        vec![asker(100 * MS, 50 * MS)],
+        vec![requester(100 * MS, 50 * MS)],
     ))[0];
     assert_eq!((found.begun, answered(found), found.late), (50, 50, 0));
 }
@@ -150,7 +159,7 @@ proptest! {
         number in 1_usize..5,
     ) {
         let line = || wire(Some(5_000_000), delay_ns, loss);
-        let plan = plan([line(), line()], vec![asker(500 * MS, timeout_ns); number]);
+        let plan = plan([line(), line()], vec![requester(500 * MS, timeout_ns); number]);
         let found = ran(&plan);
         prop_assert_eq!(found.len(), number);
         for (one, again) in found.iter().zip(ran(&plan)) {

@@ -11,7 +11,7 @@ use crate::tcp::{Leaving, OPENING_NS};
 
 /// A program that has one request under way at a time; request and answer are a datagram each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskerPlan {
+pub struct RequesterPlan {
     /// Place of its path.
     pub path: usize,
     /// Payload of a request.
@@ -26,7 +26,7 @@ pub struct AskerPlan {
 
 /// What became of it.
 #[derive(Clone, Default)]
-pub struct AskerOutcome {
+pub struct RequesterOutcome {
     /// Requests that were answered, or given up when their time was over.
     pub begun: u64,
     /// Answers that came after their time.
@@ -38,19 +38,19 @@ pub struct AskerOutcome {
 }
 
 /// Those of one host.
-pub struct Askers {
-    all: Vec<Asker>,
+pub struct Requesters {
+    all: Vec<Requester>,
     leaving: VecDeque<Leaving>,
 }
 
-struct Asker {
-    plan: AskerPlan,
+struct Requester {
+    plan: RequesterPlan,
     start: Instant,
     next: Next,
     number: u64,
     /// Requests that were given up, the last of them: an answer may still come.
     lost: VecDeque<u64>,
-    outcome: AskerOutcome,
+    outcome: RequesterOutcome,
 }
 
 /// What it does next.
@@ -65,30 +65,30 @@ enum Next {
 /// Lost requests whose answers are known as late ones, as in a lab.
 const MOST_LOST: usize = 1024;
 
-impl Askers {
+impl Requesters {
     /// Those that `plans` name, which begin after `start`.
-    pub fn new(plans: &[AskerPlan], seed: u64, way: usize, start: Instant) -> Self {
-        let asker = |(place, plan): (usize, &AskerPlan)| {
-            let mut random = Stream::named(seed, &format!("asker/{way}/{place}/start"));
+    pub fn new(plans: &[RequesterPlan], seed: u64, way: usize, start: Instant) -> Self {
+        let requester = |(place, plan): (usize, &RequesterPlan)| {
+            let mut random = Stream::named(seed, &format!("requester/{way}/{place}/start"));
             let wait_ns = i64::try_from(random.between(0, OPENING_NS)).unwrap_or(0);
-            Asker {
+            Requester {
                 plan: plan.clone(),
                 start: start + Duration(wait_ns),
                 next: Next::Begin,
                 number: 0,
                 lost: VecDeque::new(),
-                outcome: AskerOutcome::default(),
+                outcome: RequesterOutcome::default(),
             }
         };
         Self {
-            all: plans.iter().enumerate().map(asker).collect(),
+            all: plans.iter().enumerate().map(requester).collect(),
             leaving: VecDeque::new(),
         }
     }
 
     /// When something is due; None: all are over.
     pub fn next_due(&self) -> Option<Instant> {
-        self.all.iter().filter_map(Asker::next_due).min()
+        self.all.iter().filter_map(Requester::next_due).min()
     }
 
     /// Does what is due at `now`.
@@ -123,18 +123,18 @@ impl Askers {
         }
     }
 
-    /// The next datagram that leaves; its connection is the place of its asker.
+    /// The next datagram that leaves; its connection is the place of its requester.
     pub fn pop(&mut self) -> Option<Leaving> {
         self.leaving.pop_front()
     }
 
     /// What it came to, in the order of the plans.
-    pub fn finish(self) -> Vec<AskerOutcome> {
+    pub fn finish(self) -> Vec<RequesterOutcome> {
         self.all.into_iter().map(|one| one.outcome).collect()
     }
 }
 
-impl Asker {
+impl Requester {
     fn next_due(&self) -> Option<Instant> {
         match self.next {
             Next::Begin => Some(self.start),
