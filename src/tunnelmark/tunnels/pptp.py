@@ -67,6 +67,13 @@ class PptpParams(TunnelParams):
         "longest that fits 1500 outside with MPPE and an acknowledgement",
     )
 
+    reorder: bool = Field(
+        True,
+        description="the client holds packets back behind a missing one, for 0.3 s at most, as is "
+        "the default of its program; false passes each on at once. pptpd always holds them back, "
+        "so that one loss stalls an upload",
+    )
+
     @model_validator(mode="after")
     def _one_of_both(self) -> "PptpParams":
         if self.mppe != "none" and self.compression != "none":
@@ -235,7 +242,8 @@ class PptpTunnel(PppTunnel):
     def _setup(self, site: Site, side: Side, number: int) -> PppSetup:
         endpoint = site.client if side == "client" else site.server
         client, server = site.inner_ipv4(number)
-        pptp = f"pptp {site.server.ipv4} --nolaunchpppd --nobuffer --nohostroute"
+        order = "" if self.params.reorder else " --nobuffer"
+        pptp = f"pptp {site.server.ipv4} --nolaunchpppd{order} --nohostroute"
         return PppSetup(
             side=side,
             interface=inner_interface(site, "p", number, side),

@@ -80,3 +80,18 @@ def test_the_kernel_needs_only_what_is_used(
         name = "nothing"
 
     assert model(**params).need(Nothing()).kernel == features  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("params", "switched_off"), [({}, False), ({"reorder": False}, True)])
+def test_the_client_waits_for_missing_packets_by_default(
+    params: dict[str, object], *, switched_off: bool
+) -> None:
+    end = SimpleNamespace(host=SimpleNamespace(work_dir=PurePosixPath("/w")), ipv4="198.18.0.2")
+    site: Any = SimpleNamespace(
+        client=end,
+        server=end,
+        prefix="tm0c",
+        inner_ipv4=lambda _number: ("198.19.0.1", "198.19.0.2"),
+    )
+    *_, pty = model(**params)._setup(site, "client", 0).more
+    assert ("--nobuffer" in pty.split()) is switched_off
