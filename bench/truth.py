@@ -49,7 +49,8 @@ def main(runs: int, page: Path, *, kernel_tunnels: bool) -> int:
                 continue
             with kept.open("a", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerows((seed, REPEATS, *astuple(answer)) for answer in found)
-        page.write_text(table(read(kept)) + kernel_table(read_pairs(of_kernel)), encoding="utf-8")
+        write(page, kept, of_kernel)
+    write(page, kept, of_kernel)
     if without:
         print(f"{without} studies gave no answer: too few trials were valid", file=sys.stderr)
     if not kernel_tunnels:
@@ -58,8 +59,13 @@ def main(runs: int, page: Path, *, kernel_tunnels: bool) -> int:
         pairs = truths.beside_known(measured)
     with of_kernel.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows((*astuple(own), *astuple(known)) for own, known in pairs)
-    page.write_text(table(read(kept)) + kernel_table(pairs), encoding="utf-8")
+    write(page, kept, of_kernel)
     return 0 if all(own.low > 0 and abs(known.error) < MOST_OFF for own, known in pairs) else 1
+
+
+def write(page: Path, kept: Path, of_kernel: Path) -> None:
+    """Write the page of all answers that are kept; with no run this is all that is done."""
+    page.write_text(table(read(kept)) + kernel_table(read_pairs(of_kernel)), encoding="utf-8")
 
 
 @contextmanager
@@ -119,11 +125,12 @@ def table(kept: Sequence[Found]) -> str:
             "# Known answers",
             "",
             (
-                f"Made by `make truth` ({len(runs)} seeded runs of {repeats} repeats). Each figure "
-                "was chosen, built into a tunnel or the kernel (tests/truth), and measured by the "
-                "whole program. 95 % intervals should have the truth in them in 95 % of the runs; "
-                "the last column is what so many runs can say of that (Clopper and Pearson)."
-                f"{without}"
+                f"Made by `make truth`: {len(runs)} seeds, {len(truths.STUDIES)} runs of the "
+                f"program for each ({len(runs) * len(truths.STUDIES)} runs of {repeats} repeats). "
+                "Each figure was chosen, built into a tunnel or the kernel (tests/truth), and "
+                "measured by the whole program. 95 % intervals should have the truth in them in "
+                "95 % of the cases; the last column is what so many cases can say of that (Clopper "
+                f"and Pearson).{without}"
             ),
             "",
             "| figure | put in | measured, mean | off by | intervals with the truth | that is |",
