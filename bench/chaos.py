@@ -1,5 +1,7 @@
 """Small runs to which something is done at a random moment; their table into chaos.md.
 
+What became of each is kept beside the page (chaos.jsonl), so that more runs add to it.
+
 Each run measures two tunnels in a place of its own, and one of its processes is killed, stopped or
 starved, its disk is filled, or the clock since boot is stepped between its death and its resume.
 Beside some of them another run measures, or ``clean`` is called again and again.
@@ -24,14 +26,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import chaos_page
 import chaos_study
 import polars as pl
-from chaos_faults import Strike, Struck, draw, small_disk, stepped_clock, strike
+from chaos_faults import Strike, draw, small_disk, stepped_clock, strike
+from chaos_outcome import Outcome, kept
 from chaos_run import ITSELF, Run, last_line
 
 from tunnelmark.model.errors import TunnelmarkError
@@ -43,29 +45,11 @@ _MOST_RESUMES: Final = 2
 _CLEAN_EACH_S: Final = 2.0
 
 
-@dataclass
-class Outcome:
-    """What became of one run."""
-
-    number: int
-    strike: Strike
-    struck: Struck = field(default_factory=Struck)
-    faults: list[str] = field(default_factory=list)
-    lost_tunnels: list[str] = field(default_factory=list)
-    """With their causes."""
-    attempts: int = 0
-    """Bring-ups that failed and were tried again."""
-    invalid: int = 0
-    """Trials."""
-    resumes: int = 0
-    seconds: float = 0.0
-
-
 def carry_out(folder: Path, seed: int, number: int) -> Outcome:
     """Start a run, strike it, bring it to its end and look at what it left and what it has."""
     dice = random.Random(f"{seed}/{number}")  # noqa: S311 - what to break, no secret
     what = draw(dice)
-    outcome = Outcome(number, what)
+    outcome = Outcome(seed, number, what)
     text = chaos_study.text(what.tunnels, what.repeats, dice.randrange(1 << 31))
     began = time.monotonic()
     with ExitStack() as ending:
@@ -258,8 +242,8 @@ def main() -> int:
 
 
 def _many(keep: Path, seed: int, numbers: Iterator[int], given: argparse.Namespace) -> int:
+    file = given.out.with_suffix(".jsonl")
     outcomes: list[Outcome] = []
-    missed, began = 0, time.monotonic()
     with ThreadPoolExecutor(given.side) as pool:
         waiting: set[Future[Outcome]] = set()
         while len(outcomes) < given.runs:
@@ -271,15 +255,12 @@ def _many(keep: Path, seed: int, numbers: Iterator[int], given: argparse.Namespa
                 break
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in (future.result() for future in done):
-                if not one.struck.victim and not one.faults:
-                    missed += 1
+                keep(file, one)
+                if one.missed:
                     continue
                 outcomes.append(one)
                 print(chaos_page.line(one), flush=True)
-                table = chaos_page.page(
-                    outcomes, seed, missed, given.side, time.monotonic() - began
-                )
-                given.out.write_text(table, encoding="utf-8")
+                given.out.write_text(chaos_page.page(kept(file)), encoding="utf-8")
     return 1 if any(one.faults for one in outcomes) else 0
 
 

@@ -5,20 +5,18 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from chaos_outcome import Outcome
 from chaos_run import ITSELF
-
-if TYPE_CHECKING:
-    from chaos import Outcome
 
 _HEAD: Final = """\
 # Chaos
 
-{runs} runs of two tunnels each, {side} at a time, seed {seed}; something was done to each at a
-random moment; {missed} more had ended before theirs. Linux {linux}, {cores} cores.
-{minutes:.0f} minutes in total; a run took {median:.0f} s (median), {most:.0f} s at most.
-Made by `make chaos`; `--seed {seed} --only I` does run I again.
+{runs} runs of two tunnels each, several at a time; something was done to each at a random moment;
+{missed} more had ended before theirs. Linux {linux}, {cores} cores.
+A run took {median:.0f} s (median), {most:.0f} s at most. Seeds: {seeds}.
+Made by `make chaos`, which adds to it; `--seed N --only I` does run I of seed N again.
 
 What must hold after each: no process, namespace, mount, control group or file of it is left; no
 trial that was reported as done is lost or made again; no valid trial says what a line of 1 Mbit/s,
@@ -40,7 +38,7 @@ _COLUMNS: Final = (
 )
 
 
-def line(one: "Outcome") -> str:
+def line(one: Outcome) -> str:
     """Return one run in a line."""
     needed = [
         f"{count} {words}"
@@ -51,23 +49,23 @@ def line(one: "Outcome") -> str:
         )
         if count
     ]
-    head = f"run {one.number}: {one.struck.victim or 'nothing'} {one.strike.reported}"
+    head = f"run {one.seed}/{one.number}: {one.struck.victim or 'nothing'} {one.strike.reported}"
     return (
         f"{head} ({', '.join([f'{one.seconds:.0f} s', *needed])}): {'; '.join(one.faults) or 'ok'}"
     )
 
 
-def page(outcomes: Sequence["Outcome"], seed: int, missed: int, side: int, seconds: float) -> str:
-    """Return the page of so many runs."""
+def page(drawn: Sequence[Outcome]) -> str:
+    """Return the page of all runs; at least one was struck."""
+    outcomes = [one for one in drawn if not one.missed]
+    seeds = Counter(one.seed for one in outcomes)
     times = sorted(one.seconds for one in outcomes)
     head = _HEAD.format(
         runs=len(outcomes),
-        side=side,
-        seed=seed,
-        missed=missed,
+        missed=len(drawn) - len(outcomes),
+        seeds=", ".join(f"{seed} ({count} runs)" for seed, count in seeds.items()),
         linux=platform.release(),
         cores=os.cpu_count(),
-        minutes=seconds / 60,
         median=median(times),
         most=times[-1],
     )
@@ -85,7 +83,7 @@ def page(outcomes: Sequence["Outcome"], seed: int, missed: int, side: int, secon
     return "\n".join([*lines, ""])
 
 
-def _table(title: str, outcomes: Sequence["Outcome"], key: Callable[["Outcome"], str]) -> list[str]:
+def _table(title: str, outcomes: Sequence[Outcome], key: Callable[[Outcome], str]) -> list[str]:
     columns = (title, *_COLUMNS)
     lines = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     for name in sorted({key(one) for one in outcomes}):

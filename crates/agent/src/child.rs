@@ -13,10 +13,9 @@ use rustix::thread::move_into_link_name_space;
 
 use crate::cpu;
 use crate::error::{AgentError, Step};
+use crate::limits::STDIN_MAX;
 use crate::proto::Event;
 
-/// Most bytes waiting for a program that does not read its standard input.
-pub const STDIN_MAX: usize = 64 * 1024 * 1024;
 /// Most bytes read from one pipe before others have their turn.
 const TURN: usize = 256 * 1024;
 

@@ -5,11 +5,8 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use crate::child::STDIN_MAX;
-use crate::frame::{FrameError, PAYLOAD_MAX};
-use crate::init::PORTS;
-use crate::proto::{ARGS_MAX, FILES_MAX};
-use crate::server::{CHILDREN_MAX, UNREAD_MAX};
+use crate::frame::FrameError;
+use crate::limits::{ARGS_MAX, CHILDREN_MAX, FILES_MAX, PAYLOAD_MAX, STDIN_MAX, UNREAD_MAX};
 
 /// What ends a request, or the agent.
 #[derive(Debug)]
@@ -41,6 +38,8 @@ pub enum AgentError {
     },
     /// The machine has no such port.
     NoPort {
+        /// Where the kernel lists them
+        folder: &'static str,
         /// Name of the port
         name: String,
         /// How long it was looked for
@@ -261,9 +260,13 @@ impl fmt::Display for AgentError {
                 f,
                 "init: process {pid} is not the init of a machine; use stdio on a host"
             ),
-            Self::NoPort { name, waited_s } => write!(
+            Self::NoPort {
+                folder,
+                name,
+                waited_s,
+            } => write!(
                 f,
-                "{PORTS}: no port has the name {} after {waited_s} s; start the machine with a \
+                "{folder}: no port has the name {} after {waited_s} s; start the machine with a \
                  virtio-serial port of this name",
                 Quoted(name)
             ),

@@ -82,6 +82,7 @@ fn what_is_refused_is_reported_with_place_value_limit_and_what_to_do() {
         ),
         (
             AgentError::NoPort {
+                folder: "/sys/class/virtio-ports",
                 name: "tm".to_owned(),
                 waited_s: 10,
             },

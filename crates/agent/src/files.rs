@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{json, Value};
 
 use crate::error::{AgentError, Step};
-use crate::proto::FILE_MAX;
+use crate::limits::FILE_MAX;
 
 /// Write one part; the file gets its name, at once and with its mode, with the last one.
 pub fn put(path: &str, mode: u32, offset: u64, last: bool, data: &[u8]) -> Result<(), AgentError> {

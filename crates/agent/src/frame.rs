@@ -9,10 +9,7 @@
 
 use std::fmt;
 
-/// Largest JSON header: room for an argument list of the size the requests allow.
-pub const HEADER_MAX: usize = 512 * 1024;
-/// Largest payload of one frame; longer contents are sent in parts.
-pub const PAYLOAD_MAX: usize = 1024 * 1024;
+use crate::limits::{HEADER_MAX, PAYLOAD_MAX};
 
 const LENGTHS: usize = 8;
 

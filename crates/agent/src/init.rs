@@ -15,7 +15,7 @@ use crate::error::{AgentError, Step};
 use crate::server::{serve, End};
 
 /// Where the kernel lists the ports of the machine.
-pub(crate) const PORTS: &str = "/sys/class/virtio-ports";
+const PORTS: &str = "/sys/class/virtio-ports";
 const TRIES: u32 = 100;
 const TRIES_PER_S: u32 = 10;
 const TRY: Timespec = Timespec {
@@ -94,6 +94,7 @@ fn open(name: &str) -> Result<File, AgentError> {
         pause();
     }
     Err(AgentError::NoPort {
+        folder: PORTS,
         name: name.to_owned(),
         waited_s: TRIES / TRIES_PER_S,
     })

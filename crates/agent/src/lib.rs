@@ -13,6 +13,7 @@ pub mod error;
 pub mod files;
 pub mod frame;
 mod init;
+pub mod limits;
 pub mod proto;
 pub mod server;
 mod stdio;

@@ -7,15 +7,10 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use crate::error::RequestError;
+use crate::limits::{ARGS_MAX, FILES_MAX, PAYLOAD_MAX};
 
 /// Version of this protocol; both sides must speak the same.
 pub const PROTOCOL: u32 = 3;
-/// Most arguments or environment variables of a program.
-pub const ARGS_MAX: usize = 4096;
-/// Most files read by one `read_many`.
-pub const FILES_MAX: usize = 1024;
-/// Most bytes read of each of them.
-pub const FILE_MAX: usize = 64 * 1024;
 
 /// A request: an id chosen by the client, and what to do.
 #[derive(Debug, Deserialize)]
@@ -153,7 +148,7 @@ pub fn parse(header: &[u8]) -> Result<Request, RequestError> {
         }
         Op::Get { path, limit, .. } => {
             absolute("get", path)?;
-            if *limit as usize > crate::frame::PAYLOAD_MAX {
+            if *limit as usize > PAYLOAD_MAX {
                 let (path, limit) = (path.clone(), *limit);
                 return Err(RequestError::PartLength { path, limit });
             }

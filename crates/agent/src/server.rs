@@ -8,19 +8,16 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{Signal, WaitOptions};
 use serde_json::{json, Value};
 
-use crate::child::{Child, STDIN_MAX};
+use crate::child::Child;
 use crate::cpu;
 use crate::error::{AgentError, Step};
 use crate::files;
-use crate::frame::{Decoder, Frame, PAYLOAD_MAX};
+use crate::frame::{Decoder, Frame};
+use crate::limits::{CHILDREN_MAX, PAYLOAD_MAX, UNREAD_MAX};
 use crate::proto::{self, Event, Op};
 
 /// Above this many bytes to be sent, nothing more is read: neither requests nor output.
 const OUT_HIGH: usize = 4 * 1024 * 1024;
-/// Most bytes that wait for all programs together to read them.
-pub(crate) const UNREAD_MAX: usize = 2 * STDIN_MAX;
-/// Most programs at a time.
-pub(crate) const CHILDREN_MAX: usize = 1024;
 /// How often orphans are looked for, and nothing else.
 const IDLE: Timespec = Timespec {
     tv_sec: 1,

@@ -205,7 +205,7 @@ impl<'a> Requester<'a> {
         stop: &'a Stop,
     ) -> Result<Self, IoError> {
         let line = match plan.transport {
-            Transport::Udp => Line::Udp(udp(target, plan.timeout)?),
+            Transport::Udp => Line::Udp(udp(target.target, target.source, plan.timeout)?),
             Transport::Tcp => Line::Tcp(connect(target.target, plan.timeout)?),
             Transport::Connect => Line::Anew(Some(connect(target.target, plan.timeout)?)),
         };

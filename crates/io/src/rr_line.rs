@@ -6,7 +6,6 @@ use std::time;
 
 use tm_wire::Duration;
 
-use crate::rr::Target;
 use crate::IoError;
 
 /// Longest wait before a request to stop is looked at.
@@ -78,18 +77,23 @@ pub(crate) fn ready(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_read_timeout(Some(SLICE))
 }
 
-pub(crate) fn udp(target: &Target, timeout: Duration) -> Result<UdpSocket, IoError> {
+/// A socket that asks `target`, from `source` unless the route decides.
+pub(crate) fn udp(
+    target: SocketAddr,
+    source: Option<SocketAddr>,
+    timeout: Duration,
+) -> Result<UdpSocket, IoError> {
     let limit = patience(timeout);
-    let any = match target.target {
+    let any = match target {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0_u16; 8], 0)),
     };
-    let source = target.source.unwrap_or(any);
+    let source = source.unwrap_or(any);
     let socket = UdpSocket::bind(source).map_err(|error| failed("bind", source, error))?;
     socket
-        .connect(target.target)
+        .connect(target)
         .and_then(|()| socket.set_read_timeout(Some(SLICE.min(limit))))
-        .map_err(|error| failed("connect to", target.target, error))?;
+        .map_err(|error| failed("connect to", target, error))?;
     Ok(socket)
 }
 

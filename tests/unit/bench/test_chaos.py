@@ -3,14 +3,15 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import chaos_page
 import chaos_study
 import polars as pl
 import pytest
-from chaos import Outcome
 from chaos_faults import PHASES, Strike, Struck, draw
+from chaos_outcome import Outcome, keep, kept
 
 from tunnelmark.study import parse_study
 
@@ -101,11 +102,24 @@ def test_delay_is_a_tunnels_own_only_if_its_program_was_struck() -> None:
 
 def test_the_page_counts_and_names_what_was_wrong() -> None:
     strike = replace(drawn(1), fault="stopped", beside="clean", phase="warm")
-    fine = Outcome(1, strike, Struck("openvpn", 5), seconds=10, resumes=1)
+    fine = Outcome(7, 1, strike, Struck("openvpn", 5), seconds=10, resumes=1)
     lost = "lost tunnel: tinc: no answer"
-    wrong = Outcome(2, strike, Struck("tincd", 6), faults=[lost], lost_tunnels=[lost], seconds=30)
-    page = chaos_page.page([fine, wrong], 7, 3, 2, 40.0)
+    wrong = Outcome(
+        7, 2, strike, Struck("tincd", 6), faults=[lost], lost_tunnels=[lost], seconds=30
+    )
+    early = Outcome(7, 3, strike)
+    page = chaos_page.page([fine, wrong, early])
     assert "| stopped | 2 | 0 | 0 | 0 | 1 | 1 | 1 |" in page
     assert "Tunnels lost: 1.\n- lost tunnel: tinc: no answer, 1 times" in page
-    assert "Runs with a fault: 1.\n- run 2: tincd stopped for" in page
-    assert "seed 7" in page
+    assert "Runs with a fault: 1.\n- run 7/2: tincd stopped for" in page
+    assert "\n1 more had ended before theirs." in page
+    assert "Seeds: 7 (2 runs)." in page
+
+
+def test_what_became_of_runs_is_read_as_it_was_kept(tmp_path: Path) -> None:
+    file = tmp_path / "chaos.jsonl"
+    assert kept(file) == []
+    runs = [Outcome(7, n, drawn(n), Struck("ssh", n), [f"fault {n}"]) for n in range(3)]
+    for run in runs:
+        keep(file, run)
+    assert kept(file) == runs
