@@ -88,6 +88,7 @@ class Lab:
         self.link = link
         self._emulators: Emulators | None = None
         self._adopted: Medium | None = None
+        self._nat_helpers: frozenset[str] = frozenset()
         emulate = emulate and link is not None
         behind = topology.router != "none"
         joined = self._made(through_link=emulate, offloads=offloads and not emulate)
@@ -133,7 +134,8 @@ class Lab:
                     "eth0": dict.fromkeys((CLIENT_IPV4, CLIENT_IPV6), MACS["client"]),
                     "eth1": dict.fromkeys(server, MACS["server"]),
                 }
-                set_up(joined.router, neighbours=neighbours, nat=topology.router == "nat")
+                nat = topology.router == "nat"
+                self._nat_helpers = set_up(joined.router, neighbours=neighbours, nat=nat)
             if joined.more_clients:
                 self.clients += address_clients(
                     joined,
@@ -175,6 +177,7 @@ class Lab:
             engine=self.place.engine,
             owner_pid=self.place.owner_pid,
             nat_ipv4=OUTSIDE_ROUTER_IPV4 if self._topology.router == "nat" else None,
+            nat_helpers=self._nat_helpers,
             shared=SharedMedium(link.medium, link.seed)
             if isinstance(link, SharedLinkSpec)
             else None,

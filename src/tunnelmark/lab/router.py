@@ -27,7 +27,7 @@ _SYSCTLS: Final = (
     "net.ipv6.conf.all.accept_dad=0",
 )
 # As a home router does it: what goes out has its address, from a port of its own; what comes back
-# is distinguished by it. PPTP's GRE has no port: one client at a time gets it back.
+# is distinguished by it. GRE has no ports: without a helper one client at a time gets it back.
 _NAT: Final = b"""\
 table ip tm {
   chain out {
@@ -38,8 +38,21 @@ table ip tm {
 """
 
 
-def set_up(router: Host, *, neighbours: dict[str, dict[str, str]], nat: bool) -> None:
-    """Address the router's two sides and let it forward.
+# It reads the calls that a control connection agrees on, and their GRE then comes back.
+_PPTP_HELPER: Final = b"""\
+table ip tm {
+  ct helper pptp { type "pptp" protocol tcp; }
+  chain helpers {
+    type filter hook prerouting priority filter
+    tcp dport 1723 ct helper set "pptp"
+  }
+}
+"""
+_PPTP_MODULES: Final = ("nf_conntrack_pptp", "nf_nat_pptp")
+
+
+def set_up(router: Host, *, neighbours: dict[str, dict[str, str]], nat: bool) -> frozenset[str]:
+    """Address the router's two sides and let it forward; return the helpers that its NAT has.
 
     ``neighbours`` are addresses at each interface with their MAC. Raises ``LabError`` where the
     kernel or a program for NAT is missing.
@@ -59,15 +72,22 @@ def set_up(router: Host, *, neighbours: dict[str, dict[str, str]], nat: bool) ->
             )
         ip_batch(router, lines)
         ip_batch(router, lines_ipv6, check=False)
-    if nat:
-        _translate(router)
+    return _translate(router) if nat else frozenset()
 
 
-def _translate(router: Host) -> None:
+def _translate(router: Host) -> frozenset[str]:
     if router.has("nft") is None:
         raise LabError("the router with NAT needs nft (apt-get install nftables)")
-    rules = router.work_dir / "nat.nft"
-    router.put(rules, _NAT)
-    done = router.run(["nft", "-f", str(rules)], check=False)
-    if done.returncode != 0:
-        raise LabError(f"the router cannot do NAT, the kernel refuses it: {done.last_words()}")
+    if words := _refused(router, "nat", _NAT):
+        raise LabError(f"the router cannot do NAT, the kernel refuses it: {words}")
+    for module in _PPTP_MODULES:
+        router.run(["modprobe", "-q", module], check=False)
+    return frozenset() if _refused(router, "pptp", _PPTP_HELPER) else frozenset({"pptp"})
+
+
+def _refused(router: Host, name: str, rules: bytes) -> str | None:
+    """Give the kernel some rules; return its last words where it does not take them."""
+    file = router.work_dir / f"{name}.nft"
+    router.put(file, rules)
+    done = router.run(["nft", "-f", str(file)], check=False)
+    return None if done.returncode == 0 else done.last_words()

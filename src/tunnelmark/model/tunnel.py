@@ -88,6 +88,8 @@ class Site:
     """Process, as the ends see it, with whose end everything there ends."""
     nat_ipv4: str | None = None
     """What the server sees in place of the client's IPv4 address, where NAT is between them."""
+    nat_helpers: frozenset[str] = frozenset()
+    """Protocols whose connections that NAT follows though they have no ports of their own."""
     shared: "SharedMedium | None" = None
     """What the study's link is, where both directions share it (a WLAN)."""
     clients: tuple[Endpoint, ...] = ()

@@ -135,6 +135,9 @@ class Tunnel(ABC):
     """Whose code encrypts data packets where a program does; None: not known."""
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed", "nat")
     """What may stand between the two ends; narrowed by what cannot pass one."""
+    nat_of_lab: ClassVar[bool] = False
+    """Whether the only NAT that it passes is a lab's, whose address the server is set up for and
+    which follows what has no ports."""
     is_link: ClassVar[bool] = False
     """The tunnel is on a medium of its own, made by what the study's link says: the lab then starts
     no emulator, and ``TunnelUp.medium`` stands in for it."""
@@ -355,6 +358,8 @@ class Tunnel(ABC):
 
     def nat_problem(self, side: Side) -> str | None:
         """Return why the tunnel cannot work with this end behind NAT, or None."""
+        if side == "client" and self.nat_of_lab:
+            return f'{self.title} passes no NAT but the one of a lab (router = "nat")'
         if side == "client":
             return self.router_problem("nat")
         if self.forwarded() is None:

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
-from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import DataPath, Negotiated, WireRule
 from tunnelmark.tunnels.addressing import outer_version
 from tunnelmark.tunnels.base import TunnelParams
@@ -45,8 +44,8 @@ class GreTunnel(KernelLinkTunnel):
     title: ClassVar[str] = "GRE (not encrypted)"
     params_type: ClassVar[type[TunnelParams]] = GreParams
     params: GreParams
-    # The far end is known by its address, which NAT replaces.
-    routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
+    # The far end is known by its address, which NAT replaces: that of the lab is known.
+    nat_of_lab: ClassVar[bool] = True
     feature: ClassVar[str] = "gre"
     letter: ClassVar[str] = "g"
     ethernet: ClassVar[bool] = False

@@ -58,11 +58,14 @@ class LinkEnd:
     peer: Endpoint
     interface: str
     mtu_bytes: int
+    nat_ipv4: str | None = None
+    """What the server sees in place of the client's IPv4 address."""
 
     def outer(self, params: TunnelParams) -> tuple[str, str]:
         """Return (own, peer) address on the link."""
         if params.outer == "ipv4":
-            return self.own.ipv4, self.peer.ipv4
+            seen = self.nat_ipv4 if self.side == "server" else None
+            return self.own.ipv4, seen or self.peer.ipv4
         return self.own.ipv6, self.peer.ipv6
 
 
@@ -169,9 +172,8 @@ class KernelLinkTunnel(Tunnel):
                 "kernel does not fragment outside"
             )
         check_inner_mtu(self.kind, self.params.inner, mtu)
-        return LinkEnd(
-            side, number, own, peer, inner_interface(site, self.letter, number, side), mtu
-        )
+        interface = inner_interface(site, self.letter, number, side)
+        return LinkEnd(side, number, own, peer, interface, mtu, site.nat_ipv4)
 
     def _configure(self, site: Site, end: LinkEnd, other: LinkEnd) -> None:
         host, device = end.own.host, end.interface

@@ -7,11 +7,10 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
-from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
-from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import Negotiated, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.addressing import check_inner_mtu
@@ -103,8 +102,8 @@ class PptpTunnel(PppTunnel):
     params_type: ClassVar[type[TunnelParams]] = PptpParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({"pppd": "pppd", "pptpd": "pptpd"})
     params: PptpParams
-    # Its GRE has no ports, and the router has no helper that distinguishes calls.
-    routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
+    # Its GRE has no ports: a NAT must read the control connection to know whose a call is.
+    nat_of_lab: ClassVar[bool] = True
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
@@ -128,6 +127,10 @@ class PptpTunnel(PppTunnel):
     def bring_up(self, site: Site) -> TunnelUp:
         """Start the server, call it ``count`` times, check what both ends say was agreed."""
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
+        if site.nat_ipv4 is not None and "pptp" not in site.nat_helpers:
+            raise RefusedError(
+                "pptp: the router's NAT cannot follow its GRE, the kernel lacks nf_nat_pptp"
+            )
         count = self.params.count
         accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in range(count)]
         server = self._start_server(site, accounts)

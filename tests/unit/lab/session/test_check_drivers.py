@@ -37,8 +37,7 @@ payload_bytes = 512
 @pytest.mark.parametrize(
     ("tunnel", "router", "reason"),
     [
-        ("gre", "nat", "GRE (not encrypted) cannot pass a router with NAT"),
-        ("pptp", "nat", "PPTP cannot pass a router with NAT"),
+        ("vxlan", "nat", "VXLAN (not encrypted) cannot pass a router with NAT"),
         ("macsec", "routed", "MACsec cannot pass a router"),
     ],
 )
