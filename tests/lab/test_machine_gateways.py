@@ -13,7 +13,7 @@ from tunnelmark.lab.session.foreign import foreign_check
 from tunnelmark.lab.session.proving import proofs_after
 from tunnelmark.lab.session.warm import warm_up
 from tunnelmark.model.block import ProofVerdict
-from tunnelmark.model.overhead import datagram
+from tunnelmark.model.overhead import IP_VERSIONS, datagram
 from tunnelmark.model.topology import Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
@@ -26,6 +26,10 @@ KERNEL = {"implementation": "kernel"}
 # What runs at the server, and interfaces that it has for its clients.
 VARIANTS: list[tuple[str, dict[str, object], list[str], int]] = [
     ("wireguard", {**KERNEL, "psk": True}, [], 1),
+    ("ipsec", {**KERNEL, "auth": "cert"}, ["charon"], 1),
+    ("ipsec", {**KERNEL, "inner": "ipv6", "outer": "ipv6"}, ["charon"], 1),
+    ("ipsec", {**KERNEL, "mode": "transport", "ike": "v1"}, ["charon"], 0),
+    ("ikev2", KERNEL, ["charon"], 1),
 ]
 
 
@@ -74,7 +78,12 @@ def test_one_server_serves_every_client_and_the_wires_show_nothing_else(
         assert proof.verdict is ProofVerdict.PROVED, proof.message
         model = tunnel.encapsulation(agreed)
         seen = {one.payload_bytes: one.overhead_bytes for one in proof.samples}
-        wanted = datagram(PAYLOAD_BYTES, link_mtu_bytes=1500, encapsulation=model)
+        wanted = datagram(
+            PAYLOAD_BYTES,
+            link_mtu_bytes=1500,
+            encapsulation=model,
+            inner_ip=IP_VERSIONS[tunnel.params.inner],
+        )
         assert seen[PAYLOAD_BYTES] == wanted.overhead_bytes
     tunnel.check_agreed()
     assert tunnel.problem() is None
@@ -82,5 +91,8 @@ def test_one_server_serves_every_client_and_the_wires_show_nothing_else(
     assert interfaces(lab.server_host) == {"lo", *wires}
     for host in (*lab.client_hosts, lab.server_host):
         assert [process.name for process in host.spawned if process.poll() is None] == []
-        assert host.run(["ip", "xfrm", "state"]).text() == ""
+        for what in ("state", "policy"):
+            assert host.run(["ip", "xfrm", what]).text() == ""
+        addresses = host.run(["ip", "-4", "-o", "address", "show", "dev", "eth0"]).text()
+        assert len(addresses.splitlines()) == 1
     assert all(interfaces(host) == {"lo", "eth0"} for host in lab.client_hosts)
