@@ -73,7 +73,8 @@ class Places:
         self, stack: ExitStack, place: Place, link: AnyLinkSpec | None = None, **more: Any
     ) -> Lab:
         """Make a lab that is gone when the stack is closed."""
-        lab = Lab(self._ledger, Topology(), link, engine=self._engine, place=place, **more)
+        more = {"topology": Topology(), **more}
+        lab = Lab(self._ledger, link=link, engine=self._engine, place=place, **more)
         return stack.enter_context(lab)
 
 

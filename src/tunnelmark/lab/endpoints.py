@@ -23,6 +23,10 @@ from tunnelmark.probes.cpu import CpuSource
 from tunnelmark.probes.proc import ProcCpu
 from tunnelmark.vmimage.cache import Image
 
+NO_GATEWAY: Final = (
+    "a gateway and its clients stand in network namespaces, not each in a virtual machine of its "
+    "own (use --place local or machine, and a device without a limit)"
+)
 _SIDES: Final = {"client": "a", "server": "b"}
 _PID_BASES: Final = {"client": 1 << 24, "server": 2 << 24}
 """Above any process id of Linux, which has at most 1 << 22."""
@@ -108,13 +112,17 @@ class EndpointMachinesPlace:
         through_link: bool,
         router: bool = False,
         offloads: bool = False,  # noqa: ARG002 - their cards have none that the other's would take
+        clients: int | None = None,
+        shared: bool = False,  # noqa: ARG002 - of a gateway alone
     ) -> Joined:
-        """Boot both machines at a time and join them; ``LabError`` if a router is asked for."""
+        """Boot both machines at a time and join them."""
         if router:
             raise LabError(
                 "a router runs in network namespaces only, not between two virtual machines (use "
                 "--place local or machine)"
             )
+        if clients is not None:
+            raise LabError(NO_GATEWAY)
         link = NetnsHost(self._ledger, "link", logs=self._logs)
         for side in _SIDES.values():
             link.run(["ip", "tuntap", "add", "dev", side, "mode", "tap"])

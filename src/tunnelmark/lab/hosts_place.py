@@ -27,6 +27,10 @@ from tunnelmark.model.errors import LabError
 from tunnelmark.model.together import together
 from tunnelmark.probes.cpu import TICKS_PER_S, CpuSource, CpuView
 
+NO_GATEWAY: Final = (
+    "a gateway and its clients stand in network namespaces of one computer or virtual machine, "
+    "not on two hosts over SSH (leave out --hosts)"
+)
 _NEAR, _FAR = "a", "b"
 """The emulator's interfaces: towards the client, and on the line."""
 _UTIME: Final = 13
@@ -61,11 +65,20 @@ class HostsPlace:
         return False
 
     def make(
-        self, *, mtu_bytes: int, through_link: bool, router: bool = False, offloads: bool = False
+        self,
+        *,
+        mtu_bytes: int,
+        through_link: bool,
+        router: bool = False,
+        offloads: bool = False,
+        clients: int | None = None,
+        shared: bool = False,  # noqa: ARG002 - of a gateway alone
     ) -> Joined:
         """Put a namespace of each host on the line, the emulator between it and the client."""
         if router:
             raise LabError("a router runs in network namespaces of this computer only")
+        if clients is not None:
+            raise LabError(NO_GATEWAY)
         made: list[SshNetnsHost] = []
 
         def namespace(role: Role, name: str) -> SshNetnsHost:

@@ -1,7 +1,7 @@
 """Real hosts as the place of a whole run: connected once, and again when a connection was lost."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -11,7 +11,7 @@ from tunnelmark.hosts.ssh_host import SshHost
 from tunnelmark.lab import hosts_nat
 from tunnelmark.lab.computers import Computer, Computers
 from tunnelmark.lab.hosts_check import LAB_NEED, examine_ports
-from tunnelmark.lab.hosts_place import HostsPlace
+from tunnelmark.lab.hosts_place import NO_GATEWAY, HostsPlace
 from tunnelmark.lab.line_ends import Ends, find_ends
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.placement import HOST
@@ -79,6 +79,10 @@ class HostsPlacement:
     def workload_problem(self, workload: Workload) -> str | None:
         """Return why a workload cannot be measured between these ends, or None."""
         return hosts_nat.workload_problem(workload, self._found_ends())
+
+    def gateway_problem(self, _label: str, _devices: Iterable[DriverSpec]) -> str | None:
+        """Return that no gateway with its clients can stand on two hosts."""
+        return NO_GATEWAY
 
     def gather(self, unavailable: Mapping[str, Callable[[Host], str | None]]) -> None:
         """Leave all where they are: there is one place."""

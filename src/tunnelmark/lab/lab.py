@@ -247,23 +247,15 @@ class Lab:
 
     def _made(self, *, through_link: bool, offloads: bool) -> Joined:
         topology = self._topology
-        if topology.clients is None:
-            return self.place.make(
-                mtu_bytes=topology.mtu_bytes,
-                through_link=through_link,
-                router=topology.router != "none",
-                offloads=offloads,
-            )
-        if not isinstance(self.place, LocalPlace) or topology.router != "none":
-            raise LabError(
-                "a gateway with clients stands in network namespaces of this computer, without a "
-                "router (use --place local)"
-            )
+        router = topology.router != "none"
+        if topology.clients is not None and router:
+            raise LabError("a gateway with clients cannot be behind a router")
         if topology.shared and not through_link:
             raise LabError("clients that share a link need one: these hosts are joined directly")
         return self.place.make(
             mtu_bytes=topology.mtu_bytes,
             through_link=through_link,
+            router=router,
             offloads=offloads,
             clients=topology.clients,
             shared=topology.shared,

@@ -32,6 +32,8 @@ _ETHTOOL_SOME_FIXED: Final = 1
 """Exit status of ethtool when a feature cannot be changed; veth has no lro, for one."""
 NETNS_DIR: Final = "/run/netns"
 """Where ip-netns(8) keeps what it has named."""
+_AT_ONCE: Final = 8
+"""So many namespaces of a machine are made at a time: each takes some programs there."""
 INIT_PID: Final = 1
 """The agent of a machine: whatever watches it ends with the machine."""
 
@@ -67,6 +69,14 @@ class LabHost(Host, Protocol):
 
     def remove(self) -> None:
         """Remove the host with all that making it made; tolerates being called twice."""
+
+
+class NamespaceHost(LabHost, Protocol):
+    """A host that is a network namespace beside those of the other hosts of its lab."""
+
+    @property
+    def namespace(self) -> str:
+        """Name by which ip-netns(8) knows it."""
 
 
 class DeviceLimit(Protocol):
@@ -124,7 +134,7 @@ class Joined:
     """Of a gateway: ``eth0`` of client i is at ``eth<i>`` of the server, or at ``a<i>`` of the
     link, whose other side is ``b<i>``; where all share a link, at ``a`` as the first is."""
     netns: Mapping[str, str] = field(default_factory=dict)
-    """Path of the network namespace of a host by its name, where all are of this computer."""
+    """Path of the network namespace of a host by its name, where all see each other's."""
 
 
 @dataclass(frozen=True)
@@ -191,9 +201,20 @@ class Place(Protocol):
         """Let the endpoints use a congestion control that was refused; return whether they may."""
 
     def make(
-        self, *, mtu_bytes: int, through_link: bool, router: bool = False, offloads: bool = False
+        self,
+        *,
+        mtu_bytes: int,
+        through_link: bool,
+        router: bool = False,
+        offloads: bool = False,
+        clients: int | None = None,
+        shared: bool = False,
     ) -> Joined:
-        """Make the hosts and join them; what was made is removed if it cannot be finished."""
+        """Make the hosts and join them; what was made is removed if it cannot be finished.
+
+        With ``clients`` the server is a gateway: each client has a host, and a wire of its own
+        unless one link is ``shared``. ``LabError`` if a gateway or a router cannot stand here.
+        """
 
 
 class LocalPlace:
@@ -235,42 +256,22 @@ class LocalPlace:
         through_link: bool,
         router: bool = False,
         offloads: bool = False,
-        clients: int = 1,
+        clients: int | None = None,
         shared: bool = False,
     ) -> Joined:
-        """Make three namespaces, or four; if it fails, the ledger removes them.
-
-        With more ``clients`` each has one, and a wire of its own, unless one link is ``shared``.
-        """
+        """Make one namespace for each host; if it fails, the ledger removes them."""
         limits = self._make_limits()
         self.limits = limits
         try:
             made = {
                 name: NetnsHost(self._ledger, name, logs=self._logs, limit=limits.get(name))
-                for name in (*_names(router=router), *_more_clients(clients))
+                for name in _names(router=router, clients=clients)
             }
         except BaseException:
             for limit in limits.values():
                 limit.remove()
             raise
-        joined = Joined(
-            made["client"],
-            made["server"],
-            made["link"],
-            router=made.get("router"),
-            more_clients=tuple(made[name] for name in _more_clients(clients)),
-            netns={name: f"{NETNS_DIR}/{host.namespace}" for name, host in made.items()},
-        )
-        namespaces = {name: host.namespace for name, host in made.items()}
-        _join_by_veth(
-            joined,
-            namespaces,
-            mtu_bytes,
-            through_link=through_link,
-            offloads=offloads,
-            shared=shared,
-        )
-        return joined
+        return _joined(made, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared)
 
 
 class MachinePlace:
@@ -297,9 +298,16 @@ class MachinePlace:
         return False
 
     def make(
-        self, *, mtu_bytes: int, through_link: bool, router: bool = False, offloads: bool = False
+        self,
+        *,
+        mtu_bytes: int,
+        through_link: bool,
+        router: bool = False,
+        offloads: bool = False,
+        clients: int | None = None,
+        shared: bool = False,
     ) -> Joined:
-        """Make three namespaces inside, or four."""
+        """Make one namespace inside for each host."""
         made: dict[str, VmNetnsHost] = {}
 
         def make(name: str) -> None:
@@ -307,17 +315,15 @@ class MachinePlace:
             made[name] = VmNetnsHost(self._machine, name=name, unique=unique, log_dir=self._logs)
 
         try:
-            together(*(partial(make, name) for name in _names(router=router)))
-            joined = Joined(made["client"], made["server"], made["link"], router=made.get("router"))
-            namespaces = {name: host.namespace for name, host in made.items()}
-            _join_by_veth(
-                joined, namespaces, mtu_bytes, through_link=through_link, offloads=offloads
+            names = _names(router=router, clients=clients)
+            together(*(partial(make, name) for name in names), at_once=_AT_ONCE)
+            return _joined(
+                made, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared
             )
         except BaseException:
             for host in made.values():
                 host.remove()
             raise
-        return joined
 
 
 def quieten(host: Host, interface: str) -> None:
@@ -336,12 +342,35 @@ def carry_only(link: Host, interface: str) -> None:
     link.run(["ip", "link", "set", "dev", interface, "up"])
 
 
-def _names(*, router: bool) -> tuple[str, ...]:
-    return ("client", "server", "link", "router") if router else ("client", "server", "link")
+def _names(*, router: bool, clients: int | None) -> tuple[str, ...]:
+    """Return the names of a lab's hosts, those of a gateway's further clients last, in order."""
+    names = ("client", "server", "link", "router") if router else ("client", "server", "link")
+    return (*names, *(f"client{number}" for number in range(1, clients or 1)))
 
 
-def _more_clients(clients: int) -> tuple[str, ...]:
-    return tuple(f"client{number}" for number in range(1, clients))
+def _joined(
+    made: Mapping[str, NamespaceHost],
+    mtu_bytes: int,
+    *,
+    through_link: bool,
+    offloads: bool,
+    shared: bool,
+) -> Joined:
+    """Join hosts that see each other's namespaces, whatever computer or machine these are of."""
+    more = (f"client{number}" for number in range(1, len(made)))
+    joined = Joined(
+        made["client"],
+        made["server"],
+        made["link"],
+        router=made.get("router"),
+        more_clients=tuple(made[name] for name in more if name in made),
+        netns={name: f"{NETNS_DIR}/{host.namespace}" for name, host in made.items()},
+    )
+    namespaces = {name: host.namespace for name, host in made.items()}
+    _join_by_veth(
+        joined, namespaces, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared
+    )
+    return joined
 
 
 def _join_by_veth(
@@ -351,7 +380,7 @@ def _join_by_veth(
     *,
     through_link: bool,
     offloads: bool,
-    shared: bool = False,
+    shared: bool,
 ) -> None:
     """Make pairs directly inside their namespaces: nothing appears outside."""
     # What is at the far end of the client's link, and at its other side what the server is at.

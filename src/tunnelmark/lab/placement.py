@@ -3,7 +3,7 @@
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -16,7 +16,7 @@ from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
 from tunnelmark.lab.devices import Devices, machine_specs
-from tunnelmark.lab.endpoints import EndpointMachinesPlace
+from tunnelmark.lab.endpoints import NO_GATEWAY, EndpointMachinesPlace
 from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Host
@@ -108,6 +108,15 @@ class Placement:
             for label, ask in unavailable.items()
             if label not in self._inside and ask(machine) is None
         }
+
+    def gateway_problem(self, label: str, devices: Iterable[DriverSpec]) -> str | None:
+        """Return why a gateway with its clients cannot stand where ``label`` does, or None.
+
+        ``devices`` are those that it is measured on: where it needs a machine, only a machine of
+        its own has a limit.
+        """
+        alone = self._wanted == "endpoints" or any(map(is_limited, devices))
+        return NO_GATEWAY if alone and label in self._inside else None
 
     def hosts(self, label: str) -> tuple[Host, ...]:
         """Return what ``label`` runs on, to look at what it has: both ends are of one kind."""

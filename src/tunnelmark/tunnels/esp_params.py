@@ -25,8 +25,7 @@ class EspParams(TunnelParams):
     implementation: Literal["auto", "kernel", "libipsec"] = Field(
         "auto",
         description="auto: the kernel's ESP where it has it, else libipsec in user space if that "
-        "can do what is asked for; libipsec on a device whose limit the kernel escapes, and for a "
-        "gateway with clients",
+        "can do what is asked for; libipsec on a device whose limit the kernel escapes",
     )
     replay_window: int | None = Field(
         None,
@@ -67,19 +66,9 @@ class EspParams(TunnelParams):
     def _libipsec_can(self) -> "EspParams":
         if self.implementation == "libipsec" and (reason := self.no_libipsec()):
             raise ValueError(f"libipsec cannot do {reason} (set implementation to kernel)")
-        if self.clients is not None and (reason := self._no_gateway()):
-            raise ValueError(
-                f"clients is {self.clients}: a gateway of IPsec is libipsec's, {reason}"
-            )
         if self.rekey is not None and self.rekey % _S_NS:
             raise ValueError("rekey has a part of a second, must be whole seconds")
         return self
-
-    def _no_gateway(self) -> str | None:
-        if self.implementation == "kernel":
-            return "and implementation is kernel (leave it out)"
-        reason = self.no_libipsec()
-        return f"which cannot do {reason}" if reason else None
 
     def columns(self) -> dict[str, object]:
         """Return all values, the group of IKE only where a study gives another than ever."""

@@ -102,8 +102,8 @@ class End:
 class EspTunnel(Tunnel):
     """``count`` pairs of ESP associations; what they hang on is the subclass's.
 
-    With ``clients`` one daemon of the server has an association with each client's daemon, by way
-    of libipsec: one TUN device of the server, one address on it.
+    With ``clients`` one daemon of the server has an association with each client's daemon. All of
+    them are behind one interface of the server, with one address on it.
     """
 
     programs: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -252,8 +252,6 @@ class EspTunnel(Tunnel):
         )
 
     def _choose(self, host: Host) -> Implementation:
-        if self.params.clients is not None:
-            return "libipsec"
         if self.params.implementation != "auto":
             return self.params.implementation
         if self.params.no_libipsec() or (host.has_kernel("esp") and not self.confined):
@@ -315,22 +313,24 @@ class EspTunnel(Tunnel):
         if self._mode == "transport":
             return
         host = end.endpoint.host
+        names = {self._interface(site, end.side, number): number for number in end.numbers}
         if self._chosen == "libipsec":
             quieten(host, LIBIPSEC_TUN)
             end.ip("link", "set", "dev", LIBIPSEC_TUN, "mtu", str(mtu_bytes), "up")
         else:
-            for number in end.numbers:
-                name = self._interface(site, end.side, number)
+            # Routes lead from a gateway's one interface to the link of each client.
+            gateway = bool(site.clients) and end.side == "server"
+            under = () if gateway else ("dev", end.endpoint.interface)
+            for name, number in names.items():
                 end.ip(
-                    *("link", "add", "dev", name, "type", "xfrm", "dev", end.endpoint.interface),
-                    *("if_id", str(number + 1)),
+                    *("link", "add", "dev", name, "type", "xfrm", *under),
+                    *("if_id", str(self._interface_id(number))),
                     undo=("link", "del", "dev", name),
                 )
                 quieten(host, name)
                 end.ip("link", "set", "dev", name, "mtu", str(mtu_bytes), "up")
         states = interfaces(host)
-        for number in end.numbers:
-            name = self._interface(site, end.side, number)
+        for name, number in names.items():
             state = states.get(name)
             if state is None or state.mtu_bytes != mtu_bytes or not state.up:
                 raise TunnelError(
@@ -351,15 +351,24 @@ class EspTunnel(Tunnel):
 
     def _interface(self, site: Site, side: Side, number: int) -> str:
         if self._mode == "transport":
-            return (site.client if side == "client" else site.server).interface
-        chosen_kernel = self._chosen == "kernel"
-        return inner_interface(site, "e", number, side) if chosen_kernel else LIBIPSEC_TUN
+            if side == "client":
+                return site.client_of(number).interface
+            return site.client_of(number).wire or site.server.interface
+        if self._chosen == "libipsec":
+            return LIBIPSEC_TUN
+        one = bool(site.clients) and side == "server"
+        return inner_interface(site, "e", 0 if one else number, side)
 
     def _interface_ids(self, number: int) -> Mapping[str, int]:
         """Return what ties an association to its interface."""
         if self._mode == "transport" or self._chosen == "libipsec":
             return {}
-        return {"if_id_in": number + 1, "if_id_out": number + 1}
+        one = self._interface_id(number)
+        return {"if_id_in": one, "if_id_out": one}
+
+    def _interface_id(self, number: int) -> int:
+        """Return the id of an interface and its associations; a gateway has one interface."""
+        return 1 if self.params.clients is not None else number + 1
 
     def _inner(self, site: Site, side: Side, number: int) -> tuple[str, str]:
         """Return (own, other) address inside."""

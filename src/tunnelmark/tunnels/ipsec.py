@@ -69,7 +69,8 @@ class IpsecTunnel(EspTunnel):
     XFRM interface, which its selectors stand behind. In transport mode the inner addresses stand on
     the link's interfaces and each pair of them has an IKE association of its own, so that the
     baseline between the link's own addresses passes beside them unprotected. Each client of a
-    gateway has an IKE association, and a secret or certificate, of its own.
+    gateway has an IKE association, and a secret or certificate, of its own; the gateway has one
+    inner address for all.
     """
 
     kind: ClassVar[str] = "ipsec"
@@ -114,10 +115,11 @@ class IpsecTunnel(EspTunnel):
             return
         name = self._interface(site, end.side, number)
         own, other = self._inner(site, end.side, number)
-        address = [alone(own), "dev", name]
+        address = [alone(own), "dev", end.endpoint.interface]
         # By way of the other end's own address, whose neighbour entry is permanent.
         route = [alone(other), "via", self._outer(site, end.side, number)[1], "dev", name]
-        end.ip("address", "add", *address, *no_dad(own), undo=("address", "del", *address))
+        if not (site.clients and end.side == "server") or number == end.numbers[0]:
+            end.ip("address", "add", *address, *no_dad(own), undo=("address", "del", *address))
         end.ip("route", "add", *route, "src", own, undo=("route", "del", *route))
 
     def _document(self, site: Site, end: End, passwords: Sequence[str]) -> Settings:

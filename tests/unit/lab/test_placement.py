@@ -134,6 +134,26 @@ def test_what_is_compared_runs_together_where_one_of_them_must(make: Make, tmp_p
     assert isinstance(made.place("openvpn", tmp_path), LocalPlace)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "device", "refused"),
+    [
+        ("machine", "host", False),
+        ("machine", "pi-2", True),
+        ("endpoints", "host", True),
+    ],
+)
+def test_a_gateway_stands_in_the_machine_but_not_in_one_for_each_end(
+    make: Make, wanted: Wanted, device: str, refused: bool
+) -> None:
+    made, _ = make(wanted)
+    assert made.choose("pptp", only_inside) is None
+    reason = made.gateway_problem("pptp", [DriverSpec(device, device, {})])
+    assert (reason is not None) == refused
+    assert reason is None or reason.startswith("a gateway and its clients stand in network")
+    # What runs here has namespaces, whatever the device.
+    assert made.gateway_problem("openvpn", [DriverSpec("pi-2", "pi-2", {})]) is None
+
+
 def test_what_runs_nowhere_says_why_for_both(make: Make) -> None:
     made, _ = make("auto")
     reason = "esoteric is not installed; nor in a virtual machine: esoteric is not installed"

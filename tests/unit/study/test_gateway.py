@@ -88,12 +88,8 @@ def test_without_clients_a_tunnel_is_the_point_that_it_was() -> None:
             "shared is true, and link direct joins the hosts directly",
         ),
         (
-            {"tunnels": _IPSEC + 'implementation = "kernel"\n'},
-            "clients is 3: a gateway of IPsec is libipsec's, and implementation is kernel",
-        ),
-        (
-            {"tunnels": _IPSEC + 'mode = "transport"\n'},
-            "clients is 3: a gateway of IPsec is libipsec's, which cannot do transport mode",
+            {"tunnels": _IPSEC + 'mode = "transport"\nimplementation = "libipsec"\n'},
+            "libipsec cannot do transport mode (set implementation to kernel)",
         ),
         ({"more": '\n[topology]\nrouter = "nat"\n'}, "topology.router is nat"),
         (

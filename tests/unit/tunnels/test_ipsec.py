@@ -1,5 +1,6 @@
 """The parameters of the IPsec driver, what it chooses, and its model of the wire."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -202,17 +203,88 @@ def test_what_the_study_sets_stands_in_the_settings() -> None:
     assert params.ike_settings() == {"fragmentation": "no", "childless": "force"}
 
 
+def gateway_of(site: Site) -> Site:
+    """Two clients, the second on a wire of its own."""
+    second = replace(site.client, ipv4="198.18.0.3", wire="eth1")
+    return replace(
+        site, clients=(site.client, second), inner_ipv4=gateway_ipv4, inner_ipv6=gateway_ipv6
+    )
+
+
+def test_a_gateway_chooses_as_one_pair_does(hosts: Any) -> None:
+    hosts[0].kernel = {"esp", "xfrm_interface"}
+    assert tunnel(clients=2)._choose(hosts[0]) == "kernel"
+    assert tunnel(clients=2, implementation="libipsec")._choose(hosts[0]) == "libipsec"
+    hosts[0].kernel = set()
+    assert tunnel(clients=2)._choose(hosts[0]) == "libipsec"
+    assert tunnel(clients=2, mode="transport")._choose(hosts[0]) == "kernel"
+
+
+def test_all_clients_of_a_gateway_are_behind_one_interface_of_the_kernel(
+    hosts: Any, site: Site
+) -> None:
+    driver, gateway = tunnel(clients=2), gateway_of(site)
+    charon: Any = None
+    ends = [
+        End("client", gateway.clients[1], charon, (1,)),
+        End("server", site.server, charon, (0, 1)),
+    ]
+    made = []
+    for end, host in zip(ends, hosts, strict=True):
+        name = f"tmabcdee{end.numbers[0]}{end.side[0]}"
+        shown = json.dumps([{"ifname": name, "mtu": 1400, "flags": ["UP"]}])
+        host.answer = lambda _argv, _stdin, shown=shown: (0, shown)
+        driver._make_interfaces(gateway, end, 1400)
+        for number in end.numbers:
+            driver._address(gateway, end, number)
+        ran = [argv for argv, _ in host.ran]
+        made.append([argv[4:] for argv in ran if argv[:3] == ("ip", "link", "add")])
+        made.append([argv[3:] for argv in ran if argv[:3] == ("ip", "address", "add")])
+    assert made == [
+        [("tmabcdee1c", "type", "xfrm", "dev", "eth0", "if_id", "1")],
+        [("198.19.0.3", "peer", "198.19.0.1/32", "dev", "tmabcdee1c")],
+        # No interface of the link: the routes decide.
+        [("tmabcdee0s", "type", "xfrm", "if_id", "1")],
+        [("198.19.0.1/24", "dev", "tmabcdee0s")],
+    ]
+    text = render(driver._document(gateway, ends[1], ["one", "two"]))
+    assert text.count('if_id_in = "1"') == text.count('if_id_out = "1"') == 2
+    paths = driver._paths(gateway, 1400)
+    assert [path.server_interface for path in paths] == ["tmabcdee0s"] * 2
+    assert [path.client_interface for path in paths] == ["tmabcdee0c", "tmabcdee1c"]
+
+
+def test_transport_mode_of_a_gateway_has_one_address_and_a_route_on_each_wire(
+    hosts: Any, site: Site
+) -> None:
+    driver, gateway = tunnel(clients=2, mode="transport"), gateway_of(site)
+    charon: Any = None
+    end = End("server", site.server, charon, (0, 1))
+    for number in end.numbers:
+        driver._lead(gateway, end, number)
+    assert [argv[1:] for argv, _ in hosts[1].ran] == [
+        ("address", "add", "198.19.0.1/32", "dev", "eth0"),
+        *(
+            ("route", "add", f"{inner}/32", "via", outer, "dev", wire, "src", "198.19.0.1")
+            for inner, outer, wire in (
+                ("198.19.0.2", "198.18.0.1", "eth0"),
+                ("198.19.0.3", "198.18.0.3", "eth1"),
+            )
+        ),
+    ]
+    text = render(driver._document(gateway, end, ["one", "two"]))
+    assert text.count('local_addrs = "198.19.0.1"') == 2
+    assert 'remote_addrs = "198.19.0.3"' in text
+
+
 def test_each_client_of_a_gateway_has_a_connection_and_a_secret_of_its_own(site: Site) -> None:
     driver = tunnel(clients=2)
     driver._chosen = "libipsec"
-    second = replace(site.client, ipv4="198.18.0.3")
-    gateway = replace(
-        site, clients=(site.client, second), inner_ipv4=gateway_ipv4, inner_ipv6=gateway_ipv6
-    )
+    gateway = gateway_of(site)
     charon: Any = None
     ends = [
         End("client", site.client, charon, (0,)),
-        End("client", second, charon, (1,)),
+        End("client", gateway.clients[1], charon, (1,)),
         End("server", site.server, charon, (0, 1)),
     ]
     *clients, server = (render(driver._document(gateway, end, ["one", "two"])) for end in ends)

@@ -22,10 +22,6 @@ _TIMED_HERE: Final = (
     "the set-up of a tunnel is timed in network namespaces of this computer, not in a virtual "
     "machine or over SSH (use --place local)"
 )
-_ONLY_HERE: Final = (
-    "a gateway and its clients stand in network namespaces of this computer, not in a virtual "
-    "machine (use --place local)"
-)
 
 
 def check_jobs(
@@ -50,6 +46,9 @@ def check_jobs(
                 raise LabError(f"workload {name}: {reason}")
     if jobs[0].together:
         placement.gather({label: tunnel.unavailable for label, tunnel in chosen.items()})
+    for label, reason in _unable_gateways(jobs, chosen, placement).items():
+        del chosen[label]
+        skipped[label] = reason
     own = {job.block.tunnel.label for job in jobs}
     running = {label: tunnel for label, tunnel in chosen.items() if label in own}
     asked = [(tunnel, host) for label, tunnel in running.items() for host in placement.hosts(label)]
@@ -98,13 +97,25 @@ def _placed(
             skipped[label] = reason
         elif all(isinstance(host, LocalHost) for host in placement.hosts(label)):
             chosen[label] = tunnel
-        elif tunnel.params.clients is not None:
-            skipped[label] = _ONLY_HERE
         elif restarts:
             skipped[label] = _TIMED_HERE
         else:
             chosen[label] = tunnel
     return skipped, chosen
+
+
+def _unable_gateways(
+    jobs: Sequence[Job], chosen: Mapping[str, Tunnel], placement: Placement | HostsPlacement
+) -> dict[str, str]:
+    """Return the gateways whose clients cannot stand where the tunnel was placed, with why."""
+    found = {}
+    for label, tunnel in chosen.items():
+        devices = [job.block.device for job in jobs if job.block.tunnel.label == label]
+        if tunnel.params.clients is not None and (
+            reason := placement.gateway_problem(label, devices)
+        ):
+            found[label] = reason
+    return found
 
 
 def _check_devices(

@@ -62,6 +62,13 @@ def test_every_tunnel_runs_without_a_router() -> None:
 class Machine:
     """A place that is not a namespace of this computer."""
 
+    def __init__(self, no_gateway: str | None = None) -> None:
+        self.no_gateway = no_gateway
+
+    def gateway_problem(self, *_: object) -> str | None:
+        """What the place says of gateways."""
+        return self.no_gateway
+
     def check_device(self, *_: object) -> None:
         """Every device can be had."""
 
@@ -72,12 +79,17 @@ class Machine:
         return (object(),)
 
 
-def test_a_gateway_with_clients_is_left_out_where_it_would_be_in_a_machine() -> None:
-    placement: Any = Machine()
+def test_a_gateway_with_clients_is_left_out_where_they_cannot_stand() -> None:
+    placement: Any = Machine("each has a machine of its own")
     text = STUDY.replace('"{tunnel}"', '"openvpn"\nclients = 2').format(router="none")
     with pytest.raises(LabError) as caught:
         check_jobs(jobs(parse_study(text, "a.toml")), placement)
-    assert "openvpn-2: a gateway and its clients stand in network namespaces" in str(caught.value)
+    assert str(caught.value).endswith("openvpn-2: each has a machine of its own")
+    # One without clients runs there, and with them where they can stand.
+    alone = jobs(parse_study(STUDY.format(router="none", tunnel="openvpn"), "a.toml"))
+    assert check_jobs(alone, placement)[0] == {}
+    able: Any = Machine()
+    assert check_jobs(jobs(parse_study(text, "a.toml")), able)[0] == {}
 
 
 def test_a_handshake_is_not_timed_in_a_machine() -> None:
