@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Completed
 from tunnelmark.model.overhead import datagram, fragmentation_point
 from tunnelmark.model.tunnel import DataPath, Negotiated
@@ -80,6 +81,12 @@ def test_the_kernel_needs_only_what_is_used(
         name = "nothing"
 
     assert model(**params).need(Nothing()).kernel == features  # type: ignore[arg-type]
+
+
+def test_a_nat_that_cannot_follow_its_calls_is_named() -> None:
+    site: Any = SimpleNamespace(nat_ipv4="198.18.1.254", nat_helpers=frozenset())
+    with pytest.raises(RefusedError, match="the kernel lacks nf_nat_pptp"):
+        model().bring_up(site)
 
 
 @pytest.mark.parametrize(("params", "switched_off"), [({}, False), ({"reorder": False}, True)])
