@@ -30,6 +30,9 @@ VARIANTS: list[tuple[str, dict[str, object], list[str], int]] = [
     ("ipsec", {**KERNEL, "inner": "ipv6", "outer": "ipv6"}, ["charon"], 1),
     ("ipsec", {**KERNEL, "mode": "transport", "ike": "v1"}, ["charon"], 0),
     ("ikev2", KERNEL, ["charon"], 1),
+    ("pptp", {}, ["pptpd"], 3),
+    ("sstp", {}, ["sstp"], 3),
+    ("l2tp_ipsec", {}, ["charon", "xl2tpd"], 3),
 ]
 
 
