@@ -27,6 +27,8 @@ from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 Params = Mapping[str, object]
+FULL_KERNEL_GATEWAYS: Final = ("l2tp_ipsec", "pptp", "sstp")
+"""Kinds of gateways that have no form in user space: tests/lab/test_machine_gateways.py."""
 _EVERYWHERE: Final = {"gre0", "gretap0", "erspan0", "ip6gre0", "ip6tnl0"}
 _IN_A_MACHINE: Final = (pytest.mark.machine, pytest.mark.slow)
 

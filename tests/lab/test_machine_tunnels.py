@@ -176,8 +176,8 @@ def test_the_wire_the_model_and_the_known_figures_agree(
 class OtherPskOfL2tp(L2tpIpsecTunnel):
     """The client holds the secret of somebody else."""
 
-    def _document(self, site: Site, side: Any, secret: str) -> Any:
-        return super()._document(site, side, "guessed" if side == "client" else secret)
+    def _document(self, site: Site, end: Any, passwords: Any) -> Any:
+        return super()._document(site, end, ["guessed"] if end.side == "client" else passwords)
 
 
 class OtherPasswordOfL2tp(L2tpIpsecTunnel):

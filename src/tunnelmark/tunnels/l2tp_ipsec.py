@@ -1,7 +1,7 @@
 """L2TP over IPsec: xl2tpd and pppd with MS-CHAPv2 inside ESP in transport mode, keyed by IKEv1."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from tunnelmark.model.overhead import (
 from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels import ppp
-from tunnelmark.tunnels.addressing import check_inner_mtu
+from tunnelmark.tunnels.addressing import check_inner_mtu, client_ends
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, Agreement, Suite, check_pair, esp_rule
 from tunnelmark.tunnels.l2tp_files import client_config, server_config
@@ -71,10 +71,12 @@ class L2tpIpsecParams(TunnelParams):
 
 @dataclass
 class _End:
-    """One end: its IKE daemon, and what must be undone."""
+    """One place at which tunnels end: its IKE daemon, and what must be undone."""
 
     side: Side
     endpoint: Endpoint
+    numbers: Sequence[int]
+    """The tunnels that end here: all of them, or the one of a gateway's client."""
     charon: Charon | None = None
     undo: list[list[str]] = field(default_factory=list)
 
@@ -94,7 +96,8 @@ class L2tpIpsecTunnel(PppTunnel):
     """One server and ``count`` clients; each client has an address of its own on the link.
 
     The kernel distinguishes the tunnels between two hosts by their sockets, so two clients on one
-    address and port would get each other's packets. The first has the link's address.
+    address and port would get each other's packets. The first has the link's address. With
+    ``clients`` each is on a host of its own, with an IKE daemon and a secret of its own.
     """
 
     kind: ClassVar[str] = "l2tp_ipsec"
@@ -103,6 +106,7 @@ class L2tpIpsecTunnel(PppTunnel):
     programs: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"xl2tpd": "xl2tpd", "charon": CHARON, "swanctl": "swanctl"}
     )
+    gateway: ClassVar[bool] = True
     params: L2tpIpsecParams
     # The server is set up for clients whose addresses it knows.
     routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
@@ -123,13 +127,18 @@ class L2tpIpsecTunnel(PppTunnel):
         """Bring ESP up first, then L2TP inside it; check what all programs say was agreed."""
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         self._check_mtu(site)
-        client, server = _End("client", site.client), _End("server", site.server)
-        self._ends = [client, server]
-        numbers = range(self.params.count)
-        for number in numbers:
-            self._make_link_address(site, client, server, number)
+        numbers = range(self.params.paths)
+        server = _End("server", site.server, numbers)
+        clients = [
+            _End("client", endpoint, numbers if number is None else (number,))
+            for endpoint, number in client_ends(site)
+        ]
+        self._ends = [*clients, server]
+        for client in clients:
+            for number in client.numbers:
+                self._make_link_address(site, client, server, number)
         # Before a single packet of L2TP: without its associations it would go out readable.
-        agreed_esp = self._bring_up_esp(site, client, server) if self.params.ipsec else None
+        agreed_esp = self._bring_up_esp(site, clients, server) if self.params.ipsec else None
         accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in numbers]
         daemon = self._start_server(site, accounts)
         pairs = [self._call(site, number, accounts[number], daemon) for number in numbers]
@@ -144,17 +153,15 @@ class L2tpIpsecTunnel(PppTunnel):
             wire=self._rule(),
             processes=(
                 *((e.endpoint.host.name, e.charon.process) for e in self._ends if e.charon),
-                *((site.client.host.name, own.process) for own, _ in pairs),
+                *((own.endpoint.host.name, own.process) for own, _ in pairs),
                 (site.server.host.name, daemon),
             ),
         )
 
     def check_agreed(self) -> None:
-        """Read the associations of both ends and what pppd says again."""
-        charons = [end.charon for end in self._ends if end.charon is not None]
+        """Read the associations of all ends and what pppd says again."""
         if self.params.ipsec:
-            client, server = charons
-            self._associations(client, server)
+            self._associations()
         super().check_agreed()
 
     def down(self) -> None:
@@ -220,7 +227,7 @@ class L2tpIpsecTunnel(PppTunnel):
 
     def _make_link_address(self, site: Site, client: _End, server: _End, number: int) -> None:
         address = _link_address(site, number)
-        if address == site.client.ipv4:
+        if address == client.endpoint.ipv4:
             return
         ways = (
             (client, ["address", "add", f"{address}/32", "dev", site.client.interface]),
@@ -236,22 +243,27 @@ class L2tpIpsecTunnel(PppTunnel):
             end.undo.append(["ip", words[0], "del", *words[2:]])
             end.endpoint.host.run(["ip", *words])
 
-    def _bring_up_esp(self, site: Site, client: _End, server: _End) -> tuple[Settings, ...]:
+    def _bring_up_esp(
+        self, site: Site, clients: Sequence[_End], server: _End
+    ) -> tuple[Settings, ...]:
         """Return what was agreed, by tunnel, for the report."""
-        secret = secrets.token_hex(24)
-        charons = {}
-        for end in (client, server):
+        passwords = [secrets.token_hex(24) for _ in clients]
+        charons = []
+        for end in (*clients, server):
             end.undo += [["ip", "xfrm", "state", "flush"], ["ip", "xfrm", "policy", "flush"]]
-            end.charon = charons[end.side] = Charon(end.side, end.endpoint.host)
-        for side, charon in charons.items():
+            end.charon = Charon(end.side, end.endpoint.host)
+            charons.append((end, end.charon))
+        for end, charon in charons:
             charon.wait_ready()
-            charon.load(self._document(site, side, secret))
-        ours, theirs = charons["client"], charons["server"]
-        for number in range(self.params.count):
-            ours.initiate(f"l2tp{number}", limit_s=_INITIATE_LIMIT_S, peer=theirs)
-        version = ours.version()
+            charon.load(self._document(site, end, passwords))
+        *calling, (_, theirs) = charons
+        for end, ours in calling:
+            for number in end.numbers:
+                ours.initiate(_child(number), limit_s=_INITIATE_LIMIT_S, peer=theirs)
+        # All clients run the same program.
+        version = theirs.version()
         found = []
-        for ike, sa in self._associations(ours, theirs):
+        for ike, sa in self._associations():
             found.append(
                 {
                     "ike_daemon": version,
@@ -264,7 +276,8 @@ class L2tpIpsecTunnel(PppTunnel):
             )
         return tuple(found)
 
-    def _associations(self, client: Charon, server: Charon) -> list[tuple[IkeSa, ChildSa]]:
+    def _associations(self) -> list[tuple[IkeSa, ChildSa]]:
+        """Return the client's of each tunnel, held to the study and to the server's."""
         wanted = Agreement(
             ike_version=1,
             mode="transport",
@@ -272,15 +285,24 @@ class L2tpIpsecTunnel(PppTunnel):
             udp_encapsulation=self.params.udp_encapsulation,
             ipcomp=False,
         )
-        names = [f"l2tp{number}" for number in range(self.params.count)]
-        ends = settled_sas([(client, names), (server, names)])
-        return [check_pair(wanted, name, *ends) for name in names]
+        ends = [
+            (end.charon, [_child(number) for number in end.numbers])
+            for end in self._ends
+            if end.charon is not None
+        ]
+        *clients, server = settled_sas(ends)
+        return [
+            check_pair(wanted, name, client, server)
+            for client, (_, names) in zip(clients, ends[:-1], strict=True)
+            for name in names
+        ]
 
-    def _document(self, site: Site, side: Side, secret: str) -> Settings:
+    def _document(self, site: Site, end: _End, passwords: Sequence[str]) -> Settings:
+        """Return what swanctl.conf says of one end; each client host has one of ``passwords``."""
         connections: dict[str, Settings] = {}
-        for number in range(self.params.count):
+        for number in end.numbers:
             client, server = _link_address(site, number), site.server.ipv4
-            own, other = (client, server) if side == "client" else (server, client)
+            own, other = (client, server) if end.side == "client" else (server, client)
             selector = f"dynamic[udp/{PORT}]"
             connections[f"tm{number}"] = connection(
                 version=1,
@@ -289,14 +311,19 @@ class L2tpIpsecTunnel(PppTunnel):
                 local={"auth": "psk", "id": own},
                 remote={"auth": "psk", "id": other},
                 children={
-                    f"l2tp{number}": child(
+                    _child(number): child(
                         mode="transport",
                         esp_proposals=SUITE_NAMES[self.params.suite].proposal,
                         more={"local_ts": selector, "remote_ts": selector},
                     )
                 },
             )
-        return {"connections": connections, "secrets": {"ike-tm": {"secret": secret}}}
+        if not site.clients:
+            return {"connections": connections, "secrets": {"ike-tm": {"secret": passwords[0]}}}
+        shared: Settings = {
+            f"ike-{n}": {"id": _link_address(site, n), "secret": passwords[n]} for n in end.numbers
+        }
+        return {"connections": connections, "secrets": shared}
 
     def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
         host, folder = site.server.host, _folder(site.server.host, "server")
@@ -332,7 +359,8 @@ class L2tpIpsecTunnel(PppTunnel):
     def _call(
         self, site: Site, number: int, account: PppAccount, daemon: Process
     ) -> tuple[_Call, _Call]:
-        host, folder = site.client.host, _folder(site.client.host, f"client-{number}")
+        endpoint = site.client_of(number)
+        host, folder = endpoint.host, _folder(endpoint.host, f"client-{number}")
         setup = self._setup(site, "client", number)
         ppp.put_etc(host, folder / "etc", [])
         ppp.put_options(host, folder / "options", setup, account)
@@ -340,7 +368,7 @@ class L2tpIpsecTunnel(PppTunnel):
             _link_address(site, number), site.server.ipv4, str(folder / "options")
         )
         process = self._spawn(host, folder, f"client-{number}", config)
-        own = _Call("client", number, site.client, PppEnd(host, setup), process)
+        own = _Call("client", number, endpoint, PppEnd(host, setup), process)
         answer = PppEnd(site.server.host, self._setup(site, "server", number))
         peer = _Call("server", number, site.server, answer, daemon)
         self._calls += [own, peer]
@@ -361,7 +389,7 @@ class L2tpIpsecTunnel(PppTunnel):
         )
 
     def _setup(self, site: Site, side: Side, number: int) -> PppSetup:
-        endpoint = site.client if side == "client" else site.server
+        endpoint = site.client_of(number) if side == "client" else site.server
         client, server = site.inner_ipv4(number)
         return PppSetup(
             side=side,
@@ -425,9 +453,14 @@ class L2tpIpsecTunnel(PppTunnel):
 
 def _link_address(site: Site, number: int) -> str:
     """Return the address on the link from which a client calls."""
-    if number == 0:
-        return site.client.ipv4
+    if site.clients or number == 0:
+        return site.client_of(number).ipv4
     return site.inner_ipv4(_FIRST_LINK_ADDRESS + number)[0]
+
+
+def _child(number: int) -> str:
+    """Return what the associations of a tunnel are called in the daemons."""
+    return f"l2tp{number}"
 
 
 def _folder(host: Host, what: str) -> PurePosixPath:

@@ -151,8 +151,9 @@ class PppTunnel(Tunnel):
             server_interface=server.ppp.setup.interface,
             mtu_bytes=client.ppp.setup.mtu_bytes,
             link_address=link_address,
+            client=site.clients[client.number] if site.clients else None,
         )
-        if words := first_packet(site.client.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
+        if words := first_packet(client.endpoint.host, path, limit_s=_FIRST_PACKET_LIMIT_S):
             raise TunnelError(
                 f"no echo through {self.kind} tunnel {client.number} within "
                 f"{_FIRST_PACKET_LIMIT_S:g} s: {words}; the client's last messages: "

@@ -1,6 +1,6 @@
 """PPTP: pptpd and pptp-linux, MS-CHAPv2, MPPE or none; GRE in user space, PPP in the kernel."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
@@ -92,14 +92,17 @@ class _Call(Call):
 class PptpTunnel(PppTunnel):
     """One pptpd with ``count`` calls; each call has a control connection and a client of its own.
 
+    With ``clients`` each of these is on a host of its own, and the server has one inner address.
     RFC 2637 section 2 wants one control connection for each pair of hosts with many calls inside;
     pptpd takes one call a connection, so n tunnels between two addresses are n connections, and
-    each program reads the packets of all and drops those of other calls.
+    each program reads the packets of all and drops those of other calls. Between a gateway and its
+    clients each program has the packets of its own client alone.
     """
 
     kind: ClassVar[str] = "pptp"
     title: ClassVar[str] = "PPTP"
     params_type: ClassVar[type[TunnelParams]] = PptpParams
+    gateway: ClassVar[bool] = True
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({"pppd": "pppd", "pptpd": "pptpd"})
     params: PptpParams
     # Its GRE has no ports: a NAT must read the control connection to know whose a call is.
@@ -125,14 +128,14 @@ class PptpTunnel(PppTunnel):
         )
 
     def bring_up(self, site: Site) -> TunnelUp:
-        """Start the server, call it ``count`` times, check what both ends say was agreed."""
+        """Start the server, call it from each client, check what both ends say was agreed."""
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         if site.nat_ipv4 is not None and "pptp" not in site.nat_helpers:
             raise RefusedError(
                 "pptp: the router's NAT cannot follow its GRE, the kernel lacks nf_nat_pptp"
             )
-        count = self.params.count
-        accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in range(count)]
+        numbers = range(self.params.paths)
+        accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in numbers]
         server = self._start_server(site, accounts)
         ends = []
         for number, account in enumerate(accounts):
@@ -158,7 +161,7 @@ class PptpTunnel(PppTunnel):
                 compresses=self.params.compression != "none",
             ),
             processes=(
-                *((site.client.host.name, client.process) for client, _ in ends),
+                *((client.endpoint.host.name, client.process) for client, _ in ends),
                 (site.server.host.name, server),
             ),
         )
@@ -193,8 +196,7 @@ class PptpTunnel(PppTunnel):
         lines = [
             f"ppp {folder / 'pppd-of-a-call'}",
             f"listen {site.server.ipv4}",
-            f"localip {','.join(server for _, server in addresses)}",
-            f"remoteip {','.join(client for client, _ in addresses)}",
+            *address_lines(addresses),
             f"connections {len(accounts)}",
             "pidfile /run/pptpd.pid",
             "",
@@ -228,7 +230,8 @@ class PptpTunnel(PppTunnel):
         return daemon
 
     def _call(self, site: Site, number: int, account: PppAccount) -> _Call:
-        host, folder = site.client.host, _folder(site.client.host, f"client-{number}")
+        endpoint = site.client_of(number)
+        host, folder = endpoint.host, _folder(endpoint.host, f"client-{number}")
         setup = self._setup(site, "client", number)
         ppp.put_etc(host, folder / "etc", [])
         ppp.put_options(host, folder / "options", setup, account)
@@ -238,12 +241,12 @@ class PptpTunnel(PppTunnel):
             # pptp keeps a socket for each server in /run: two calls would share a connection.
             private_dirs=("/run",),
         )
-        call = _Call("client", number, site.client, PppEnd(host, setup), process)
+        call = _Call("client", number, endpoint, PppEnd(host, setup), process)
         self._calls.append(call)
         return call
 
     def _setup(self, site: Site, side: Side, number: int) -> PppSetup:
-        endpoint = site.client if side == "client" else site.server
+        endpoint = site.client_of(number) if side == "client" else site.server
         client, server = site.inner_ipv4(number)
         order = "" if self.params.reorder else " --nobuffer"
         pptp = f"pptp {site.server.ipv4} --nolaunchpppd{order} --nohostroute"
@@ -271,6 +274,19 @@ class PptpTunnel(PppTunnel):
             programs=programs,
             carried_by="PPP in the kernel, GRE in user space (pptp, pptpctrl)",
         )
+
+
+def address_lines(addresses: Sequence[tuple[str, str]]) -> list[str]:
+    """Return pptpd's lines of (client, server) addresses inside, in the order of the calls.
+
+    Those of a gateway's clients follow each other and are written as a range, and its own once for
+    all: pptpd keeps 1023 characters of a line (``MAX_CONFIG_STRING_SIZE`` of its configfile.h).
+    """
+    servers = dict.fromkeys(server for _, server in addresses)
+    clients = [client for client, _ in addresses]
+    if len(servers) == 1 < len(clients):
+        clients = [f"{clients[0]}-{clients[-1].rpartition('.')[2]}"]
+    return [f"localip {','.join(servers)}", f"remoteip {','.join(clients)}"]
 
 
 def _folder(host: Host, what: str) -> PurePosixPath:

@@ -22,7 +22,7 @@ from tunnelmark.model.tunnel import (
     WireRule,
 )
 from tunnelmark.tunnels import ppp, sstp_log
-from tunnelmark.tunnels.addressing import check_inner_mtu
+from tunnelmark.tunnels.addressing import check_inner_mtu, client_ends
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.ppp import Compression, PppAccount, PppEnd, PppFraming, PppSetup
@@ -84,12 +84,16 @@ class _Call(Call):
 
 
 class SstpTunnel(PppTunnel):
-    """One server process with ``count`` calls; each call has a connection of its own."""
+    """One server process with ``count`` calls; each call has a connection of its own.
+
+    With ``clients`` each client is on a host of its own, and the server has one inner address.
+    """
 
     kind: ClassVar[str] = "sstp"
     title: ClassVar[str] = "SSTP"
     library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = SstpParams
+    gateway: ClassVar[bool] = True
     params: SstpParams
 
     def __init__(self, params: TunnelParams) -> None:
@@ -111,10 +115,10 @@ class SstpTunnel(PppTunnel):
         )
 
     def bring_up(self, site: Site) -> TunnelUp:
-        """Start the server, call it ``count`` times, check what both ends say was agreed."""
+        """Start the server, call it from each client, check what both ends say was agreed."""
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
-        count = self.params.count
-        accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in range(count)]
+        numbers = range(self.params.paths)
+        accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in numbers]
         server = self._start_server(site, accounts)
         ends = []
         for number, account in enumerate(accounts):
@@ -140,7 +144,7 @@ class SstpTunnel(PppTunnel):
                 compresses=self.params.compression != "none",
             ),
             processes=(
-                *((site.client.host.name, client.process) for client, _ in ends),
+                *((client.endpoint.host.name, client.process) for client, _ in ends),
                 (site.server.host.name, server),
             ),
         )
@@ -165,7 +169,8 @@ class SstpTunnel(PppTunnel):
         identity = authority.issue(site.server.advertised("ipv4"), "server")
         host.put(folder / "server.crt", identity.certificate)
         host.put(folder / "server.key", identity.key)
-        site.client.host.put(_folder(site.client.host, "ca.crt"), authority.certificate, mode=0o644)
+        for end, _ in client_ends(site):
+            end.host.put(_folder(end.host, "ca.crt"), authority.certificate, mode=0o644)
         ppp.put_etc(host, folder / "etc", accounts)
         for number, account in enumerate(accounts):
             setup = self._setup(site, "server", number)
@@ -217,7 +222,8 @@ class SstpTunnel(PppTunnel):
         return daemon
 
     def _call(self, site: Site, number: int, account: PppAccount) -> _Call:
-        host, folder = site.client.host, _folder(site.client.host, f"client-{number}")
+        endpoint = site.client_of(number)
+        host, folder = endpoint.host, _folder(endpoint.host, f"client-{number}")
         setup = self._setup(site, "client", number)
         ppp.put_etc(host, folder / "etc", [])
         ppp.put_options(host, folder / "options", setup, account)
@@ -227,17 +233,17 @@ class SstpTunnel(PppTunnel):
             name=unique_name(f"sstp-client-{number}"),
             private_dirs=("/run",),
         )
-        call = _Call("client", number, site.client, PppEnd(host, setup), process)
+        call = _Call("client", number, endpoint, PppEnd(host, setup), process)
         self._calls.append(call)
         return call
 
     def _setup(self, site: Site, side: Side, number: int) -> PppSetup:
-        endpoint = site.client if side == "client" else site.server
+        endpoint = site.client_of(number) if side == "client" else site.server
         client, server = site.inner_ipv4(number)
         name = f"{site.prefix}-{number}"
         sstpc = (
             f"sstpc --nolaunchpppd --log-stderr --log-level 3 --ipparam {name} "
-            f"--ca-cert {_folder(site.client.host, 'ca.crt')} "
+            f"--ca-cert {_folder(endpoint.host, 'ca.crt')} "
             f"{site.server.advertised('ipv4')}"
         )
         more = (

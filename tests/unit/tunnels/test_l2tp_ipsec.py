@@ -1,15 +1,22 @@
 """The L2TP/IPsec driver: what it writes, what it needs, its model, and what it refuses."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import datagram
+from tunnelmark.model.topology import gateway_ipv4
 from tunnelmark.model.tunnel import DataPath, Negotiated, Site
 from tunnelmark.tunnels.ipsec import IpsecParams
 from tunnelmark.tunnels.l2tp_files import client_config, server_config
-from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecParams, L2tpIpsecTunnel, _link_address
+from tunnelmark.tunnels.l2tp_ipsec import (
+    L2tpIpsecParams,
+    L2tpIpsecTunnel,
+    _End,
+    _link_address,
+)
 from tunnelmark.tunnels.strongswan_config import render
 
 
@@ -59,8 +66,8 @@ def test_esp_is_needed_only_where_it_is_asked_for(hosts: Any) -> None:
 
 def test_only_port_1701_is_protected_and_by_transport_mode(site: Site) -> None:
     driver = tunnel(suite="3DES-SHA1", count=2)
-    client = render(driver._document(site, "client", "hunter2"))
-    server = render(driver._document(site, "server", "hunter2"))
+    ends = (_End("client", site.client, (0, 1)), _End("server", site.server, (0, 1)))
+    client, server = (render(driver._document(site, end, ["hunter2"])) for end in ends)
     for text in (client, server):
         assert text.count('mode = "transport"') == 2
         assert text.count('local_ts = "dynamic[udp/1701]"') == 2
@@ -69,6 +76,33 @@ def test_only_port_1701_is_protected_and_by_transport_mode(site: Site) -> None:
     assert 'local_addrs = "198.18.0.1"' in client
     assert 'remote_addrs = "198.18.0.1"' in server
     assert client.count('remote_addrs = "198.18.0.2"') == 2
+
+
+def test_each_client_of_a_gateway_calls_from_its_own_address_with_its_own_secret(
+    site: Site,
+) -> None:
+    driver = tunnel(clients=2)
+    second = replace(site.client, ipv4="198.18.0.3")
+    gateway = replace(site, clients=(site.client, second), inner_ipv4=gateway_ipv4)
+    ends = (
+        _End("client", site.client, (0,)),
+        _End("client", second, (1,)),
+        _End("server", site.server, (0, 1)),
+    )
+    *clients, server = (render(driver._document(gateway, end, ["one", "two"])) for end in ends)
+    for number, (text, address, secret) in enumerate(
+        zip(clients, ("198.18.0.1", "198.18.0.3"), ("one", "two"), strict=True)
+    ):
+        assert f'local_addrs = "{address}"' in text
+        assert text.count("l2tp") == 1
+        for both in (text, server):
+            assert f"l2tp{number} {{" in both
+            assert f'secret = "{secret}"' in both
+    assert 'secret = "two"' not in clients[0]
+    assert 'remote_addrs = "198.18.0.3"' in server
+    setups = [driver._setup(gateway, "server", number) for number in (0, 1)]
+    assert [setup.interface for setup in setups] == ["tmabcdel0s", "tmabcdel1s"]
+    assert "198.19.0.3:198.19.0.1" in driver._setup(gateway, "client", 1).more
 
 
 def test_without_esp_it_is_marked_as_not_encrypted() -> None:

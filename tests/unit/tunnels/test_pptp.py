@@ -1,5 +1,6 @@
 """Parameters and packet sizes of PPTP, without a daemon."""
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,12 @@ from pydantic import ValidationError
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Completed
 from tunnelmark.model.overhead import datagram, fragmentation_point
-from tunnelmark.model.tunnel import DataPath, Negotiated
+from tunnelmark.model.topology import MOST_CLIENTS, gateway_ipv4, inner_ipv4
+from tunnelmark.model.tunnel import DataPath, Negotiated, Site
 from tunnelmark.tunnels.ppp import PppSetup
 from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import PppReport
-from tunnelmark.tunnels.pptp import PptpParams, PptpTunnel
+from tunnelmark.tunnels.pptp import PptpParams, PptpTunnel, address_lines
 
 AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400, data_path=None)
 
@@ -57,6 +59,27 @@ def test_what_the_kernel_s_ppp_ciphers_is_no_program_s_work(
     end: Any = SimpleNamespace(host=host, setup=setup)
     agreed = negotiated(end, report, programs=["pptp 1"], carried_by="GRE")
     assert (agreed.implementation, agreed.data_path) == ("pppd", data_path)
+
+
+def test_a_gateway_s_addresses_are_a_range_whatever_the_number_of_its_clients() -> None:
+    assert address_lines([gateway_ipv4(0)]) == ["localip 198.19.0.1", "remoteip 198.19.0.2"]
+    most = address_lines([gateway_ipv4(number) for number in range(MOST_CLIENTS)])
+    assert most == ["localip 198.19.0.1", "remoteip 198.19.0.2-201"]
+    # Each of several tunnels has two addresses of its own, which do not follow each other.
+    assert address_lines([inner_ipv4(0), inner_ipv4(1)]) == [
+        "localip 198.19.0.1,198.19.0.5",
+        "remoteip 198.19.0.2,198.19.0.6",
+    ]
+
+
+def test_each_client_of_a_gateway_calls_from_its_own_host(site: Site, hosts: Any) -> None:
+    second = replace(site.client, host=hosts[1], ipv4="198.18.0.3")
+    gateway = replace(site, clients=(site.client, second), inner_ipv4=gateway_ipv4)
+    driver = model(clients=2)
+    ours, theirs = (driver._setup(gateway, side, 1) for side in ("client", "server"))
+    assert ours.log.is_relative_to(hosts[1].work_dir)
+    assert "198.19.0.3:198.19.0.1" in ours.more
+    assert theirs.interface == "tmabcdep1s"
 
 
 def test_compression_and_encryption_exclude_each_other() -> None:

@@ -1,11 +1,15 @@
 """Parameters, sizes and logs of SSTP, without a daemon."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelmark.model.overhead import datagram, fragmentation_point
-from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.model.topology import gateway_ipv4
+from tunnelmark.model.tunnel import Negotiated, Site
 from tunnelmark.tunnels.sstp import SstpParams, SstpTunnel
 from tunnelmark.tunnels.sstp_log import ServerReport, last_words, read_server_log, version
 
@@ -44,6 +48,18 @@ def test_the_last_words_are_those_of_the_call() -> None:
     assert last_words("Modem hangup\n", SERVER, 1).startswith("call 1: [SSL: TLSV1_ALERT_UNKNOWN")
     assert last_words("Modem hangup\n", SERVER, 0) == "Modem hangup"
     assert last_words("", "Traceback\nOSError: no such file\n", None) == "OSError: no such file"
+
+
+def test_each_client_of_a_gateway_trusts_the_authority_from_its_own_host(
+    site: Site, hosts: Any
+) -> None:
+    second = replace(site.client, host=hosts[1], ipv4="198.18.0.3")
+    gateway = replace(site, clients=(site.client, second), inner_ipv4=gateway_ipv4)
+    driver = SstpTunnel(SstpParams.model_validate({"clients": 2}))
+    more = "\n".join(driver._setup(gateway, "client", 1).more)
+    assert f"--ca-cert {hosts[1].work_dir}/sstp/ca.crt" in more
+    assert "198.19.0.3:198.19.0.1" in more
+    assert "198.19.0.1:198.19.0.3" in driver._setup(gateway, "server", 1).more
 
 
 def test_the_version_of_the_client() -> None:
