@@ -1,4 +1,4 @@
-"""What has no ports passes the NAT of a lab, in the machine: packets, proof and sizes."""
+"""What needs help passes the NAT of a lab, in the machine: packets, proof and sizes."""
 
 from contextlib import ExitStack
 
@@ -20,13 +20,18 @@ _SPACING_NS = 20_000_000
 
 
 @pytest.mark.parametrize(
-    ("kind", "outer_bytes"),
-    [("gre", 1052), ("pptp", 1065)],
+    ("kind", "params", "outer_bytes"),
+    [
+        ("gre", {}, 1052),
+        ("pptp", {}, 1065),
+        ("l2tp_ipsec", {"udp_encapsulation": True}, 1120),
+        ("l2tp_ipsec", {"ipsec": False}, 1066),
+    ],
 )
-def test_a_tunnel_without_ports_comes_back_through_nat(
-    places: Places, kind: str, outer_bytes: int
+def test_what_nat_hides_comes_back_through_it(
+    places: Places, kind: str, params: dict[str, object], outer_bytes: int
 ) -> None:
-    tunnel = make(tunnel_kinds(), DriverSpec(kind, kind, {}))
+    tunnel = make(tunnel_kinds(), DriverSpec(kind, kind, params))
     with ExitStack() as stack:
         link = LinkSpec(_DIRECTION, _DIRECTION, seed=1)
         topology = Topology(router="nat")

@@ -61,6 +61,8 @@ class Agreement:
     """Of a key exchange of ESP's own."""
     group_needed: bool = False
     """Whether the first keys have it, too."""
+    nat: tuple[str, str] | None = None
+    """The client's address and what the server sees in its place, where NAT is between them."""
 
     def faults(self, ike: IkeSa, child: ChildSa) -> list[str]:
         """Return what differs, as ``is …, the study asks for …``."""
@@ -120,12 +122,23 @@ def check_pair(
             f"association {child} of the client (SPI {ours.spi_in} in, {ours.spi_out} out) is not "
             f"that of the server (SPI {theirs.spi_in} in, {theirs.spi_out} out)"
         )
-    if (ours.local, ours.remote) != (theirs.remote, theirs.local):
+    if (_seen(ours.local, wanted), ours.remote) != (theirs.remote, theirs.local):
         raise RefusedError(
             f"association {child}: the client's selectors {ours.local} to {ours.remote} are not "
             f"the server's {theirs.remote} to {theirs.local}"
         )
     return ike, ours
+
+
+def _seen(selectors: tuple[str, ...], wanted: Agreement) -> tuple[str, ...]:
+    """Return selectors of the client as they are behind the NAT between the ends."""
+    if wanted.nat is None:
+        return selectors
+    own, seen = (f"{address}/" for address in wanted.nat)
+    return tuple(
+        seen + selector.removeprefix(own) if selector.startswith(own) else selector
+        for selector in selectors
+    )
 
 
 def esp_rule(

@@ -108,13 +108,15 @@ class L2tpIpsecTunnel(PppTunnel):
     )
     gateway: ClassVar[bool] = True
     params: L2tpIpsecParams
-    # The server is set up for clients whose addresses it knows.
-    routers: ClassVar[tuple[Router, ...]] = ("none", "routed")
+    # The server is set up for clients whose addresses it knows: that of the lab's NAT is known.
+    nat_of_lab: ClassVar[bool] = True
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
         self._ends: list[_End] = []
+        self._nat: tuple[str, str] | None = None
+        """The client's address, and that which the server sees."""
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need xl2tpd, pppd, the kernel's L2TP, and strongSwan with the kernel's ESP."""
@@ -128,6 +130,7 @@ class L2tpIpsecTunnel(PppTunnel):
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
         self._check_mtu(site)
         numbers = range(self.params.paths)
+        self._nat = (site.client.ipv4, site.nat_ipv4) if site.nat_ipv4 else None
         server = _End("server", site.server, numbers)
         clients = [
             _End("client", endpoint, numbers if number is None else (number,))
@@ -157,6 +160,16 @@ class L2tpIpsecTunnel(PppTunnel):
                 (site.server.host.name, daemon),
             ),
         )
+
+    def router_problem(self, router: Router) -> str | None:
+        """Behind NAT, ESP has no ports, and two tunnels are one address and port to the server."""
+        if router != "nat":
+            return super().router_problem(router)
+        if self.params.ipsec and not self.params.udp_encapsulation:
+            return "ESP passes NAT only inside UDP (udp_encapsulation = true)"
+        if self.params.paths > 1:
+            return f"{self.title} passes NAT with one tunnel, not with {self.params.paths}"
+        return None
 
     def check_agreed(self) -> None:
         """Read the associations of all ends and what pppd says again."""
@@ -284,6 +297,7 @@ class L2tpIpsecTunnel(PppTunnel):
             suite=self.params.suite,
             udp_encapsulation=self.params.udp_encapsulation,
             ipcomp=False,
+            nat=self._nat,
         )
         ends = [
             (end.charon, [_child(number) for number in end.numbers])
@@ -303,10 +317,11 @@ class L2tpIpsecTunnel(PppTunnel):
         for number in end.numbers:
             client, server = _link_address(site, number), site.server.ipv4
             own, other = (client, server) if end.side == "client" else (server, client)
+            seen = _seen_address(site, number)
             selector = f"dynamic[udp/{PORT}]"
             connections[f"tm{number}"] = connection(
                 version=1,
-                addresses=(own, other),
+                addresses=(own, server) if end.side == "client" else (own, seen),
                 udp_encapsulation=self.params.udp_encapsulation,
                 local={"auth": "psk", "id": own},
                 remote={"auth": "psk", "id": other},
@@ -332,7 +347,7 @@ class L2tpIpsecTunnel(PppTunnel):
         for number, account in enumerate(accounts):
             options = folder / f"options-{number}"
             ppp.put_options(host, options, self._setup(site, "server", number), account)
-            clients.append((_link_address(site, number), site.inner_ipv4(number), str(options)))
+            clients.append((_seen_address(site, number), site.inner_ipv4(number), str(options)))
         daemon = self._spawn(host, folder, "server", server_config(site.server.ipv4, clients))
         self._server = daemon
 
@@ -449,6 +464,11 @@ class L2tpIpsecTunnel(PppTunnel):
             data_path=DataPath.KERNEL,
             details={**details, **{key: str(value) for key, value in esp_said.items()}},
         )
+
+
+def _seen_address(site: Site, number: int) -> str:
+    """Return the address from which the server sees a client call."""
+    return site.nat_ipv4 or _link_address(site, number)
 
 
 def _link_address(site: Site, number: int) -> str:
