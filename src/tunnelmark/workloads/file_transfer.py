@@ -77,9 +77,7 @@ class FileTransfer(TcpWorkload):
         return Need(programs=ssh_server.PROGRAMS if self.params.ssh else web_server.PROGRAMS)
 
     def unmodelled(self, paths: int) -> str | None:
-        """Virtual time has HTTP and scp, as fast as they go."""
-        if self.params.protocol == "sftp":
-            return "protocol is 'sftp', only http, https and scp are simulated"
+        """Virtual time has programs that go as fast as they can."""
         if self.params.pace is not None:
             return "a pace is kept by the programs, whose way to do so is not simulated"
         return super().unmodelled(paths)
@@ -354,7 +352,7 @@ def _without_programs(
     alive = Check(
         "processes",
         ok=not lost,
-        message=f"{'scp' if params.ssh else 'curl'} gave up on path {', '.join(lost)}"
+        message=f"{params.protocol if params.ssh else 'curl'} gave up on path {', '.join(lost)}"
         if lost
         else "all clients finished",
     )

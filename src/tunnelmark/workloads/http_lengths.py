@@ -33,8 +33,8 @@ _ANSWER_BYTES: Final = 51
 def fetch(url: str, size_bytes: int, *, tls: curl.Tls | None, close: bool) -> Exchange:
     """Return a GET and its reply, whose head nginx sends before the file."""
     head = _reply_head(size_bytes, close=close)
-    reply = (head, size_bytes) if tls is None else (_sealed(head + size_bytes, tls),)
-    return Exchange((_sealed(_request_head("GET", url, close=close), tls),), reply)
+    reply = (head, size_bytes) if tls is None else (sealed(head + size_bytes, tls),)
+    return Exchange((sealed(_request_head("GET", url, close=close), tls),), reply)
 
 
 def leave(url: str, size_bytes: int, *, tls: curl.Tls | None, close: bool) -> Exchange:
@@ -48,7 +48,7 @@ def leave(url: str, size_bytes: int, *, tls: curl.Tls | None, close: bool) -> Ex
         f"Location: {url}",
         f"Connection: {'close' if close else 'keep-alive'}",
     )
-    return Exchange((_sealed(head, tls), _sealed(size_bytes, tls)), (_sealed(reply, tls),))
+    return Exchange((sealed(head, tls), sealed(size_bytes, tls)), (sealed(reply, tls),))
 
 
 def opening(tls: curl.Tls | None, addresses: Sequence[str]) -> tuple[Exchange, ...]:
@@ -65,6 +65,15 @@ def opening(tls: curl.Tls | None, addresses: Sequence[str]) -> tuple[Exchange, .
         Exchange((_CLIENT_HELLO_BYTES[tls.version],), (flight,)),
         Exchange((_FINISHED_BYTES[tls.version],), answer),
     )
+
+
+def sealed(payload_bytes: int, tls: curl.Tls | None) -> int:
+    """Return what the records of TLS that carry so much are together; without TLS what it is."""
+    if tls is None:
+        return payload_bytes
+    chacha = tls.version == "1.2" and tls.cipher is not None and "CHACHA20" in tls.cipher
+    seal = _CHACHA_SEAL_BYTES if chacha else _SEAL_BYTES[tls.version]
+    return payload_bytes + -(-payload_bytes // _RECORD_BYTES) * seal
 
 
 def _request_head(verb: str, url: str, *, close: bool) -> int:
@@ -90,12 +99,3 @@ def _reply_head(size_bytes: int, *, close: bool) -> int:
 def _text(*lines: str) -> int:
     """Return the bytes of a head: its lines, and an empty one."""
     return sum(len(line) + 2 for line in lines) + 2
-
-
-def _sealed(payload_bytes: int, tls: curl.Tls | None) -> int:
-    """Return what the records that carry so much are together."""
-    if tls is None:
-        return payload_bytes
-    chacha = tls.version == "1.2" and tls.cipher is not None and "CHACHA20" in tls.cipher
-    seal = _CHACHA_SEAL_BYTES if chacha else _SEAL_BYTES[tls.version]
-    return payload_bytes + -(-payload_bytes // _RECORD_BYTES) * seal

@@ -1,4 +1,4 @@
-"""How long the messages of scp are, with OpenSSH 9.2 at both ends; pure.
+"""How long the packets of SSH are, and those of scp, with OpenSSH 9.2 at both ends; pure.
 
 Packets are those of RFC 4253 section 6. What is in them follows from RFC 4252 and 4254, extensions
 of OpenSSH, and what was seen on the wire for the configuration that ``ssh_server`` makes
@@ -37,7 +37,7 @@ _REMARKS_BYTES: Final = (144, 144, 1 + (4 + 23) + 1 + (4 + 51))
 _OPENED_BYTES: Final = 1 + 4 * 4
 _COMMAND_BYTES: Final = {"-f": 88, "-t": 104}
 """With the name of a file of a lab."""
-_STARTED_BYTES: Final = (1 + 2 * 4, 1 + 4)
+STARTED_BYTES: Final = (1 + 2 * 4, 1 + 4)
 """A window, and success."""
 _STATUS_BYTES: Final = 1 + 4 + (4 + 11) + 1 + 4
 _END_BYTES: Final = 1 + 4
@@ -45,7 +45,7 @@ _EOW_BYTES: Final = 1 + 4 + (4 + 15) + 1
 
 
 @dataclass(frozen=True)
-class _Sealed:
+class Sealed:
     """How a packet is made of a message."""
 
     block_bytes: int
@@ -68,12 +68,12 @@ class _Sealed:
         return 4 + -(-least // self.block_bytes) * self.block_bytes + self.tag_bytes
 
 
-_SEALED: Final[dict[SshCipher, _Sealed]] = {
-    "CHACHA20-POLY1305": _Sealed(8, 16),
-    "AES-128-GCM": _Sealed(16, 16),
-    "AES-256-GCM": _Sealed(16, 16),
-    "AES-128-CTR": _Sealed(16, 32),
-    "AES-256-CTR": _Sealed(16, 32),
+SEALED: Final[dict[SshCipher, Sealed]] = {
+    "CHACHA20-POLY1305": Sealed(8, 16),
+    "AES-128-GCM": Sealed(16, 16),
+    "AES-256-GCM": Sealed(16, 16),
+    "AES-128-CTR": Sealed(16, 32),
+    "AES-256-CTR": Sealed(16, 32),
 }
 
 
@@ -82,7 +82,7 @@ def opening(cipher: SshCipher) -> tuple[Exchange, ...]:
 
     So far OpenSSH lets the kernel hold short segments back.
     """
-    sealed = _SEALED[cipher]
+    sealed = SEALED[cipher]
     pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
         ((_VERSION_BYTES,), (_VERSION_BYTES,)),
         (
@@ -105,13 +105,20 @@ def opening(cipher: SshCipher) -> tuple[Exchange, ...]:
     return tuple(Exchange(request, reply, held=True) for request, reply in pairs)
 
 
+def ending(cipher: SshCipher) -> Exchange:
+    """Return what a client says that has nothing more to send, and the server's status."""
+    sealed = SEALED[cipher]
+    end = sealed.packets(_END_BYTES, _STATUS_BYTES, _END_BYTES)
+    return Exchange((sealed.packets(_END_BYTES),), (end,))
+
+
 def fetch(name: str, size_bytes: int, cipher: SshCipher) -> tuple[Exchange, ...]:
     """Return a download by ``scp -O``; the file is in the last exchange but one."""
-    sealed = _SEALED[cipher]
+    sealed = SEALED[cipher]
     ready = (sealed.data(1),)
     end = sealed.packets(_END_BYTES, _STATUS_BYTES, _EOW_BYTES, _END_BYTES)
     return (
-        Exchange((sealed.packets(_COMMAND_BYTES["-f"]),), (sealed.packets(*_STARTED_BYTES),)),
+        Exchange((sealed.packets(_COMMAND_BYTES["-f"]),), (sealed.packets(*STARTED_BYTES),)),
         Exchange(ready, (sealed.data(_announced(name, size_bytes)),)),
         # A byte behind the file says that it was read to its end.
         Exchange(ready, (sealed.data(size_bytes + 1),)),
@@ -121,15 +128,14 @@ def fetch(name: str, size_bytes: int, cipher: SshCipher) -> tuple[Exchange, ...]
 
 def leave(name: str, size_bytes: int, cipher: SshCipher) -> tuple[Exchange, ...]:
     """Return an upload; the file is in the last exchange but one."""
-    sealed = _SEALED[cipher]
+    sealed = SEALED[cipher]
     ready = (sealed.data(1),)
-    end = sealed.packets(_END_BYTES, _STATUS_BYTES, _END_BYTES)
-    started = (sealed.packets(*_STARTED_BYTES), *ready)
+    started = (sealed.packets(*STARTED_BYTES), *ready)
     return (
         Exchange((sealed.packets(_COMMAND_BYTES["-t"]),), started),
         Exchange((sealed.data(_announced(name, size_bytes)),), ready),
         Exchange((sealed.data(size_bytes + 1),), ready),
-        Exchange((sealed.packets(_END_BYTES),), (end,)),
+        ending(cipher),
     )
 
 
