@@ -201,6 +201,32 @@ def test_reads_of_sftp_keep_a_line_full_but_for_the_first_one(tmp_path: Path) ->
         assert least + 25 * 50 * MS < row["transfer_time_ns"] < 1.02 * least + 32 * 50 * MS
 
 
+@pytest.mark.parametrize("direction", ["download", "upload"])
+@pytest.mark.parametrize("protocol", ["http", "https", "scp", "sftp"])
+def test_a_file_at_a_pace_takes_as_long_as_that_allows(
+    tmp_path: Path, protocol: str, direction: str
+) -> None:
+    size, pace = 1_000_000, 1_000_000
+    text = FILE.format(size=f"{size} B", protocol=protocol) + 'corpus = "video"\n'
+    text += f'direction = "{direction}"\npace = "{pace} bit/s"\n'
+    # scp and sftp take a kilobit for 1,024 bits. What is written last is not waited for behind it:
+    # by curl and nginx 64 KiB with TLS, else up to a second of it.
+    kilobit, last = (1024, 0) if protocol in {"scp", "sftp"} else (1000, 125_000)
+    whole = size * 8e9 / (pace / 1000 * kilobit)
+    for row in totals(run(tmp_path, LINE + text)):
+        least = whole * (size - last) / size
+        assert least < row["transfer_time_ns"] < whole + 30 * 40 * MS
+
+
+def test_a_pace_that_the_line_has_not_changes_little(tmp_path: Path) -> None:
+    text = FILE.format(size="1 MB", protocol="http") + 'corpus = "video"\n'
+    free, paced = (
+        totals(run(tmp_path, LINE + text + more))[0]["transfer_time_ns"]
+        for more in ("", 'pace = "100 Mbit/s"\n')
+    )
+    assert paced == pytest.approx(free, rel=0.03)
+
+
 def test_a_large_file_has_the_rate_that_headers_leave(tmp_path: Path) -> None:
     text = FILE.format(size="10 MB", protocol="http") + 'corpus = "video"\n'
     result = run(tmp_path, LINE + text)

@@ -8,6 +8,7 @@ from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads import (
     curl,
     http_lengths,
+    pace,
     sftp_lengths,
     ssh_lengths,
     ssh_server,
@@ -57,6 +58,11 @@ class Clients:
     def _downloads(self) -> bool:
         return self.params.direction == "download"
 
+    @property
+    def _ssh_pace_bit_s(self) -> int | None:
+        kbit = self.params.pace_kbit_s
+        return None if kbit is None else kbit * pace.SSH_KBIT
+
     @cached_property
     def _urls(self) -> list[list[str]]:
         """Addresses of the files for curl, of each path."""
@@ -74,7 +80,9 @@ class Clients:
         tls, close = self.params.secure, self.params.connections == "each"
         message = http_lengths.fetch if self._downloads else http_lengths.leave
         exchanges = [
-            message(url, len(file.data), tls=tls, close=close)
+            message(
+                url, len(file.data), tls=tls, close=close, pace_bytes_s=self.params.pace_bytes_s
+            )
             for url, file in zip(urls, self.files, strict=True)
         ]
         opening = http_lengths.opening(tls, [path.server_address for path in self.paths])
@@ -86,7 +94,7 @@ class Clients:
         cipher, stages = self.params.ssh_cipher, []
         opening = ssh_lengths.opening(cipher)
         for file in self.files:
-            *before, moved, end = message(file.name, len(file.data), cipher)
+            *before, moved, end = message(file.name, len(file.data), cipher, self._ssh_pace_bit_s)
             stages.append(Stage((moved, end), opening=(*opening, *before)))
         return tuple(stages)
 
@@ -97,7 +105,12 @@ class Clients:
         files = [(file.name, len(file.data)) for file in self.files]
         runs = [[one] for one in files] if self.params.connections == "each" else [files]
         return tuple(
-            Stage(sftp_lengths.session(run, cipher, download=self._downloads), opening=opening)
+            Stage(
+                sftp_lengths.session(
+                    run, cipher, download=self._downloads, pace_bit_s=self._ssh_pace_bit_s
+                ),
+                opening=opening,
+            )
             for run in runs
         )
 

@@ -76,12 +76,6 @@ class FileTransfer(TcpWorkload):
         """Need nginx and curl, or OpenSSH."""
         return Need(programs=ssh_server.PROGRAMS if self.params.ssh else web_server.PROGRAMS)
 
-    def unmodelled(self, paths: int) -> str | None:
-        """Virtual time has programs that go as fast as they can."""
-        if self.params.pace is not None:
-            return "a pace is kept by the programs, whose way to do so is not simulated"
-        return super().unmodelled(paths)
-
     @property
     def content(self) -> str:
         """What is encrypted gets no smaller."""
@@ -156,7 +150,7 @@ class _Trial:
         tls = params.secure
         root = bench.directory(context.server) / "files"
         # Each sender keeps to the pace: curl that only receives takes 10 MB before it looks.
-        pace = max(1, params.pace // 8) if params.pace else None
+        pace = params.pace_bytes_s
         server = web_server.start_web_server(
             context, bench, root, tls=tls, pace_bytes_s=pace if self._download else None
         )
@@ -206,8 +200,8 @@ class _Trial:
             program = ["setpriv", "--pdeathsig", "KILL"]
             program += ["scp", "-O"] if params.protocol == "scp" else ["sftp", "-b", "-"]
             program += ["-F", str(config)]
-            if params.pace is not None:
-                program += ["-l", str(max(1, params.pace // 1000))]
+            if params.pace_kbit_s is not None:
+                program += ["-l", str(params.pace_kbit_s)]
             verb = "get" if self._download else "put"
             listed = home / f"list-{path.name}"
             if params.connections == "one":

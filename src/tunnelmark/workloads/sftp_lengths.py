@@ -7,9 +7,10 @@ and when they are sent, was seen on the wire for the configuration that ``ssh_se
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from tunnelmark.workloads import ssh_lengths
+from tunnelmark.workloads import pace, ssh_lengths
 from tunnelmark.workloads.exchanges import Exchange
 from tunnelmark.workloads.ssh_server import SshCipher
 
@@ -46,6 +47,15 @@ _DATA_BYTES: Final = _HEAD_BYTES + 4
 _WRITE_BYTES: Final = _HEAD_BYTES + _HANDLE_BYTES + 8 + 4
 
 
+@dataclass(frozen=True)
+class _Said:
+    """A message and the one that answers it, in bytes."""
+
+    request: int
+    reply: int
+    ahead: int = 0
+
+
 def opening(cipher: SshCipher) -> tuple[Exchange, ...]:
     """Return what a connection begins with, up to the version of the protocol."""
     sealed = ssh_lengths.SEALED[cipher]
@@ -54,43 +64,58 @@ def opening(cipher: SshCipher) -> tuple[Exchange, ...]:
         Exchange(
             (sealed.packets(_SUBSYSTEM_BYTES),), (sealed.packets(*ssh_lengths.STARTED_BYTES),)
         ),
-        _said(_INIT_BYTES, _VERSION_BYTES, cipher),
+        _exchange(_Said(_INIT_BYTES, _VERSION_BYTES), cipher),
     )
 
 
 def session(
-    files: list[tuple[str, int]], cipher: SshCipher, *, download: bool
+    files: list[tuple[str, int]],
+    cipher: SshCipher,
+    *,
+    download: bool,
+    pace_bit_s: int | None = None,
 ) -> tuple[Exchange, ...]:
     """Return what one run of sftp sends for files, each a name and a size, and the end."""
-    found = [_said(_LIMITS_BYTES, _LIMITED_BYTES, cipher), _said(_HERE_BYTES, _PLACE_BYTES, cipher)]
+    said = [_Said(_LIMITS_BYTES, _LIMITED_BYTES), _Said(_HERE_BYTES, _PLACE_BYTES)]
     one = _fetched if download else _left
     for name, size_bytes in files:
-        found += one(name, size_bytes, cipher)
-    return (*found, ssh_lengths.ending(cipher))
+        said += one(name, size_bytes)
+    due_ns = [0] * len(said)
+    if pace_bit_s is not None:
+        # sftp waits when it has read a reply, or has written a request.
+        lengths = [message.reply if download else message.request for message in said]
+        done_ns = [0, *pace.waits_ns(lengths, pace_bit_s)]
+        due_ns = [
+            done_ns[number - (message.ahead if download else 0)]
+            for number, message in enumerate(said)
+        ]
+    exchanges = [
+        _exchange(message, cipher, at_ns) for message, at_ns in zip(said, due_ns, strict=True)
+    ]
+    return (*exchanges, ssh_lengths.ending(cipher))
 
 
-def _fetched(name: str, size_bytes: int, cipher: SshCipher) -> Iterator[Exchange]:
+def _fetched(name: str, size_bytes: int) -> Iterator[_Said]:
     path = _HEAD_BYTES + 4 + _FOLDER_BYTES["get"] + len(name)
     # The link itself, then what it leads to.
-    yield from [_said(path, _ATTRIBUTES_BYTES, cipher)] * 2
-    yield _said(path + 4 + 4, _OPENED_BYTES, cipher)
-    for read, ahead in reads(size_bytes):
-        answer = _DATA_BYTES + read if read else _status("End of file")
-        yield _said(_READ_BYTES, answer, cipher, ahead)
-    yield _said(_CLOSE_BYTES, _status("Success"), cipher)
+    yield from [_Said(path, _ATTRIBUTES_BYTES)] * 2
+    yield _Said(path + 4 + 4, _OPENED_BYTES)
+    for got, ahead in reads(size_bytes):
+        yield _Said(_READ_BYTES, _DATA_BYTES + got if got else _status("End of file"), ahead)
+    yield _Said(_CLOSE_BYTES, _status("Success"))
 
 
-def _left(name: str, size_bytes: int, cipher: SshCipher) -> Iterator[Exchange]:
+def _left(name: str, size_bytes: int) -> Iterator[_Said]:
     path = _HEAD_BYTES + 4 + _FOLDER_BYTES["put"] + len(name)
-    yield _said(path, _status("No such file"), cipher)
+    yield _Said(path, _status("No such file"))
     # With its permissions.
-    yield _said(path + 4 + 4 + 4, _OPENED_BYTES, cipher)
+    yield _Said(path + 4 + 4 + 4, _OPENED_BYTES)
     for number, begin in enumerate(range(0, size_bytes, BLOCK_BYTES)):
         # The first one is waited for.
         ahead = _MOST_REQUESTS if number > 1 else 0
         written = min(BLOCK_BYTES, size_bytes - begin)
-        yield _said(_WRITE_BYTES + written, _status("Success"), cipher, ahead)
-    yield _said(_CLOSE_BYTES, _status("Success"), cipher)
+        yield _Said(_WRITE_BYTES + written, _status("Success"), ahead)
+    yield _Said(_CLOSE_BYTES, _status("Success"))
 
 
 def reads(size_bytes: int) -> Iterator[tuple[int, int]]:
@@ -125,6 +150,7 @@ def _status(words: str) -> int:
     return _HEAD_BYTES + 4 + 4 + len(words) + 4
 
 
-def _said(request: int, reply: int, cipher: SshCipher, ahead: int = 0) -> Exchange:
+def _exchange(said: _Said, cipher: SshCipher, due_ns: int = 0) -> Exchange:
     sealed = ssh_lengths.SEALED[cipher]
-    return Exchange((sealed.data(request),), (sealed.data(reply),), ahead=ahead)
+    request, reply = sealed.data(said.request), sealed.data(said.reply)
+    return Exchange((request,), (reply,), ahead=said.ahead, due_ns=due_ns)

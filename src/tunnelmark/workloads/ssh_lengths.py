@@ -8,6 +8,7 @@ of OpenSSH, and what was seen on the wire for the configuration that ``ssh_serve
 from dataclasses import dataclass
 from typing import Final
 
+from tunnelmark.workloads import pace
 from tunnelmark.workloads.exchanges import Exchange
 from tunnelmark.workloads.ssh_server import CIPHERS, SshCipher
 
@@ -42,6 +43,10 @@ STARTED_BYTES: Final = (1 + 2 * 4, 1 + 4)
 _STATUS_BYTES: Final = 1 + 4 + (4 + 11) + 1 + 4
 _END_BYTES: Final = 1 + 4
 _EOW_BYTES: Final = 1 + 4 + (4 + 15) + 1
+_WINDOW_BYTES: Final = 64 * _DATA_BYTES
+"""What may be under way through a channel (``CHAN_SES_WINDOW_DEFAULT``)."""
+_ADJUST_BYTES: Final = 3 * _DATA_BYTES
+"""When so much was read the sender is told (``channel_check_window``)."""
 
 
 @dataclass(frozen=True)
@@ -112,29 +117,45 @@ def ending(cipher: SshCipher) -> Exchange:
     return Exchange((sealed.packets(_END_BYTES),), (end,))
 
 
-def fetch(name: str, size_bytes: int, cipher: SshCipher) -> tuple[Exchange, ...]:
+def fetch(
+    name: str, size_bytes: int, cipher: SshCipher, pace_bit_s: int | None = None
+) -> tuple[Exchange, ...]:
     """Return a download by ``scp -O``; the file is in the last exchange but one."""
     sealed = SEALED[cipher]
     ready = (sealed.data(1),)
     end = sealed.packets(_END_BYTES, _STATUS_BYTES, _EOW_BYTES, _END_BYTES)
+    # A byte behind the file says that it was read to its end.
+    moved, read_ns = Exchange(ready, (sealed.data(size_bytes + 1),)), 0
+    if pace_bit_s is not None:
+        # scp reads no faster. sshd sends until the window of the channel is full.
+        paced = pace.read(size_bytes + 1, _WINDOW_BYTES, _ADJUST_BYTES, pace_bit_s)
+        pieces = tuple(sealed.data(piece) for piece in paced.pieces)
+        moved = Exchange(ready, pieces, reply_due_ns=paced.due_ns)
+        read_ns = size_bytes * 8 * 10**9 // pace_bit_s
     return (
         Exchange((sealed.packets(_COMMAND_BYTES["-f"]),), (sealed.packets(*STARTED_BYTES),)),
         Exchange(ready, (sealed.data(_announced(name, size_bytes)),)),
-        # A byte behind the file says that it was read to its end.
-        Exchange(ready, (sealed.data(size_bytes + 1),)),
-        Exchange(ready, (end,)),
+        moved,
+        Exchange(ready, (end,), due_ns=read_ns),
     )
 
 
-def leave(name: str, size_bytes: int, cipher: SshCipher) -> tuple[Exchange, ...]:
+def leave(
+    name: str, size_bytes: int, cipher: SshCipher, pace_bit_s: int | None = None
+) -> tuple[Exchange, ...]:
     """Return an upload; the file is in the last exchange but one."""
     sealed = SEALED[cipher]
     ready = (sealed.data(1),)
     started = (sealed.packets(*STARTED_BYTES), *ready)
+    moved = Exchange((sealed.data(size_bytes + 1),), ready)
+    if pace_bit_s is not None:
+        paced = pace.by_scp(size_bytes, pace_bit_s)
+        pieces = (*(sealed.data(piece) for piece in paced.pieces), *ready)
+        moved = Exchange(pieces, ready, request_due_ns=(*paced.due_ns, paced.due_ns[-1]))
     return (
         Exchange((sealed.packets(_COMMAND_BYTES["-t"]),), started),
         Exchange((sealed.data(_announced(name, size_bytes)),), ready),
-        Exchange((sealed.data(size_bytes + 1),), ready),
+        moved,
         ending(cipher),
     )
 

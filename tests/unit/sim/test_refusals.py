@@ -72,7 +72,6 @@ def test_a_tunnel_without_a_model_is_left_out(tunnel: str, name: str, reason: st
     ("parts", "reason"),
     [
         ((LINK, WIREGUARD, DNS), "workload dns: there is no model of what its programs send"),
-        ((LINK, WIREGUARD, FILE + 'pace = "1 Mbit/s"\n'), "a pace is kept by the programs"),
         ((LINK, WIREGUARD, WEB + 'congestion = "bbr"\n'), "congestion is 'bbr', only cubic and"),
         (
             (LINK, WIREGUARD, BULK + 'congestion = "bbr"\n'),
