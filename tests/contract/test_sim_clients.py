@@ -218,6 +218,17 @@ def test_a_file_at_a_pace_takes_as_long_as_that_allows(
         assert least < row["transfer_time_ns"] < whole + 30 * 40 * MS
 
 
+@pytest.mark.parametrize("direction", ["download", "upload"])
+@pytest.mark.parametrize("protocol", ["scp", "sftp"])
+def test_who_waits_longer_than_its_patience_because_of_a_pace_does_not_give_up(
+    tmp_path: Path, protocol: str, direction: str
+) -> None:
+    text = FILE.format(size="2.3 MB", protocol=protocol) + 'corpus = "video"\n'
+    text += f'direction = "{direction}"\npace = "2 kbit/s"\nlimit = "300 min"\n'
+    for row in totals(run(tmp_path, LINE + text)):
+        assert row["transfer_time_ns"] == pytest.approx(2_300_000 * 8e9 / 2048, rel=0.01)
+
+
 def test_a_pace_that_the_line_has_not_changes_little(tmp_path: Path) -> None:
     text = FILE.format(size="1 MB", protocol="http") + 'corpus = "video"\n'
     free, paced = (

@@ -34,7 +34,9 @@ class Clients:
         """Return them, in the order of the paths."""
         if self.params.ssh:
             one = self._by_scp() if self.params.protocol == "scp" else self._by_sftp()
-            patience_s, stages = ssh_server.PATIENCE_S, [one] * len(self.paths)
+            # Who waits because of a pace hears of the other end all the same (ssh_server).
+            patience_s = ssh_server.PATIENCE_S + ssh_lengths.pause_s(self._ssh_pace_bit_s)
+            stages = [one] * len(self.paths)
         else:
             patience_s, stages = curl.STALL_LIMIT_S, [self._by_curl(urls) for urls in self._urls]
         return [

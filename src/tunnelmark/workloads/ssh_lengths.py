@@ -46,7 +46,7 @@ _EOW_BYTES: Final = 1 + 4 + (4 + 15) + 1
 _WINDOW_BYTES: Final = 64 * _DATA_BYTES
 """What may be under way through a channel (``CHAN_SES_WINDOW_DEFAULT``)."""
 _ADJUST_BYTES: Final = 3 * _DATA_BYTES
-"""When so much was read the sender is told (``channel_check_window``)."""
+"""So much is read before the sender hears of it (``channel_check_window``)."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,11 @@ def leave(
         moved,
         ending(cipher),
     )
+
+
+def pause_s(pace_bit_s: int | None) -> int:
+    """Return how long nothing of a file may be sent at such a pace, at most."""
+    return 0 if pace_bit_s is None else -(-_ADJUST_BYTES * 8 // pace_bit_s)
 
 
 def _announced(name: str, size_bytes: int) -> int:

@@ -91,5 +91,10 @@ def test_sftp_waits_for_each_block(download: bool, seen: list[int]) -> None:
     assert not any(one.due_ns for one in free)
 
 
+def test_a_pause_is_that_of_the_window() -> None:
+    assert ssh_lengths.pause_s(None) == 0
+    assert ssh_lengths.pause_s(8 * 1024) == 96
+
+
 def test_short_messages_do_not_make_sftp_wait() -> None:
     assert pace.waits_ns([100, 16_000, 284, 100], 8_000) == [0, 0, 16_384 * MS, 16_384 * MS]
