@@ -276,7 +276,7 @@ def test_a_job_by_itself_and_merged_is_the_study_as_a_whole(
 def test_what_cannot_be_simulated_is_named_and_the_rest_runs(tmp_path: Path) -> None:
     own = 'metrics = { file_transfer = "transfer_goodput_bit_s" }\n'
     echo = '[[workload]]\nkind = "udp_echo"\ngap = "5 ms"\npackets = 10\npayload_bytes = 64\n'
-    file = '[[workload]]\nkind = "file_transfer"\nprotocol = ["http", "sftp"]\npace = "1 Mbit/s"\n'
+    file = '[[workload]]\nkind = "file_transfer"\ncongestion = ["bbr", "vegas"]\n'
     result = run(tmp_path / "results", made(tmp_path, own, OPENVPN, SERIAL, echo, file))
     assert all("file_transfer" in name for name in result.manifest.skipped)
     assert len(result.manifest.skipped) == 2

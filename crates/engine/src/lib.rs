@@ -151,6 +151,16 @@ mod tests {
             check("sim", wrong.as_bytes()).unwrap_err(),
             "tcp[1].window_bytes is 1447, must be 1448 to 1073741824"
         );
+        let wrong = text.replace("\"due_ns\": 1000000", "\"due_ns\": -1");
+        assert_eq!(
+            check("sim", wrong.as_bytes()).unwrap_err(),
+            "clients[0].stages[0].exchanges[1].due_ns is -1, must be 0 to 86400000000000"
+        );
+        let wrong = text.replace("\"held\": true", "\"request_due_ns\": [0, 1]");
+        assert_eq!(
+            check("sim", wrong.as_bytes()).unwrap_err(),
+            "clients[0].stages[0].exchanges[0].request_due_ns: 2 times for 1 pieces"
+        );
     }
 
     #[cfg(not(feature = "portable"))]

@@ -35,6 +35,8 @@ struct StageConfig {
     opening: Vec<ExchangeConfig>,
     exchanges: Vec<ExchangeConfig>,
     lasts_ns: Option<i64>,
+    #[serde(default)]
+    turn_bytes: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -44,6 +46,15 @@ struct ExchangeConfig {
     reply: Vec<u64>,
     #[serde(default)]
     held: bool,
+    #[serde(default)]
+    ahead: usize,
+    #[serde(default)]
+    due_ns: i64,
+    /// Of each piece, or of none.
+    #[serde(default)]
+    request_due_ns: Vec<i64>,
+    #[serde(default)]
+    reply_due_ns: Vec<i64>,
 }
 
 impl ClientConfig {
@@ -55,7 +66,7 @@ impl ClientConfig {
 
 const MOST_STAGES: usize = 1 << 16;
 const MOST_EXCHANGES: usize = 1 << 17;
-const MOST_PIECES: usize = 16;
+const MOST_PIECES: usize = 1 << 17;
 const LARGEST_PIECE_BYTES: u64 = 1 << 32;
 
 /// The plans, those of one configuration behind each other.
@@ -117,6 +128,10 @@ fn stage(at: &str, config: &StageConfig) -> Result<StagePlan, Failure> {
             .lasts_ns
             .map(|lasts_ns| config::duration(&key("lasts_ns"), lasts_ns))
             .transpose()?,
+        turn_bytes: config
+            .turn_bytes
+            .map(|bytes| config::within(&key("turn_bytes"), bytes, 1, LARGEST_PIECE_BYTES))
+            .transpose()?,
     })
 }
 
@@ -124,9 +139,9 @@ fn stage(at: &str, config: &StageConfig) -> Result<StagePlan, Failure> {
 fn exchanges(at: &str, configs: &[ExchangeConfig], least: usize) -> Result<Vec<Exchange>, Failure> {
     let mut found = Vec::with_capacity(configs.len());
     for (index, config) in configs.iter().enumerate() {
-        for (name, pieces, least) in [
-            ("request", &config.request, 1),
-            ("reply", &config.reply, least),
+        for (name, pieces, due, least) in [
+            ("request", &config.request, &config.request_due_ns, 1),
+            ("reply", &config.reply, &config.reply_due_ns, least),
         ] {
             let place = format!("{at}[{index}].{name}");
             let number = format!("{place}: number of pieces");
@@ -134,11 +149,27 @@ fn exchanges(at: &str, configs: &[ExchangeConfig], least: usize) -> Result<Vec<E
             for bytes in pieces {
                 config::within(&place, *bytes, 1, LARGEST_PIECE_BYTES)?;
             }
+            let place = format!("{at}[{index}].{name}_due_ns");
+            if !due.is_empty() && due.len() != pieces.len() {
+                let (found, wanted) = (due.len(), pieces.len());
+                let message = format!("{place}: {found} times for {wanted} pieces");
+                return Err(Failure::Config(message));
+            }
+            for due_ns in due {
+                config::within(&place, *due_ns, 0, config::LONGEST_NS)?;
+            }
         }
+        let due_ns = format!("{at}[{index}].due_ns");
+        config::within(&due_ns, config.due_ns, 0, config::LONGEST_NS)?;
+        let times = |all: &[i64]| all.iter().map(|due_ns| Duration(*due_ns)).collect();
         found.push(Exchange {
             request: config.request.clone(),
             reply: config.reply.clone(),
             held: config.held,
+            ahead: config.ahead,
+            due: Duration(config.due_ns),
+            request_due: times(&config.request_due_ns),
+            reply_due: times(&config.reply_due_ns),
         });
     }
     Ok(found)

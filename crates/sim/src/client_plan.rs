@@ -16,6 +16,14 @@ pub struct Exchange {
     pub reply: Vec<u64>,
     /// Each piece waits until what was written before it is acknowledged (RFC 896).
     pub held: bool,
+    /// It is begun when so many of those before it on its connection are under way at most.
+    pub ahead: usize,
+    /// It is begun no earlier than this after the first reply on its connection began to come.
+    pub due: Duration,
+    /// When each piece of the request leaves at the earliest, after it was written; none: at once.
+    pub request_due: Vec<Duration>,
+    /// Likewise of the reply.
+    pub reply_due: Vec<Duration>,
 }
 
 /// What a client does before it goes on to the next stage.
@@ -37,6 +45,9 @@ pub struct StagePlan {
     pub exchanges: Vec<Exchange>,
     /// They are begun again and again for so long; None: once.
     pub lasts: Option<Duration>,
+    /// Replies that a server has at the same time take turns on their connection, this many bytes each;
+    /// None: each is written as a whole.
+    pub turn_bytes: Option<u64>,
 }
 
 /// A client.
@@ -63,6 +74,10 @@ impl ClientPlan {
     #[must_use]
     pub fn sizes(&self) -> Vec<u32> {
         let full = u64::from(self.segment_bytes.max(1));
+        if self.stages.iter().any(|stage| stage.turn_bytes.is_some()) {
+            // Where turns end hangs on when requests come.
+            return Segment::sizes(0..=self.segment_bytes);
+        }
         let exchanges =
             |stage: &'_ StagePlan| [stage.opening.clone(), stage.exchanges.clone()].concat();
         let pieces = self.stages.iter().flat_map(exchanges);

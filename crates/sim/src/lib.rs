@@ -23,6 +23,7 @@ mod tcp_receiver;
 mod tcp_rtt;
 mod tcp_segment;
 mod tcp_sender;
+mod tcp_used;
 mod under_way;
 mod way;
 mod world;

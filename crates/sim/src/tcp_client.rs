@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 use tm_probe::Stream;
 use tm_wire::{Duration, Instant};
 
-use crate::client_plan::{ClientOutcome, ClientPlan, Exchange, Exchanged, StagePlan};
+use crate::client_plan::{ClientOutcome, ClientPlan, Exchanged, StagePlan};
 use crate::tcp::{Leaving, OPENING_NS};
 use crate::tcp_line::{parse, Line, Out, CLIENT, SERVER};
 use crate::tcp_segment::Segment;
+use crate::tcp_used::{Task, Used};
 
 /// The clients of one host.
 pub struct Clients {
@@ -97,35 +98,6 @@ struct Client {
     outcome: ClientOutcome,
 }
 
-/// A connection and what it is used for.
-struct Used {
-    line: Line,
-    /// The exchange that it has or, before that, what it begins with; None: it waits for the others.
-    task: Option<Task>,
-}
-
-struct Task {
-    index: usize,
-    began: Instant,
-    /// Place of the exchange among those that the connection begins with; behind them its own.
-    step: usize,
-    asked: Option<Asked>,
-    connected: Option<Instant>,
-    opened: Option<Instant>,
-    first: Option<Instant>,
-}
-
-/// A request that was written, by numbers of segments.
-#[derive(Clone, Copy)]
-struct Asked {
-    /// It has arrived with all before this one.
-    request: u64,
-    /// The reply begins with this one.
-    from: u64,
-    /// The reply has arrived with all before this one; None: it is not written yet.
-    until: Option<u64>,
-}
-
 impl Client {
     fn new(plan: ClientPlan, start: Instant) -> Self {
         let first = plan.stages.first().map(|stage| start + stage.wait);
@@ -150,15 +122,22 @@ impl Client {
         }
         let limit = self.start + self.plan.limit;
         let next = self.waits.unwrap_or_else(|| {
-            let lines = self.lines.values().filter_map(|one| one.line.next_due());
-            lines.fold(self.heard + self.plan.patience, Instant::min)
+            let lines = self.lines.values();
+            let lines = lines.flat_map(|one| [one.line.next_due(), one.waits]);
+            lines.flatten().fold(self.deaf(), Instant::min)
         });
         Some(next.min(limit))
     }
 
+    /// When it has heard nothing for too long; who waits for a time of its own does not listen.
+    fn deaf(&self) -> Instant {
+        let waits = self.lines.values().filter_map(|one| one.waits);
+        waits.fold(self.heard, Instant::max) + self.plan.patience
+    }
+
     fn turn(&mut self, now: Instant, place: usize, leaving: &mut VecDeque<Leaving>) {
         let late = now >= self.start + self.plan.limit;
-        let deaf = self.waits.is_none() && now >= self.heard + self.plan.patience;
+        let deaf = self.waits.is_none() && now >= self.deaf();
         if late || deaf {
             self.end();
             return;
@@ -166,7 +145,11 @@ impl Client {
         if self.waits.is_some_and(|begins| begins <= now) {
             self.begin_stage(now, place, leaving);
         }
+        let mut due = Vec::new();
         for (line, used) in &mut self.lines {
+            if used.waits.is_some_and(|waits| waits <= now) {
+                due.push(*line);
+            }
             let (client, line) = (place, *line);
             used.line.turn(
                 now,
@@ -176,6 +159,19 @@ impl Client {
                     leaving,
                 },
             );
+        }
+        for line in due {
+            // It listens again from here on.
+            self.heard = now;
+            let (client, leaving) = (place, &mut *leaving);
+            let out = &mut Out {
+                client,
+                line,
+                leaving,
+            };
+            if let Some(used) = self.lines.remove(&line) {
+                self.advance(now, used, out);
+            }
         }
     }
 
@@ -226,8 +222,7 @@ impl Client {
                 leaving,
             },
         );
-        let task = Some(Task::new(index, now, 0));
-        self.lines.insert(number, Used { line, task });
+        self.lines.insert(number, Used::new(line, index, now));
     }
 
     fn take(&mut self, now: Instant, at: usize, segment: &Segment, out: &mut Out) {
@@ -248,10 +243,17 @@ impl Client {
         };
         used.line.take(now, at, segment, out);
         if at == SERVER {
-            self.answer(&mut used);
+            used.answer(now, self.stage());
             used.line.send(now, SERVER, out);
             self.lines.insert(out.line, used);
-        } else if self.go_on(now, &mut used) {
+        } else {
+            self.advance(now, used, out);
+        }
+    }
+
+    /// The client goes on with a connection, and with its stage if that is over.
+    fn advance(&mut self, now: Instant, mut used: Used, out: &mut Out) {
+        if self.go_on(now, &mut used) {
             used.line.send(now, CLIENT, out);
             self.lines.insert(out.line, used);
         } else {
@@ -260,86 +262,100 @@ impl Client {
                 self.open(now, index, out.client, out.leaving);
             }
         }
-        if self.lines.values().all(|used| used.task.is_none()) {
+        let over = |used: &Used| used.tasks.is_empty() && used.waits.is_none();
+        if self.lines.values().all(over) {
             self.end_stage(now, out);
         }
     }
 
-    /// The server answers a request that is there.
-    fn answer(&self, used: &mut Used) {
-        let Some(task) = &mut used.task else { return };
-        let stage = self.stage();
-        let exchange = stage.exchange(task);
-        let closes = stage.awaits_close && stage.is_own(task);
-        if let Some(asked) = &mut task.asked {
-            if asked.until.is_none() && used.line.has(SERVER) >= asked.request {
-                exchange.write(&mut used.line, SERVER, &exchange.reply);
-                if closes {
-                    used.line.write(SERVER, 0);
-                }
-                asked.until = Some(used.line.written(SERVER));
+    /// The client goes on with a connection as far as it can: whether that is of use still.
+    fn go_on(&mut self, now: Instant, used: &mut Used) -> bool {
+        if !used.line.open() {
+            return true;
+        }
+        loop {
+            self.ask(now, used);
+            let stage = &self.plan.stages[self.stage];
+            let Some(place) = used.complete(now, stage) else {
+                return true;
+            };
+            let task = &mut used.tasks[place];
+            if !stage.is_own(task) {
+                (task.step, task.asked, task.first) = (task.step + 1, None, None);
+                continue;
+            }
+            let fresh = stage.fresh;
+            if let Some(task) = used.tasks.remove(place) {
+                self.done(now, &task);
+            }
+            if fresh {
+                return false;
             }
         }
     }
 
-    /// The client goes on with a connection on which something came: whether it is of use still.
-    fn go_on(&mut self, now: Instant, used: &mut Used) -> bool {
-        while used.line.open() {
-            let Some(task) = &mut used.task else {
-                break;
-            };
+    /// The client writes the requests that it may.
+    fn ask(&mut self, now: Instant, used: &mut Used) {
+        let mut began = now;
+        if let Some(task) = used.tasks.front_mut().filter(|task| task.asked.is_none()) {
             let stage = &self.plan.stages[self.stage];
             let own = stage.is_own(task);
             if used.line.written(CLIENT) == 0 && task.connected.is_none() {
                 task.connected = Some(now);
             }
-            let Some(asked) = task.asked else {
-                if own && task.connected.is_some() && task.opened.is_none() {
-                    task.opened = Some(now);
-                    if !stage.opening_counts {
-                        // What the connection begins with belongs to no exchange.
-                        task.began = now;
-                        (task.connected, task.opened) = (None, None);
-                        self.since = self.since.max(now);
-                    }
+            if own && task.opened.is_none() {
+                task.opened = Some(now);
+                if stage.opening_counts {
+                    // Those that are begun with it waited for the connection as well.
+                    began = task.began;
+                } else {
+                    // What the connection begins with belongs to no exchange.
+                    task.began = now;
+                    (task.connected, task.opened) = (None, None);
+                    self.since = self.since.max(now);
                 }
-                let exchange = stage.exchange(task);
-                let from = used.line.written(SERVER);
-                exchange.write(&mut used.line, CLIENT, &exchange.request);
-                task.asked = Some(Asked {
-                    request: used.line.written(CLIENT),
-                    from,
-                    until: exchange.reply.is_empty().then_some(from),
-                });
-                self.outcome.begun += u64::from(own);
-                continue;
-            };
-            let has = used.line.has(CLIENT);
-            if task.first.is_none() && has > asked.from {
-                task.first = Some(now);
             }
-            if asked.until.is_none_or(|until| has < until) {
-                break;
-            }
+            let exchange = stage.exchange(task.step, task.index).clone();
+            used.ask(now, 0, &exchange);
+            self.outcome.begun += u64::from(own);
             if !own {
-                (task.step, task.asked, task.first) = (task.step + 1, None, None);
-                continue;
+                return;
             }
-            let (step, fresh) = (task.step, stage.fresh);
-            self.done(now, used);
-            if fresh {
-                return false;
-            }
-            used.task = self
-                .next_exchange(now)
-                .map(|index| Task::new(index, now, step));
+        } else if used
+            .tasks
+            .front()
+            .is_some_and(|task| !self.stage().is_own(task))
+        {
+            return;
         }
-        true
+        while let Some(index) = self.next_on(now, used) {
+            let stage = &self.plan.stages[self.stage];
+            used.add(index, began, stage.opening.len());
+            let exchange = stage.exchanges[index].clone();
+            used.ask(now, used.tasks.len() - 1, &exchange);
+            self.outcome.begun += 1;
+        }
+    }
+
+    /// The exchange that is begun next on a connection that has an opening behind it, if it may be.
+    fn next_on(&mut self, now: Instant, used: &mut Used) -> Option<usize> {
+        used.waits = None;
+        let stage = self.stage();
+        let next = &stage.exchanges[self.begun % stage.exchanges.len()];
+        if used.tasks.len() > next.ahead || (stage.fresh && !used.tasks.is_empty()) {
+            return None;
+        }
+        let due = used.replied.map(|first| first + next.due);
+        if let Some(due) = due.filter(|due| *due > now) {
+            used.waits =
+                (stage.lasts.is_some() || self.begun < stage.exchanges.len()).then_some(due);
+            return None;
+        }
+        self.next_exchange(now)
     }
 
     /// The exchange of a connection is over.
-    fn done(&mut self, now: Instant, used: &mut Used) {
-        let Some(task) = used.task.take() else { return };
+    fn done(&mut self, now: Instant, task: &Task) {
         let first = self.outcome.span.map_or(task.began, |(first, _)| first);
         self.outcome.span = Some((first.min(task.began), now));
         self.outcome.delays.add(now - task.began);
@@ -391,45 +407,5 @@ impl Client {
         } else {
             (self.over, self.outcome.finished) = (true, true);
         }
-    }
-}
-
-impl Task {
-    fn new(index: usize, began: Instant, step: usize) -> Self {
-        Self {
-            index,
-            began,
-            step,
-            asked: None,
-            connected: None,
-            opened: None,
-            first: None,
-        }
-    }
-}
-
-impl Exchange {
-    fn write(&self, line: &mut Line, end: usize, pieces: &[u64]) {
-        for bytes in pieces {
-            if self.held {
-                line.write_held(end, *bytes);
-            } else {
-                line.write(end, *bytes);
-            }
-        }
-    }
-}
-
-impl StagePlan {
-    /// What a task is at.
-    fn exchange(&self, task: &Task) -> &Exchange {
-        self.opening
-            .get(task.step)
-            .unwrap_or(&self.exchanges[task.index])
-    }
-
-    /// Whether that is its own exchange.
-    fn is_own(&self, task: &Task) -> bool {
-        task.step >= self.opening.len()
     }
 }

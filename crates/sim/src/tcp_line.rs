@@ -54,6 +54,8 @@ struct Written {
     pieces: Vec<(u64, u32)>,
     /// Segments that wait until all before them are acknowledged.
     held: Vec<u64>,
+    /// Segments that, with all behind them, wait for a time.
+    due: VecDeque<(u64, Instant)>,
 }
 
 #[derive(Default)]
@@ -95,7 +97,8 @@ impl Line {
     pub fn next_due(&self) -> Option<Instant> {
         let timers = self.ends.iter().flat_map(|end| {
             let sender = end.sender.as_ref().and_then(Sender::timer);
-            [end.handshake.timer, sender, end.receiver.timer()]
+            let due = end.written.due.front().map(|(_, due)| *due);
+            [end.handshake.timer, sender, end.receiver.timer(), due]
         });
         timers.flatten().min()
     }
@@ -133,10 +136,36 @@ impl Line {
         self.write(end, bytes);
     }
 
+    /// An end writes a piece that, with all behind it, leaves no earlier than `due`.
+    pub fn write_due(&mut self, end: usize, bytes: u64, due: Instant) {
+        let written = &mut self.ends[end].written;
+        written.due.push_back((written.segments, due));
+        self.write(end, bytes);
+    }
+
+    /// An end writes bytes that fill up its last segment if that has not left; the number of the first
+    /// segment with some of them.
+    pub fn join(&mut self, end: usize, bytes: u64) -> u64 {
+        let one = &mut self.ends[end];
+        let unsent = one.sender.as_ref().map_or(0, Sender::unsent);
+        one.written.join(bytes, self.plan.segment_bytes, unsent)
+    }
+
+    /// Whether an end has less to send than its congestion window: the kernel takes more then, whose
+    /// send buffer is twice that window.
+    pub fn wants(&self, end: usize) -> bool {
+        let one = &self.ends[end];
+        let sender = one.sender.as_ref();
+        sender.is_some_and(|s| one.written.segments - s.unsent() < s.window_segments())
+    }
+
     /// Does what is due at `now`.
     pub fn turn(&mut self, now: Instant, out: &mut Out) {
         for (place, opens) in [(CLIENT, Segment::Open), (SERVER, Segment::Opening)] {
             let end = &mut self.ends[place];
+            while end.written.due.front().is_some_and(|one| one.1 <= now) {
+                end.written.due.pop_front();
+            }
             if end.handshake.due(now) {
                 out.push(place, &opens, 0);
             }
@@ -236,10 +265,25 @@ impl Written {
         self.pieces.push((self.segments, last));
     }
 
+    /// As `push`, but the last segment is filled up if it is not before `unsent`.
+    fn join(&mut self, bytes: u64, segment_bytes: u32, unsent: u64) -> u64 {
+        let mut begun = 0;
+        if self.segments > unsent {
+            if let Some((behind, last)) = self.pieces.pop_if(|one| one.1 < segment_bytes) {
+                // What is full of that piece belongs to the new one.
+                (self.segments, begun) = (behind - 1, u64::from(last));
+            }
+        }
+        let from = self.segments;
+        self.push(begun + bytes, segment_bytes);
+        from
+    }
+
     /// The number behind the last segment that may leave when all before `first` are acknowledged.
     fn free(&self, first: u64) -> u64 {
         let place = self.held.partition_point(|held| *held <= first);
-        self.held.get(place).copied().unwrap_or(self.segments)
+        let held = self.held.get(place).copied().unwrap_or(self.segments);
+        self.due.front().map_or(held, |(due, _)| held.min(*due))
     }
 
     fn length(&self, number: u64, segment_bytes: u32) -> u32 {
@@ -265,6 +309,33 @@ mod tests {
             .map(|number| written.length(number, 1_448))
             .collect();
         assert_eq!(lengths, [100, 1_448, 1_448, 1_448, 1_448, 104, 0]);
+    }
+
+    #[test]
+    fn what_joins_fills_up_a_segment_that_has_not_left() {
+        let lengths = |written: &Written| -> Vec<u32> {
+            let all = 0..written.segments;
+            all.map(|number| written.length(number, 1_448)).collect()
+        };
+        let mut written = Written::default();
+        assert_eq!(written.join(3_000, 1_448, 0), 0);
+        assert_eq!(written.join(1_348, 1_448, 2), 2);
+        assert_eq!(lengths(&written), [1_448, 1_448, 1_448, 4]);
+        assert_eq!(written.join(10, 1_448, 4), 4);
+        assert_eq!(lengths(&written), [1_448, 1_448, 1_448, 4, 10]);
+        assert_eq!(written.join(1_448, 1_448, 4), 4);
+        assert_eq!(lengths(&written), [1_448, 1_448, 1_448, 4, 1_448, 10]);
+    }
+
+    #[test]
+    fn a_piece_that_is_due_later_holds_back_what_is_behind_it() {
+        let mut written = Written::default();
+        written.push(3_000, 1_448);
+        written.due = VecDeque::from([(3, Instant(5))]);
+        written.push(100, 1_448);
+        assert_eq!(written.free(0), 3);
+        written.due.clear();
+        assert_eq!(written.free(0), 4);
     }
 
     #[test]

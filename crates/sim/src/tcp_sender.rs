@@ -135,6 +135,11 @@ impl Sender {
         self.first
     }
 
+    /// The first segment that was never sent.
+    pub fn unsent(&self) -> u64 {
+        self.first + self.sent.len() as u64
+    }
+
     /// The application has written so many segments, all together.
     pub fn wrote(&mut self, segments: u64) {
         self.written = segments;
@@ -159,7 +164,7 @@ impl Sender {
         }
         let segment = if self.lost > 0 {
             self.next_lost(now)?
-        } else if self.first + self.sent.len() as u64 >= self.written {
+        } else if self.unsent() >= self.written {
             self.all_is_sent();
             return None;
         } else if (self.sent.len() as u64) < self.most {

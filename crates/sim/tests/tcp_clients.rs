@@ -27,7 +27,7 @@ fn exchange(request: u64, reply: u64) -> Exchange {
     Exchange {
         request: vec![request],
         reply: vec![reply],
-        held: false,
+        ..Exchange::default()
     }
 }
 
@@ -41,7 +41,20 @@ fn stage(exchanges: Vec<Exchange>) -> StagePlan {
         opening: Vec::new(),
         exchanges,
         lasts: None,
+        turn_bytes: None,
     }
+}
+
+fn forms(client: &ClientPlan) -> Forms {
+    let mut sizes = client.sizes();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let form = |size| {
+        let bytes = size + 28;
+        let outer = vec![bytes];
+        (size, vec![Inner { bytes, outer }])
+    };
+    Forms::new(sizes.into_iter().map(form)).unwrap()
 }
 
 fn plan(link: [DirectionPlan; 2], stages: Vec<StagePlan>) -> Plan {
@@ -54,19 +67,11 @@ fn plan(link: [DirectionPlan; 2], stages: Vec<StagePlan>) -> Plan {
         patience: Duration::from_secs(100),
         limit: Duration::from_secs(1_000),
     };
-    let mut sizes = client.sizes();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let form = |size| {
-        let bytes = size + 28;
-        let outer = vec![bytes];
-        (size, vec![Inner { bytes, outer }])
-    };
     Plan {
         seed: 1,
         link: LinkPlan::Wire(Box::new(link)),
         paths: vec![PathPlan {
-            forms: Forms::new(sizes.into_iter().map(form)).unwrap(),
+            forms: forms(&client),
             carrier: Carrier::Bare,
         }],
         cores: [None; 2],
@@ -235,6 +240,7 @@ fn a_piece_that_is_held_waits_for_the_acknowledgement_of_the_one_before() {
             request: vec![16, 44],
             reply: vec![460, 44],
             held,
+            ..Exchange::default()
         };
         let way = || wire(None, 20 * MS, 0.0);
         let found = client(run(
@@ -247,6 +253,100 @@ fn a_piece_that_is_held_waits_for_the_acknowledgement_of_the_one_before() {
     // A round trip, and for each piece that waits another one behind a delayed acknowledgement.
     assert_eq!(took[0], Duration(40 * MS));
     assert_eq!(took[1], Duration(3 * 40 * MS + 2 * 40 * MS));
+}
+
+/// What a client came to over a way without losses, by its stage.
+fn over(rate_bit_s: Option<u64>, one: StagePlan) -> ClientOutcome {
+    let way = || wire(rate_bit_s, 20 * MS, 0.0);
+    client(run(&plan([way(), way()], vec![one]), &mut ()))
+}
+
+#[test]
+fn exchanges_that_may_be_under_way_together_share_a_round_trip() {
+    for (ahead, trips) in [(0, 8), (1, 4), (3, 2), (7, 1)] {
+        let one = Exchange {
+            ahead,
+            ..exchange(68, 1_000)
+        };
+        let found = over(None, stage(vec![one; 8]));
+        assert_eq!(found.begun, 8);
+        let opened = found.exchanges[0].opened.unwrap().1;
+        let last = found.exchanges.last().unwrap();
+        assert_eq!(last.replied.1 - opened, Duration(trips * 40 * MS));
+        let places: Vec<usize> = found.exchanges.iter().map(|one| one.place.1).collect();
+        assert_eq!(places, (0..8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_is_begun_with_a_connection_waited_for_it_as_well() {
+    let one = Exchange {
+        ahead: 1,
+        ..exchange(68, 1_000)
+    };
+    let found = over(None, stage(vec![one; 3])).exchanges;
+    assert_eq!(found[0].began, found[1].began);
+    assert_eq!(found[2].began, found[0].replied.1);
+    assert!(found[0].opened.is_some() && found[1].opened.is_none());
+}
+
+#[test]
+fn an_exchange_is_begun_no_earlier_than_it_is_due() {
+    let due = |ms: i64| Exchange {
+        due: Duration(ms * MS),
+        ..exchange(68, 1_000)
+    };
+    // Longer than the patience: who waits for a time of its own does not give up.
+    let found = over(None, stage(vec![due(0), due(10), due(500), due(150_000)]));
+    assert!(found.finished);
+    let first = found.exchanges[0].replied.0;
+    let began: Vec<i64> = found.exchanges[1..]
+        .iter()
+        .map(|one| (one.began - first).0 / MS)
+        .collect();
+    assert_eq!(began, [10, 500, 150_000]);
+}
+
+#[test]
+fn pieces_leave_when_they_are_due_and_in_their_order() {
+    let one = Exchange {
+        request: vec![1_000; 3],
+        request_due: [0, 100, 300].map(|ms| Duration(ms * MS)).to_vec(),
+        reply: vec![5_000, 10],
+        reply_due: vec![Duration(0), Duration(50 * MS)],
+        ..Exchange::default()
+    };
+    let found = over(None, stage(vec![one, exchange(10, 10)])).exchanges;
+    let opened = found[0].opened.unwrap().1;
+    assert_eq!(found[0].replied.0 - opened, Duration(340 * MS));
+    assert_eq!(found[0].replied.1 - opened, Duration(390 * MS));
+    assert_eq!(found[1].replied.1 - opened, Duration(430 * MS));
+}
+
+#[test]
+fn replies_that_take_turns_end_together_and_the_short_one_first() {
+    let reply = |bytes| Exchange {
+        ahead: 99,
+        ..exchange(68, bytes)
+    };
+    let all = vec![reply(500_000), reply(500_000), reply(8_000)];
+    let of = |turn_bytes| {
+        let mut one = stage(all.clone());
+        one.turn_bytes = turn_bytes;
+        let found = over(Some(10_000_000), one).exchanges;
+        let mut done = [Instant(0); 3];
+        for one in &found {
+            done[one.place.1] = one.replied.1;
+        }
+        done.map(|at| at.0 / MS)
+    };
+    let (shared, whole) = (of(Some(65_536)), of(None));
+    assert!(whole[0] < whole[1] && whole[1] < whole[2]);
+    assert!(shared[2] < whole[0] && shared[0] > whole[0]);
+    // A turn takes 54 ms of the line, with headers, and the last one 34: the request that comes first is one ahead.
+    assert!(shared[1] - shared[0] < 90);
+    // Bytes that join fill segments up: no more packets than in one piece.
+    assert!((shared[1] - whole[2]).abs() <= 2);
 }
 
 fn lossy(seed: u64, loss: f64, exchanges: Vec<Exchange>, connections: usize, fresh: bool) -> Plan {
@@ -264,6 +364,7 @@ fn lossy(seed: u64, loss: f64, exchanges: Vec<Exchange>, connections: usize, fre
             request: vec![80],
             reply: Vec::new(),
             held: true,
+            ..Exchange::default()
         },
     ];
     let mut plan = plan([way(), way()], vec![one]);
@@ -282,14 +383,22 @@ proptest! {
         connections in 1_usize..4,
         fresh in any::<bool>(),
         held in any::<bool>(),
+        ahead in 0_usize..4,
+        turn_bytes in proptest::option::of(1_000_u64..70_000),
     ) {
         let exchanges = sizes.iter().map(|(one, other)| Exchange {
             request: vec![*one, 16],
             reply: vec![*other, 44],
             held,
+            ahead,
+            ..Exchange::default()
         });
         let exchanges: Vec<Exchange> = exchanges.collect();
-        let plan = lossy(seed, loss, exchanges, connections, fresh);
+        let mut plan = lossy(seed, loss, exchanges, connections, fresh);
+        let mut turned = plan.ways[0].clients[0].clone();
+        turned.stages[0].turn_bytes = turn_bytes;
+        plan.paths[0].forms = forms(&turned);
+        plan.ways[0].clients = vec![turned];
         let found = client(run(&plan, &mut ()));
         prop_assert!(found.finished);
         prop_assert_eq!(found.begun, sizes.len() as u64);

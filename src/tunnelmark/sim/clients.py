@@ -52,7 +52,11 @@ def _over_tcp(
     asked = []
     for client in clients:
         place = places[client.path.name]
-        lengths[place] |= {piece % segments[place] for piece in _pieces(client)}
+        if any(stage.turn_bytes is not None for stage in client.stages):
+            # Where turns end hangs on when requests come.
+            lengths[place] |= set(range(segments[place]))
+        else:
+            lengths[place] |= {piece % segments[place] for piece in _pieces(client)}
         asked.append(
             {
                 "path": place,
@@ -93,8 +97,21 @@ def _stage_json(stage: Stage) -> dict[str, object]:
         "opening": [_exchange_json(one) for one in stage.opening],
         "exchanges": [_exchange_json(one) for one in stage.exchanges],
         "lasts_ns": stage.lasts_ns,
+        "turn_bytes": stage.turn_bytes,
     }
 
 
 def _exchange_json(exchange: Exchange) -> dict[str, object]:
-    return {"request": exchange.request, "reply": exchange.reply, "held": exchange.held}
+    found: dict[str, object] = {
+        "request": exchange.request,
+        "reply": exchange.reply,
+        "held": exchange.held,
+    }
+    further = {
+        "ahead": exchange.ahead,
+        "due_ns": exchange.due_ns,
+        "request_due_ns": exchange.request_due_ns,
+        "reply_due_ns": exchange.reply_due_ns,
+    }
+    # Few exchanges have these, and there may be a hundred thousand.
+    return found | {name: value for name, value in further.items() if value}

@@ -106,6 +106,8 @@ def arguments(
     return [
         # -q first: nothing of a user's settings.
         *("curl", "-q", "--silent", "--show-error", "--fail", "--fail-early", "--noproxy", "*"),
+        # With --parallel the meter is shown in spite of --silent, in front of a line of the trace.
+        "--no-progress-meter",
         *("--interface", source, "--connect-timeout", str(CONNECT_LIMIT_S)),
         *("--speed-limit", "1", "--speed-time", str(STALL_LIMIT_S)),
         *("--write-out", "%{json}\\n", "--verbose", "--trace-time"),

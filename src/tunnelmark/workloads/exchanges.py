@@ -17,6 +17,14 @@ class Exchange:
     """Likewise; without any the client goes on at once."""
     held: bool = False
     """Each piece waits until what was written before it is acknowledged (Nagle, RFC 896)."""
+    ahead: int = 0
+    """It is begun when so many of those before it on its connection are under way at most."""
+    due_ns: int = 0
+    """It is begun no earlier than this after the first reply on its connection began to come."""
+    request_due_ns: tuple[int, ...] = ()
+    """When each piece leaves at the earliest, after it was written; empty: at once."""
+    reply_due_ns: tuple[int, ...] = ()
+    """Likewise."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,9 @@ class Stage:
     """Opening a connection is a part of its first exchange."""
     lasts_ns: int | None = None
     """The exchanges are begun again and again for so long; None: once."""
+    turn_bytes: int | None = None
+    """Replies that the server has at the same time take turns on their connection, so much each;
+    None: each is written as a whole."""
 
 
 @dataclass(frozen=True)

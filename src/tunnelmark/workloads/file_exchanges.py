@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 from tunnelmark.model.tunnel import TrafficPath
-from tunnelmark.workloads import curl, http_lengths, ssh_lengths, ssh_server, web_server
+from tunnelmark.workloads import (
+    curl,
+    http_lengths,
+    pace,
+    sftp_lengths,
+    ssh_lengths,
+    ssh_server,
+    web_server,
+)
 from tunnelmark.workloads.corpus import File
 from tunnelmark.workloads.exchanges import Client, ClientEnd, Stage
 from tunnelmark.workloads.file_transfer_params import FileTransferParams
 from tunnelmark.workloads.transfers import Fetched, OneFile
-
-_LAST: Final = 1
-"""The exchange with which a connection of scp ends, behind that of its file."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,10 @@ class Clients:
     def all(self) -> list[Client]:
         """Return them, in the order of the paths."""
         if self.params.ssh:
-            patience_s, stages = ssh_server.PATIENCE_S, [self._by_scp()] * len(self.paths)
+            one = self._by_scp() if self.params.protocol == "scp" else self._by_sftp()
+            # Who waits because of a pace hears of the other end all the same (ssh_server).
+            patience_s = ssh_server.PATIENCE_S + ssh_lengths.pause_s(self._ssh_pace_bit_s)
+            stages = [one] * len(self.paths)
         else:
             patience_s, stages = curl.STALL_LIMIT_S, [self._by_curl(urls) for urls in self._urls]
         return [
@@ -53,6 +60,11 @@ class Clients:
     def _downloads(self) -> bool:
         return self.params.direction == "download"
 
+    @property
+    def _ssh_pace_bit_s(self) -> int | None:
+        kbit = self.params.pace_kbit_s
+        return None if kbit is None else kbit * pace.SSH_KBIT
+
     @cached_property
     def _urls(self) -> list[list[str]]:
         """Addresses of the files for curl, of each path."""
@@ -70,7 +82,9 @@ class Clients:
         tls, close = self.params.secure, self.params.connections == "each"
         message = http_lengths.fetch if self._downloads else http_lengths.leave
         exchanges = [
-            message(url, len(file.data), tls=tls, close=close)
+            message(
+                url, len(file.data), tls=tls, close=close, pace_bytes_s=self.params.pace_bytes_s
+            )
             for url, file in zip(urls, self.files, strict=True)
         ]
         opening = http_lengths.opening(tls, [path.server_address for path in self.paths])
@@ -82,9 +96,25 @@ class Clients:
         cipher, stages = self.params.ssh_cipher, []
         opening = ssh_lengths.opening(cipher)
         for file in self.files:
-            *before, moved, end = message(file.name, len(file.data), cipher)
+            *before, moved, end = message(file.name, len(file.data), cipher, self._ssh_pace_bit_s)
             stages.append(Stage((moved, end), opening=(*opening, *before)))
         return tuple(stages)
+
+    def _by_sftp(self) -> tuple[Stage, ...]:
+        """Return a connection for each file, or one for all."""
+        cipher = self.params.ssh_cipher
+        opening = sftp_lengths.opening(cipher)
+        files = [(file.name, len(file.data)) for file in self.files]
+        runs = [[one] for one in files] if self.params.connections == "each" else [files]
+        return tuple(
+            Stage(
+                sftp_lengths.session(
+                    run, cipher, download=self._downloads, pace_bit_s=self._ssh_pace_bit_s
+                ),
+                opening=opening,
+            )
+            for run in runs
+        )
 
     def _traced(self, path: TrafficPath, urls: Sequence[str], end: ClientEnd) -> Fetched:
         way = "downloaded" if self._downloads else "uploaded"
@@ -97,16 +127,22 @@ class Clients:
 
     def _clocked(self, path: TrafficPath, end: ClientEnd) -> Fetched:
         """Take the times before and after each program, which both take none to start."""
+        # Each program ends with the last exchange of its stage.
+        programs = self._by_scp() if self.params.protocol == "scp" else self._by_sftp()
         at = {(one.stage, one.place): one for one in end.exchanges}
         times = [
-            (file, at[stage, 0].began_ns, at[stage, _LAST].done_ns)
-            for stage, file in enumerate(self.files)
-            if (stage, _LAST) in at
+            (at[number, 0].began_ns, at[number, last].done_ns)
+            for number, stage in enumerate(programs)
+            if (number, last := len(stage.exchanges) - 1) in at
         ]
         if not times:
             return Fetched(path.name, (), None)
+        each: list[float | None] = [(until - since) / 1e9 for since, until in times]
+        if self.params.connections == "one":
+            # The one program says nothing of single files.
+            each = [None] * len(self.files)
         done = tuple(
-            OneFile(file.name, len(file.data), (until - since) / 1e9)
-            for file, since, until in times
+            OneFile(file.name, len(file.data), seconds)
+            for file, seconds in zip(self.files, each, strict=False)
         )
-        return Fetched(path.name, done, (times[-1][2] - times[0][1]) / 1e9)
+        return Fetched(path.name, done, (times[-1][1] - times[0][0]) / 1e9)

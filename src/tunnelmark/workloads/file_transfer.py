@@ -76,14 +76,6 @@ class FileTransfer(TcpWorkload):
         """Need nginx and curl, or OpenSSH."""
         return Need(programs=ssh_server.PROGRAMS if self.params.ssh else web_server.PROGRAMS)
 
-    def unmodelled(self, paths: int) -> str | None:
-        """Virtual time has HTTP and scp, as fast as they go."""
-        if self.params.protocol == "sftp":
-            return "protocol is 'sftp', only http, https and scp are simulated"
-        if self.params.pace is not None:
-            return "a pace is kept by the programs, whose way to do so is not simulated"
-        return super().unmodelled(paths)
-
     @property
     def content(self) -> str:
         """What is encrypted gets no smaller."""
@@ -158,7 +150,7 @@ class _Trial:
         tls = params.secure
         root = bench.directory(context.server) / "files"
         # Each sender keeps to the pace: curl that only receives takes 10 MB before it looks.
-        pace = max(1, params.pace // 8) if params.pace else None
+        pace = params.pace_bytes_s
         server = web_server.start_web_server(
             context, bench, root, tls=tls, pace_bytes_s=pace if self._download else None
         )
@@ -208,8 +200,8 @@ class _Trial:
             program = ["setpriv", "--pdeathsig", "KILL"]
             program += ["scp", "-O"] if params.protocol == "scp" else ["sftp", "-b", "-"]
             program += ["-F", str(config)]
-            if params.pace is not None:
-                program += ["-l", str(max(1, params.pace // 1000))]
+            if params.pace_kbit_s is not None:
+                program += ["-l", str(params.pace_kbit_s)]
             verb = "get" if self._download else "put"
             listed = home / f"list-{path.name}"
             if params.connections == "one":
@@ -354,7 +346,7 @@ def _without_programs(
     alive = Check(
         "processes",
         ok=not lost,
-        message=f"{'scp' if params.ssh else 'curl'} gave up on path {', '.join(lost)}"
+        message=f"{params.protocol if params.ssh else 'curl'} gave up on path {', '.join(lost)}"
         if lost
         else "all clients finished",
     )

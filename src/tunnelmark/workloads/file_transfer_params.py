@@ -67,6 +67,16 @@ class FileTransferParams(TcpParams):
         """Whether it is one of OpenSSH's protocols."""
         return self.protocol in {"scp", "sftp"}
 
+    @property
+    def pace_bytes_s(self) -> int | None:
+        """The pace as curl and nginx take it."""
+        return max(1, self.pace // 8) if self.pace else None
+
+    @property
+    def pace_kbit_s(self) -> int | None:
+        """The pace as scp and sftp take it."""
+        return max(1, self.pace // 1000) if self.pace else None
+
     def limit_s(self, link: AnyLinkSpec | None, files: int, paths: int) -> float:
         """Return seconds after which a trial over so many paths at once has failed."""
         if self.limit is not None:

@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
-from tunnelmark.workloads import curl
+from tunnelmark.workloads import curl, pace
 from tunnelmark.workloads.exchanges import Exchange
 
 _DATE_BYTES: Final = len("Mon, 23 Nov 2026 04:34:19 GMT")
@@ -30,14 +30,34 @@ _ANSWER_BYTES: Final = 51
 """The server's end of the handshake of TLS 1.2."""
 
 
-def fetch(url: str, size_bytes: int, *, tls: curl.Tls | None, close: bool) -> Exchange:
+def fetch(
+    url: str,
+    size_bytes: int,
+    *,
+    tls: curl.Tls | None,
+    close: bool,
+    pace_bytes_s: int | None = None,
+) -> Exchange:
     """Return a GET and its reply, whose head nginx sends before the file."""
     head = _reply_head(size_bytes, close=close)
-    reply = (head, size_bytes) if tls is None else (_sealed(head + size_bytes, tls),)
-    return Exchange((_sealed(_request_head("GET", url, close=close), tls),), reply)
+    request = (sealed(_request_head("GET", url, close=close), tls),)
+    if pace_bytes_s is not None:
+        paced = pace.by_nginx(head + size_bytes, pace_bytes_s, tls=tls is not None)
+        reply = tuple(sealed(piece, tls) for piece in paced.pieces)
+        return Exchange(request, reply, reply_due_ns=paced.due_ns)
+    return Exchange(
+        request, (head, size_bytes) if tls is None else (sealed(head + size_bytes, tls),)
+    )
 
 
-def leave(url: str, size_bytes: int, *, tls: curl.Tls | None, close: bool) -> Exchange:
+def leave(
+    url: str,
+    size_bytes: int,
+    *,
+    tls: curl.Tls | None,
+    close: bool,
+    pace_bytes_s: int | None = None,
+) -> Exchange:
     """Return a PUT and its reply."""
     head = _request_head("PUT", url, close=close) + len(f"Content-Length: {size_bytes}\r\n")
     reply = _text(
@@ -48,7 +68,12 @@ def leave(url: str, size_bytes: int, *, tls: curl.Tls | None, close: bool) -> Ex
         f"Location: {url}",
         f"Connection: {'close' if close else 'keep-alive'}",
     )
-    return Exchange((_sealed(head, tls), _sealed(size_bytes, tls)), (_sealed(reply, tls),))
+    answer = (sealed(reply, tls),)
+    if pace_bytes_s is not None:
+        paced = pace.by_curl(size_bytes, pace_bytes_s)
+        pieces = (sealed(head, tls), *(sealed(piece, tls) for piece in paced.pieces))
+        return Exchange(pieces, answer, request_due_ns=(0, *paced.due_ns))
+    return Exchange((sealed(head, tls), sealed(size_bytes, tls)), answer)
 
 
 def opening(tls: curl.Tls | None, addresses: Sequence[str]) -> tuple[Exchange, ...]:
@@ -65,6 +90,15 @@ def opening(tls: curl.Tls | None, addresses: Sequence[str]) -> tuple[Exchange, .
         Exchange((_CLIENT_HELLO_BYTES[tls.version],), (flight,)),
         Exchange((_FINISHED_BYTES[tls.version],), answer),
     )
+
+
+def sealed(payload_bytes: int, tls: curl.Tls | None) -> int:
+    """Return what the records of TLS that carry so much are together; without TLS what it is."""
+    if tls is None:
+        return payload_bytes
+    chacha = tls.version == "1.2" and tls.cipher is not None and "CHACHA20" in tls.cipher
+    seal = _CHACHA_SEAL_BYTES if chacha else _SEAL_BYTES[tls.version]
+    return payload_bytes + -(-payload_bytes // _RECORD_BYTES) * seal
 
 
 def _request_head(verb: str, url: str, *, close: bool) -> int:
@@ -90,12 +124,3 @@ def _reply_head(size_bytes: int, *, close: bool) -> int:
 def _text(*lines: str) -> int:
     """Return the bytes of a head: its lines, and an empty one."""
     return sum(len(line) + 2 for line in lines) + 2
-
-
-def _sealed(payload_bytes: int, tls: curl.Tls | None) -> int:
-    """Return what the records that carry so much are together."""
-    if tls is None:
-        return payload_bytes
-    chacha = tls.version == "1.2" and tls.cipher is not None and "CHACHA20" in tls.cipher
-    seal = _CHACHA_SEAL_BYTES if chacha else _SEAL_BYTES[tls.version]
-    return payload_bytes + -(-payload_bytes // _RECORD_BYTES) * seal

@@ -1,4 +1,4 @@
-"""How long the messages of scp are, with OpenSSH 9.2 at both ends; pure.
+"""How long the packets of SSH are, and those of scp, with OpenSSH 9.2 at both ends; pure.
 
 Packets are those of RFC 4253 section 6. What is in them follows from RFC 4252 and 4254, extensions
 of OpenSSH, and what was seen on the wire for the configuration that ``ssh_server`` makes
@@ -8,6 +8,7 @@ of OpenSSH, and what was seen on the wire for the configuration that ``ssh_serve
 from dataclasses import dataclass
 from typing import Final
 
+from tunnelmark.workloads import pace
 from tunnelmark.workloads.exchanges import Exchange
 from tunnelmark.workloads.ssh_server import CIPHERS, SshCipher
 
@@ -37,15 +38,19 @@ _REMARKS_BYTES: Final = (144, 144, 1 + (4 + 23) + 1 + (4 + 51))
 _OPENED_BYTES: Final = 1 + 4 * 4
 _COMMAND_BYTES: Final = {"-f": 88, "-t": 104}
 """With the name of a file of a lab."""
-_STARTED_BYTES: Final = (1 + 2 * 4, 1 + 4)
+STARTED_BYTES: Final = (1 + 2 * 4, 1 + 4)
 """A window, and success."""
 _STATUS_BYTES: Final = 1 + 4 + (4 + 11) + 1 + 4
 _END_BYTES: Final = 1 + 4
 _EOW_BYTES: Final = 1 + 4 + (4 + 15) + 1
+_WINDOW_BYTES: Final = 64 * _DATA_BYTES
+"""What may be under way through a channel (``CHAN_SES_WINDOW_DEFAULT``)."""
+_ADJUST_BYTES: Final = 3 * _DATA_BYTES
+"""So much is read before the sender hears of it (``channel_check_window``)."""
 
 
 @dataclass(frozen=True)
-class _Sealed:
+class Sealed:
     """How a packet is made of a message."""
 
     block_bytes: int
@@ -68,12 +73,12 @@ class _Sealed:
         return 4 + -(-least // self.block_bytes) * self.block_bytes + self.tag_bytes
 
 
-_SEALED: Final[dict[SshCipher, _Sealed]] = {
-    "CHACHA20-POLY1305": _Sealed(8, 16),
-    "AES-128-GCM": _Sealed(16, 16),
-    "AES-256-GCM": _Sealed(16, 16),
-    "AES-128-CTR": _Sealed(16, 32),
-    "AES-256-CTR": _Sealed(16, 32),
+SEALED: Final[dict[SshCipher, Sealed]] = {
+    "CHACHA20-POLY1305": Sealed(8, 16),
+    "AES-128-GCM": Sealed(16, 16),
+    "AES-256-GCM": Sealed(16, 16),
+    "AES-128-CTR": Sealed(16, 32),
+    "AES-256-CTR": Sealed(16, 32),
 }
 
 
@@ -82,7 +87,7 @@ def opening(cipher: SshCipher) -> tuple[Exchange, ...]:
 
     So far OpenSSH lets the kernel hold short segments back.
     """
-    sealed = _SEALED[cipher]
+    sealed = SEALED[cipher]
     pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
         ((_VERSION_BYTES,), (_VERSION_BYTES,)),
         (
@@ -105,32 +110,59 @@ def opening(cipher: SshCipher) -> tuple[Exchange, ...]:
     return tuple(Exchange(request, reply, held=True) for request, reply in pairs)
 
 
-def fetch(name: str, size_bytes: int, cipher: SshCipher) -> tuple[Exchange, ...]:
+def ending(cipher: SshCipher) -> Exchange:
+    """Return what a client says that has nothing more to send, and the server's status."""
+    sealed = SEALED[cipher]
+    end = sealed.packets(_END_BYTES, _STATUS_BYTES, _END_BYTES)
+    return Exchange((sealed.packets(_END_BYTES),), (end,))
+
+
+def fetch(
+    name: str, size_bytes: int, cipher: SshCipher, pace_bit_s: int | None = None
+) -> tuple[Exchange, ...]:
     """Return a download by ``scp -O``; the file is in the last exchange but one."""
-    sealed = _SEALED[cipher]
+    sealed = SEALED[cipher]
     ready = (sealed.data(1),)
     end = sealed.packets(_END_BYTES, _STATUS_BYTES, _EOW_BYTES, _END_BYTES)
+    # A byte behind the file says that it was read to its end.
+    moved, read_ns = Exchange(ready, (sealed.data(size_bytes + 1),)), 0
+    if pace_bit_s is not None:
+        # scp reads no faster. sshd sends until the window of the channel is full.
+        paced = pace.read(size_bytes + 1, _WINDOW_BYTES, _ADJUST_BYTES, pace_bit_s)
+        pieces = tuple(sealed.data(piece) for piece in paced.pieces)
+        moved = Exchange(ready, pieces, reply_due_ns=paced.due_ns)
+        read_ns = size_bytes * 8 * 10**9 // pace_bit_s
     return (
-        Exchange((sealed.packets(_COMMAND_BYTES["-f"]),), (sealed.packets(*_STARTED_BYTES),)),
+        Exchange((sealed.packets(_COMMAND_BYTES["-f"]),), (sealed.packets(*STARTED_BYTES),)),
         Exchange(ready, (sealed.data(_announced(name, size_bytes)),)),
-        # A byte behind the file says that it was read to its end.
-        Exchange(ready, (sealed.data(size_bytes + 1),)),
-        Exchange(ready, (end,)),
+        moved,
+        Exchange(ready, (end,), due_ns=read_ns),
     )
 
 
-def leave(name: str, size_bytes: int, cipher: SshCipher) -> tuple[Exchange, ...]:
+def leave(
+    name: str, size_bytes: int, cipher: SshCipher, pace_bit_s: int | None = None
+) -> tuple[Exchange, ...]:
     """Return an upload; the file is in the last exchange but one."""
-    sealed = _SEALED[cipher]
+    sealed = SEALED[cipher]
     ready = (sealed.data(1),)
-    end = sealed.packets(_END_BYTES, _STATUS_BYTES, _END_BYTES)
-    started = (sealed.packets(*_STARTED_BYTES), *ready)
+    started = (sealed.packets(*STARTED_BYTES), *ready)
+    moved = Exchange((sealed.data(size_bytes + 1),), ready)
+    if pace_bit_s is not None:
+        paced = pace.by_scp(size_bytes, pace_bit_s)
+        pieces = (*(sealed.data(piece) for piece in paced.pieces), *ready)
+        moved = Exchange(pieces, ready, request_due_ns=(*paced.due_ns, paced.due_ns[-1]))
     return (
         Exchange((sealed.packets(_COMMAND_BYTES["-t"]),), started),
         Exchange((sealed.data(_announced(name, size_bytes)),), ready),
-        Exchange((sealed.data(size_bytes + 1),), ready),
-        Exchange((sealed.packets(_END_BYTES),), (end,)),
+        moved,
+        ending(cipher),
     )
+
+
+def pause_s(pace_bit_s: int | None) -> int:
+    """Return how long nothing of a file may be sent at such a pace, at most."""
+    return 0 if pace_bit_s is None else -(-_ADJUST_BYTES * 8 // pace_bit_s)
 
 
 def _announced(name: str, size_bytes: int) -> int:

@@ -15,7 +15,7 @@ from tunnelmark.model.quantity import DurationNs, SizeBytes
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads import curl, http_lengths, web_server
+from tunnelmark.workloads import curl, http2_lengths, http_lengths, web_server
 from tunnelmark.workloads.arrival import damaged, few, put_files, reported
 from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
@@ -27,8 +27,6 @@ from tunnelmark.workloads.programs import Bench, words
 
 _LARGEST_TRACE_BYTES: Final = 128 << 20
 _MOST_REQUESTS: Final = 50_000
-_STREAMS: Final = 100
-"""Requests at a time in one HTTP/2 connection, what browsers and nginx keep to."""
 _PAGE_LIMIT_S: Final = 1.0
 _MOST_DETAILS: Final = 600
 
@@ -138,12 +136,6 @@ class Web(TcpWorkload):
         """Need nginx and curl."""
         return Need(programs=web_server.PROGRAMS)
 
-    def unmodelled(self, paths: int) -> str | None:
-        """Virtual time has HTTP/1.1."""
-        if self.params.http == "2":
-            return "http is '2', whose frames are not simulated: 1.1 is"
-        return super().unmodelled(paths)
-
     @property
     def content(self) -> str:
         """What is encrypted gets no smaller."""
@@ -216,22 +208,15 @@ class Web(TcpWorkload):
         self, context: TrialContext, carry: CarryClients, files: tuple[File, ...]
     ) -> Outcome:
         """Run one trial in virtual time: what curl and nginx send, and take no time for."""
-        params, tls = self.params, self.params.secure
-        opening = http_lengths.opening(tls, [path.server_address for path in context.paths])
+        params = self.params
+        servers = [path.server_address for path in context.paths]
         clients, addresses = [], []
         numbers = web_server.ports(context.paths, context.first_port)
         for path, port in zip(context.paths, numbers, strict=True):
             urls = [
                 curl.url(params.protocol, path.server_address, port, file.name) for file in files
             ]
-            document, *objects = [
-                http_lengths.fetch(url, len(file.data), tls=tls, close=False)
-                for url, file in zip(urls, files, strict=True)
-            ]
-            parts = [
-                Stage((document,), opening=opening),
-                Stage(tuple(objects), connections=params.connections, opening=opening),
-            ]
+            parts = self._stages(urls, [len(file.data) for file in files], servers)
             later = [replace(parts[0], wait_ns=params.pause), parts[1]]
             addresses.append(urls)
             clients.append(
@@ -256,6 +241,32 @@ class Web(TcpWorkload):
         ]
         return self._outcome(context, pages, (alive,))
 
+    def _stages(
+        self, urls: Sequence[str], sizes_bytes: Sequence[int], servers: Sequence[str]
+    ) -> tuple[Stage, Stage]:
+        """Return what curl does for the document, and then for the objects."""
+        tls = self.params.secure
+        if tls is None or self.params.http == "1.1":
+            opening = http_lengths.opening(tls, servers)
+            document, *objects = [
+                http_lengths.fetch(url, size_bytes, tls=tls, close=False)
+                for url, size_bytes in zip(urls, sizes_bytes, strict=True)
+            ]
+            most = self.params.connections
+            return (
+                Stage((document,), opening=opening),
+                Stage(tuple(objects), connections=most, opening=opening),
+            )
+        opening = http2_lengths.opening(tls, servers)
+        return (
+            Stage(http2_lengths.fetch(urls[:1], sizes_bytes[:1], tls), opening=opening),
+            Stage(
+                http2_lengths.fetch(urls[1:], sizes_bytes[1:], tls),
+                opening=opening,
+                turn_bytes=http2_lengths.TURN_BYTES,
+            ),
+        )
+
     def _clients(
         self,
         context: TrialContext,
@@ -279,7 +290,7 @@ class Web(TcpWorkload):
             document, objects = home / f"document-{path.name}", home / f"objects-{path.name}"
             context.client.put(document, first.encode())
             context.client.put(objects, "".join(rest).encode())
-            most = params.connections if params.http == "1.1" else _STREAMS
+            most = params.connections if params.http == "1.1" else http2_lengths.MOST_STREAMS
             process = bench.start(
                 context.client,
                 [

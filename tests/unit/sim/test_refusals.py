@@ -72,12 +72,6 @@ def test_a_tunnel_without_a_model_is_left_out(tunnel: str, name: str, reason: st
     ("parts", "reason"),
     [
         ((LINK, WIREGUARD, DNS), "workload dns: there is no model of what its programs send"),
-        (
-            (LINK, WIREGUARD, FILE + 'protocol = "sftp"\n'),
-            "protocol is 'sftp', only http, https and scp are simulated (2 points)",
-        ),
-        ((LINK, WIREGUARD, FILE + 'pace = "1 Mbit/s"\n'), "a pace is kept by the programs"),
-        ((LINK, WIREGUARD, WEB + 'http = "2"\n'), "http is '2', whose frames are not simulated"),
         ((LINK, WIREGUARD, WEB + 'congestion = "bbr"\n'), "congestion is 'bbr', only cubic and"),
         (
             (LINK, WIREGUARD, BULK + 'congestion = "bbr"\n'),
@@ -167,7 +161,7 @@ def test_loads_are_simulated_and_what_has_no_model_is_named_with_the_workload() 
     loads = (
         BULK_LOAD
         + '[[background]]\nkind = "dns"\nlabel = "names"\n'
-        + '[[background]]\nkind = "file_transfer"\nlabel = "copy"\nprotocol = "sftp"\n'
+        + '[[background]]\nkind = "file_transfer"\nlabel = "copy"\ncongestion = "bbr"\n'
         + '[[background]]\nkind = "udp_load"\nlabel = "beside"\npath = "outside"\n'
         + "packet_rate = 100\npayload_bytes = 100\n"
     )
@@ -176,8 +170,8 @@ def test_loads_are_simulated_and_what_has_no_model_is_named_with_the_workload() 
     assert found.skipped == {
         "workload udp_echo beside names": "there is no model of what the programs of dns send "
         "(4 points)",
-        "workload udp_echo beside copy": "protocol is 'sftp', only http, https and scp are "
-        "simulated (4 points)",
+        "workload udp_echo beside copy": "congestion is 'bbr', only cubic and reno are simulated "
+        "(4 points)",
     }
     (job,) = found.jobs
     beside = {point.workload.columns["background"] for point in job.block.points}

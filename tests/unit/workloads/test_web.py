@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tunnelmark.workloads import curl
 from tunnelmark.workloads.corpus import File
 from tunnelmark.workloads.pages import Page, figures, read_pages, site
 from tunnelmark.workloads.web import Web, WebParams
@@ -114,3 +115,8 @@ def test_a_site_has_what_was_asked_for() -> None:
 def test_what_a_study_may_not_ask_for(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         WebParams.model_validate(values)
+
+
+def test_curl_writes_no_progress_into_its_trace() -> None:
+    """``--silent`` does not keep it from that where transfers are parallel."""
+    assert "--no-progress-meter" in curl.arguments(source="198.18.0.1")
