@@ -57,6 +57,9 @@ def check_study(study: Study, inventory: Inventory) -> Sent:
     """
     if study.topology.router != "none":
         raise _refused(study, f"topology.router is {study.topology.router}, which is emulated")
+    if study.place.system.is_named:
+        system = study.place.system.describe()
+        raise _refused(study, f"place.suite is {system}, which is of a virtual machine")
     for device in study.devices:
         if is_limited(device):
             raise _refused(study, f"device {device.label}: a real host has its own CPU")
