@@ -153,11 +153,8 @@ def run(
         raise click.UsageError("--costs is for --backend sim")
     if cluster_at is not None and (hosts or job or budget):
         raise click.UsageError("--cluster cannot be used with --hosts, --job or --budget")
-    if (suite or kernel) and (hosts is not None or simulated or place == "local"):
-        raise click.UsageError(
-            "--suite and --kernel are for virtual machines, not for --hosts, --backend sim or "
-            "--place local"
-        )
+    if hosts is not None or simulated or place == "local":
+        _no_machines(suite, kernel)
     if resume is not None:
         _unchanged(seed=seed, scale=scale, job=job, suite=suite, kernel=kernel)
     from tunnelmark.cli.copies import Copies  # noqa: PLC0415 - keeps --help quick
@@ -218,6 +215,14 @@ def _unchanged(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise click.UsageError(f"--{name} cannot be changed with --resume")
+
+
+def _no_machines(suite: str | None, kernel: str | None) -> None:
+    if suite is not None or kernel is not None:
+        raise click.UsageError(
+            "--suite and --kernel are for virtual machines, not for --hosts, --backend sim or "
+            "--place local"
+        )
 
 
 def _say(step: str) -> None:

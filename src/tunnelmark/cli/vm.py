@@ -79,6 +79,11 @@ def vm() -> None:
     show_default=True,
     help="Debian security mirror.",
 )
+@click.option(
+    "--expired",
+    is_flag=True,
+    help="Take package lists whose validity has ended, of a mirror that is no longer renewed.",
+)
 def build(
     *,
     suite: Suite,
@@ -88,6 +93,7 @@ def build(
     system: bool,
     mirror: str,
     security_mirror: str,
+    expired: bool,
 ) -> None:
     """Download Debian packages and build the image of a suite.
 
@@ -104,7 +110,7 @@ def build(
         clock=time.monotonic,
         say=lambda step: click.echo(f"vm: {step}", err=True),
         recipe=recipe,
-        mirrors=Mirrors(mirror, security_mirror),
+        mirrors=Mirrors(mirror, security_mirror, expired),
         directory=cache.SYSTEM_CACHE if system else None,
         refresh=refresh,
         own=own,
@@ -142,7 +148,8 @@ def status(*, as_json: bool, verify: bool) -> None:
             else _line(found, suite)
         )
         lines += [_line(one, suite) for one in own]
-        lines += [f"{suite}: {words}" for words in absences(suite)]
+        if found is not None or own:
+            lines += [f"{suite}: {words}" for words in absences(suite)]
         images += [*([] if found is None else [found]), *own]
     state: dict[str, object] = {
         "recipe": RECIPES[DEFAULT_SUITE].digest(),

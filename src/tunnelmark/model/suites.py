@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-Suite = Literal["bookworm", "trixie", "trixie-backports"]
-"""A release of Debian; with backports its kernel and its OpenVPN are those of the backports."""
+Suite = Literal["bookworm", "trixie", "trixie-backports", "forky"]
+"""A release of Debian; with backports its kernel and its OpenVPN are those of the backports.
+
+forky is Debian testing, which changes every day.
+"""
 
 SUITES: Final[tuple[Suite, ...]] = get_args(Suite)
 DEFAULT_SUITE: Final[Suite] = "bookworm"

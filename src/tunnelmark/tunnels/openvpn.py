@@ -109,6 +109,8 @@ class OpenVpnTunnel(DaemonTunnel):
     gateway: ClassVar[bool] = True
     tells_set_up: ClassVar[bool] = True
     params: OpenVpnParams
+    _epoch: bool = False
+    """Whether both ends number packets by epochs of keys, as they say when they are up."""
 
     def need(self, host: Host) -> Need:
         """Need OpenVPN and a TUN device, or the kernel's data-channel offload where asked for."""
@@ -226,6 +228,7 @@ class OpenVpnTunnel(DaemonTunnel):
                     lzo=params.compression == "lzo",
                     static_key=params.key_exchange == "static",
                     tcp=tcp,
+                    epoch=self._epoch,
                 ),
             )
 
@@ -426,6 +429,7 @@ class OpenVpnTunnel(DaemonTunnel):
                 )
             quieten(end.endpoint.host, end.interface)
         of_client = reports["client"]
+        self._epoch = of_client.epoch
         versions = dict.fromkeys(r.version for r in (of_client, of_server) if r.version)
         return Negotiated(
             cipher=of_client.cipher,

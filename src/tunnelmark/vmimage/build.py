@@ -140,7 +140,7 @@ def _kernel(
     unpacked.mkdir()
     if own is not None:
         say(f"reading the kernel {own.release}")
-        taken = own.kernel(recipe, unpacked)
+        taken = own.kernel(unpacked)
     else:
         parts = kernel.Packages(unpacked)
         for package in kernel_packages:

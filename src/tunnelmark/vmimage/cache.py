@@ -204,9 +204,7 @@ def images(cache: Path) -> tuple[Image, ...]:
     return tuple(image for image in found if image is not None)
 
 
-def remove(
-    cache: Path, *, keep: Collection[str] = (), only: Collection[str] | None = None
-) -> int:
+def remove(cache: Path, *, keep: Collection[str] = (), only: Collection[str] | None = None) -> int:
     """Remove everything in a cache directory and return how many bytes that freed.
 
     The images whose recipes have the digests ``keep`` stay, or all but those with the digests

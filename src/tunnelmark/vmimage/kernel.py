@@ -109,6 +109,7 @@ def selected(
         keep |= found
     taken = _with_dependencies(there, keep, release)
     target = work_dir / "lib/modules" / release
+    target.mkdir(parents=True)
     for path, data in taken.items():
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         (target / path).write_bytes(data)

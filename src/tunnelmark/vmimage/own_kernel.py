@@ -13,6 +13,7 @@ from tunnelmark.model.suites import RELEASE_PATTERN
 from tunnelmark.vmimage import unpack
 from tunnelmark.vmimage.kernel import Kernel, by_path, selected
 from tunnelmark.vmimage.recipe import Recipe
+from tunnelmark.vmimage.suites import SUITES
 
 _MOST_BYTES: Final = 512 << 20
 _OUT_OF_TREE: Final = ("updates", "extra")
@@ -38,9 +39,10 @@ class OwnKernel:
     sha256: str
     """Of the kernel and all its modules."""
 
-    def kernel(self, recipe: Recipe, work_dir: Path) -> Kernel:
-        """Return it with the modules of the recipe that it has, and those built out of its tree."""
-        starts = [*(f"kernel/{name}" for name in recipe.modules), *_OUT_OF_TREE]
+    def kernel(self, work_dir: Path) -> Kernel:
+        """Return it with the modules of any suite that it has, and those built out of its tree."""
+        names = {name for recipe in SUITES.values() for name in recipe.modules}
+        starts = [*(f"kernel/{name}" for name in sorted(names)), *_OUT_OF_TREE]
         modules = selected(self.modules, self.release, starts, work_dir, required=())
         return Kernel(self.release, self.vmlinux, modules)
 
@@ -92,7 +94,7 @@ def _tree(modules: Path) -> dict[str, Path]:
         raise LabError(f"{modules}: is not a directory (give /lib/modules/RELEASE of the kernel)")
     if not (modules / "modules.builtin").is_file():
         raise LabError(
-            f"{modules}: has no modules.builtin (give the directory that make modules_install wrote)"
+            f"{modules}: has no modules.builtin (give the tree that make modules_install wrote)"
         )
     return by_path(modules)
 

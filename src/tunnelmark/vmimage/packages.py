@@ -31,6 +31,8 @@ class Mirrors:
 
     main: str = "http://deb.debian.org/debian"
     security: str = "http://deb.debian.org/debian-security"
+    expired: bool = False
+    """Whether lists count whose time is over, as those of an archive of the past are."""
 
 
 def download(
@@ -109,9 +111,7 @@ def _private_apt(recipe: Recipe, mirrors: Mirrors, directory: Path) -> dict[str,
             encoding="ascii",
         )
     (directory / "etc/sources.list").write_text(
-        "".join(
-            f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for mirror, suite in sources
-        ),
+        "".join(f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for mirror, suite in sources),
         encoding="ascii",
     )
     settings = {
@@ -132,6 +132,7 @@ def _private_apt(recipe: Recipe, mirrors: Mirrors, directory: Path) -> dict[str,
         "APT::Architectures": "amd64",
         "APT::Install-Recommends": "false",
         "Acquire::Languages": "none",
+        "Acquire::Check-Valid-Until": "false" if mirrors.expired else "true",
         "Acquire::Retries": "3",
         "Debug::NoLocking": "true",
         **_proxies(),

@@ -18,6 +18,8 @@ ENDINGS: Final = (".xz", ".zst", ".gz")
 _ELF: Final = b"\x7fELF"
 _VMLINUX_MAX: Final = 512 << 20
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_HEADER_BYTES: Final = 0x250
+"""To the end of payload_length in the header of a bzImage."""
 _ZSTD_LIMIT_S: Final = 120.0
 _DEPENDS: Final = re.compile(rb"(?:^|\0)depends=([A-Za-z0-9_,-]*)\0")
 """Of the section .modinfo, whose entries end with a zero (kernel: include/linux/moduleparam.h)."""
@@ -95,7 +97,7 @@ def _payload(image: bytes) -> bytes:
     zstd takes nothing after its frame, so the very bytes are needed (kernel:
     Documentation/arch/x86/boot.rst, payload_offset and payload_length since protocol 2.08).
     """
-    if len(image) < 0x250 or image[0x202:0x206] != b"HdrS":
+    if len(image) < _HEADER_BYTES or image[0x202:0x206] != b"HdrS":
         return b""
     sectors = image[0x1F1] or 4
     offset, length = struct.unpack_from("<II", image, 0x248)
