@@ -21,7 +21,7 @@ examples:
   tunnelmark run my-study.toml --results /srv/results
   tunnelmark run modern-2026 --scale smoke
   tunnelmark run office --budget "30 min"
-  tunnelmark run classics-ipsec --suite trixie
+  tunnelmark run quickstart --suite trixie
   tunnelmark run my-study.toml --job b5d1c9f2a04e7 --results parts
   tunnelmark run quickstart --backend sim
   tunnelmark run my-study.toml --backend sim --cluster tcp://scheduler:8786
@@ -153,8 +153,7 @@ def run(
         raise click.UsageError("--costs is for --backend sim")
     if cluster_at is not None and (hosts or job or budget):
         raise click.UsageError("--cluster cannot be used with --hosts, --job or --budget")
-    if hosts is not None or simulated or place == "local":
-        _no_machines(suite, kernel)
+    _of_machines(suite, kernel, elsewhere=hosts is not None or simulated or place == "local")
     if resume is not None:
         _unchanged(seed=seed, scale=scale, job=job, suite=suite, kernel=kernel)
     from tunnelmark.cli.copies import Copies  # noqa: PLC0415 - keeps --help quick
@@ -217,8 +216,8 @@ def _unchanged(**given: object) -> None:
             raise click.UsageError(f"--{name} cannot be changed with --resume")
 
 
-def _no_machines(suite: str | None, kernel: str | None) -> None:
-    if suite is not None or kernel is not None:
+def _of_machines(suite: str | None, kernel: str | None, *, elsewhere: bool) -> None:
+    if elsewhere and (suite or kernel):
         raise click.UsageError(
             "--suite and --kernel are for virtual machines, not for --hosts, --backend sim or "
             "--place local"
