@@ -22,8 +22,8 @@ from tunnelmark.vmimage.suites import absences
 _EPILOG = """
 \b
 examples:
-  tunnelmark vm build                   once, before the first run in a machine
-  tunnelmark vm build --suite trixie    the programs of Debian 13
+  tunnelmark vm build                  once, before the first run in a machine
+  tunnelmark vm build --suite trixie   the programs of Debian 13
   tunnelmark vm status
 """
 _BUILD = """
@@ -31,9 +31,9 @@ _BUILD = """
 examples:
   tunnelmark vm build
   tunnelmark vm build --suite trixie
-  tunnelmark vm build --suite trixie-backports   with its newer kernel and OpenVPN
+  tunnelmark vm build --suite trixie-backports   its newer kernel and OpenVPN
   tunnelmark vm build --kernel vmlinuz-6.17.0 --modules /lib/modules/6.17.0
-  tunnelmark vm build --refresh                  again, with the newest packages
+  tunnelmark vm build --refresh                  again, the newest packages
 """
 _REMOVE = """
 \b
