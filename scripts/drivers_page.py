@@ -39,8 +39,11 @@ _NOT_THERE = """\
   no package index that the set-up uses; Tailscale's own test server is a Go library, not a program.
 - MASQUE (CONNECT-IP, RFC 9484): a Go library is there (quic-go's connect-ip-go), and no program.
 - AmneziaWG: in no package index that the set-up uses.
-- OpenVPN's module in Linux 6.16 and later (`ovpn`): Debian 12 has neither that kernel nor OpenVPN
-  2.7. `offload = "kernel"` uses the older module (`ovpn_dco_v2`) where a kernel has it.
+- OpenVPN's module in Linux 6.16 and later (`ovpn`) on Debian 12 and 13, which have neither that
+  kernel nor OpenVPN 2.7. A virtual machine of `suite = "trixie-backports"` or `"forky"` has both
+  ([machines.md](machines.md#suites)). OpenVPN 2.6 uses an older module (`ovpn_dco_v2`) where a
+  kernel has it.
+- ML-KEM of IKE on Debian 12 and 13, whose strongSwan lacks it: `suite = "forky"` has it.
 - n2n 3, whose packets are others than those of n2n 1, which Debian 12 has: a recipe of one's own.
 """
 

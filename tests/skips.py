@@ -16,6 +16,8 @@ import pytest
 
 from again import without_group
 from tunnelmark.hosts.features import has_kernel
+from tunnelmark.vmimage.cache import find
+from tunnelmark.vmimage.suites import SUITES
 
 _LIST: Final = Path(__file__).with_name("skips.toml")
 _FAULTS: Final = 6
@@ -44,6 +46,8 @@ def has_tools() -> bool:
 CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "not root": lambda: os.geteuid() != 0,
     "no kernel of ours has ovpn_dco_v2": lambda: not has_kernel("ovpn_dco_v2"),
+    "no image of trixie-backports": lambda: find(SUITES["trixie-backports"]) is None,
+    "no image of forky": lambda: find(SUITES["forky"]) is None,
     "the kernel has ESP": lambda: has_kernel("esp"),
     "nobody cannot read Python or this checkout": lambda: not nobody_reads_this(),
     "no chromium": lambda: shutil.which("chromium") is None,

@@ -4,7 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::thread;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
@@ -29,8 +31,19 @@ pub fn run(name: &str) -> Result<(), AgentError> {
         let pid = std::process::id();
         return Err(AgentError::NotInit { pid });
     }
-    own_root()?;
-    let end = open(name).and_then(|mut port| serve(&mut port, true));
+    // In a thread of its own: the kernel starts its helpers, modprobe among them, where the root of
+    // the first thread is, as long as that is shared with the kernel's threads (Linux 7:
+    // fs/fs_struct.c).
+    let end = thread::scope(|scope| {
+        thread::Builder::new()
+            .spawn_scoped(scope, || {
+                own_root()?;
+                open(name).and_then(|mut port| serve(&mut port, true))
+            })
+            .map_err(AgentError::system(Step::Unshare { command: "init" }))?
+            .join()
+            .unwrap_or_else(|panic| resume_unwind(panic))
+    });
     // Said on the console, which the run quotes when a machine dies without having been asked to.
     match &end {
         Ok(End::PowerOff) => {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tunnelmark.cli.duration import duration_s
+from tunnelmark.model.suites import SUITES, Suite
 
 if TYPE_CHECKING:
     from tunnelmark.lab.placement import Wanted
@@ -20,6 +21,7 @@ examples:
   tunnelmark run my-study.toml --results /srv/results
   tunnelmark run modern-2026 --scale smoke
   tunnelmark run office --budget "30 min"
+  tunnelmark run quickstart --suite trixie
   tunnelmark run my-study.toml --job b5d1c9f2a04e7 --results parts
   tunnelmark run quickstart --backend sim
   tunnelmark run my-study.toml --backend sim --cluster tcp://scheduler:8786
@@ -65,6 +67,16 @@ _INTERRUPTED = 130
     default="auto",
     show_default=True,
     help="Where the lab runs: in namespaces here, in one virtual machine, or in one per endpoint.",
+)
+@click.option(
+    "--suite",
+    type=click.Choice(SUITES),
+    help="Debian release of virtual machines, in which all tunnels then run; default: the study's.",
+)
+@click.option(
+    "--kernel",
+    metavar="RELEASE",
+    help="Your own kernel in them, which `tunnelmark vm build --kernel` was given.",
 )
 @click.option(
     "--backend",
@@ -117,6 +129,8 @@ def run(
     job: str | None,
     seed: int | None,
     place: "Wanted",
+    suite: Suite | None,
+    kernel: str | None,
     backend: str,
     costs: Path | None,
     hosts: Path | None,
@@ -139,8 +153,9 @@ def run(
         raise click.UsageError("--costs is for --backend sim")
     if cluster_at is not None and (hosts or job or budget):
         raise click.UsageError("--cluster cannot be used with --hosts, --job or --budget")
+    _of_machines(suite, kernel, elsewhere=hosts is not None or simulated or place == "local")
     if resume is not None:
-        _unchanged(seed=seed, scale=scale, job=job)
+        _unchanged(seed=seed, scale=scale, job=job, suite=suite, kernel=kernel)
     from tunnelmark.cli.copies import Copies  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.cli.progress import display  # noqa: PLC0415 - likewise
     from tunnelmark.cli.report import write_reports  # noqa: PLC0415 - likewise
@@ -182,6 +197,8 @@ def run(
             seed=seed,
             resume=resume,
             wanted=place,
+            suite=suite,
+            kernel=kernel,
             simulation=Simulation(costs) if simulated else None,
             say=_say,
         )
@@ -197,6 +214,14 @@ def _unchanged(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise click.UsageError(f"--{name} cannot be changed with --resume")
+
+
+def _of_machines(suite: str | None, kernel: str | None, *, elsewhere: bool) -> None:
+    if elsewhere and (suite or kernel):
+        raise click.UsageError(
+            "--suite and --kernel are for virtual machines, not for --hosts, --backend sim or "
+            "--place local"
+        )
 
 
 def _say(step: str) -> None:

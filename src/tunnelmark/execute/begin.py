@@ -71,6 +71,8 @@ def create_result(
             study_source=study.source,
             scale=study.scale,
             study_sha256=hashlib.sha256(study.text.encode()).hexdigest(),
+            suite=study.place.suite,
+            kernel=study.place.kernel,
             run_id=run_id,
             seed=study.seed,
             confidence=study.precision.confidence,

@@ -19,7 +19,7 @@ from tunnelmark.execute.here import Simulation
 from tunnelmark.execute.part import Task, versions
 from tunnelmark.execute.parts import keep, take_in
 from tunnelmark.execute.scheduler import Answer, Cluster, Scheduler, SchedulerLostError, connected
-from tunnelmark.execute.study_of import study_of
+from tunnelmark.execute.study_of import placed, study_of
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.clean import clean, find_leftovers
 from tunnelmark.lab.placement import Wanted
@@ -28,6 +28,7 @@ from tunnelmark.model.costs import to_toml
 from tunnelmark.model.errors import ResultError, StudyError
 from tunnelmark.model.job import Job, to_json
 from tunnelmark.model.session import Able
+from tunnelmark.model.suites import Suite
 from tunnelmark.run.events import JobDone, Listener, RunEnded, RunStarted
 from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.replay import replay
@@ -55,6 +56,8 @@ def execute_on(
     seed: int | None = None,
     resume: Path | None = None,
     wanted: Wanted = "auto",
+    suite: Suite | None = None,
+    kernel: str | None = None,
     simulation: Simulation | None = None,
     say: Callable[[str], None] = lambda _step: None,
 ) -> RunEnded:
@@ -80,6 +83,8 @@ def execute_on(
         raise ValueError("needs a study or a directory to resume")
     if seed is not None and resume is None:
         study = replace(study, seed=seed)
+    if resume is None:
+        study = replace(study, place=placed(study.place, suite, kernel))
     able, costs = _able(study, engine, simulation)
     try:
         with Interrupts() as interrupts, ExitStack() as closing:

@@ -9,13 +9,14 @@ from pathlib import Path
 from tunnelmark.execute.begin import check_where, chosen_jobs, create_result, limited
 from tunnelmark.execute.hosts_limits import check_study, forwarded
 from tunnelmark.execute.parts import take_in
-from tunnelmark.execute.study_of import study_of
+from tunnelmark.execute.study_of import placed, study_of
 from tunnelmark.hosts.inventory import Inventory
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.clean import clean, find_leftovers
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement, Wanted
 from tunnelmark.lab.session.backend import LabBackend
+from tunnelmark.model.suites import Suite
 from tunnelmark.run.events import Listener, RunEnded
 from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.loop import Loop
@@ -46,6 +47,8 @@ def execute(
     resume: Path | None = None,
     budget_s: float | None = None,
     wanted: Wanted = "auto",
+    suite: Suite | None = None,
+    kernel: str | None = None,
     hosts: Inventory | None = None,
     simulation: Simulation | None = None,
     say: Callable[[str], None] = lambda _step: None,
@@ -54,8 +57,8 @@ def execute(
 
     ``job`` runs the one job of that name, into a result directory of its own. ``budget_s`` ends the
     run in time, and divides it over the points. ``wanted`` is where labs stand, unless they
-    stand on ``hosts`` or a ``simulation`` takes their place; ``say`` is called with what takes
-    time before the run starts.
+    stand on ``hosts`` or a ``simulation`` takes their place; ``suite`` and ``kernel`` are of their
+    machines, in place of the study's; ``say`` is called with what takes time before the run starts.
     Raises ``StudyError``, ``LabError`` or ``ResultError`` for what makes the whole run impossible;
     a job that fails is recorded and the run goes on.
     """
@@ -69,6 +72,8 @@ def execute(
         raise ValueError("needs a study or a directory to resume")
     if seed is not None and resume is None:
         study = replace(study, seed=seed)
+    if resume is None:
+        study = replace(study, place=placed(study.place, suite, kernel))
     planned = plan_jobs(study)
     jobs = chosen_jobs(planned, only, study)
     if hosts is not None:
@@ -83,7 +88,10 @@ def execute(
             else:
                 placement: Placement | HostsPlacement
                 if hosts is None:
-                    placement = Placement(ledger, engine=engine, wanted=wanted, say=say)
+                    system = study.place.system
+                    placement = Placement(
+                        ledger, engine=engine, wanted=wanted, system=system, say=say
+                    )
                 else:
                     placement = HostsPlacement(ledger, hosts, forwarded=forwarded(study), say=say)
                 closing.enter_context(placement)

@@ -55,11 +55,7 @@ def check_study(study: Study, inventory: Inventory) -> Sent:
 
     Raises ``StudyError`` that names the part of the study, its value and the limit.
     """
-    if study.topology.router != "none":
-        raise _refused(study, f"topology.router is {study.topology.router}, which is emulated")
-    for device in study.devices:
-        if is_limited(device):
-            raise _refused(study, f"device {device.label}: a real host has its own CPU")
+    _nothing_emulated(study)
     if inventory.ip == "ipv6" and not study.tunnels:
         why = 'a study without a tunnel measures IPv4 ([[tunnel]] kind = "none", inner = "ipv6")'
         raise _refused(study, f"the line carries IPv6: {why}")
@@ -77,6 +73,18 @@ def check_study(study: Study, inventory: Inventory) -> Sent:
             why = "a gateway's clients are network namespaces"
             raise _refused(study, f"tunnel {tunnel.label}: {why}")
     return _sent(study, inventory)
+
+
+def _nothing_emulated(study: Study) -> None:
+    """Refuse what only a lab has."""
+    if study.topology.router != "none":
+        raise _refused(study, f"topology.router is {study.topology.router}, which is emulated")
+    if study.place.system.is_named:
+        system = study.place.system.describe()
+        raise _refused(study, f"place.suite is {system}, which is of a virtual machine")
+    for device in study.devices:
+        if is_limited(device):
+            raise _refused(study, f"device {device.label}: a real host has its own CPU")
 
 
 def forwarded(study: Study) -> tuple[ServerPorts, ...]:

@@ -19,7 +19,7 @@ from tunnelmark.store.manifest import Sitting, read_versioned
 from tunnelmark.store.result import JobFiles, read_trials
 from tunnelmark.study.plan import jobs as plan_jobs
 
-_SAME: Final = ("study", "scale", "study_sha256", "seed")
+_SAME: Final = ("study", "scale", "study_sha256", "seed", "suite", "kernel")
 """Fields of the manifest that say whether results are of one study."""
 _ATTEMPT: Final = ("run_id", "trial_id", "attempt", "path")
 
@@ -184,4 +184,6 @@ _WORDS: Final = {
     "scale": "scale",
     "study_sha256": "study text with the hash",
     "seed": "seed",
+    "suite": "suite of virtual machines",
+    "kernel": "kernel of virtual machines",
 }

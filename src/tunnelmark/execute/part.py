@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import tunnelmark
 from tunnelmark.engine.binary import engine_version, find_engine
+from tunnelmark.execute.study_of import study_in
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.clean import clean, find_leftovers
 from tunnelmark.lab.placement import Placement, Wanted
@@ -26,7 +27,6 @@ from tunnelmark.run.loop import Loop
 from tunnelmark.sim.backend import SimBackend
 from tunnelmark.store import Manifest, Writer
 from tunnelmark.store.layout import first_fault
-from tunnelmark.study import parse_study
 from tunnelmark.study.plan import alike
 from tunnelmark.study.plan import jobs as plan_jobs
 
@@ -99,11 +99,13 @@ def run_part(task: Task, directory: Path, *, worker: str, interrupts: Interrupts
             backend = SimBackend(engine, models, ledger.in_memory("sim"), task.keep_samples)
             able = Able((job,), {}, task.environment, ())
         else:
-            placement = Placement(ledger, engine=engine, wanted=task.wanted)
+            study = study_in(task.head)
+            placement = Placement(
+                ledger, engine=engine, wanted=task.wanted, system=study.place.system
+            )
             closing.enter_context(placement)
             backend = LabBackend(ledger, placement, engine, task.keep_samples)
-            study = parse_study(task.head.study_text, task.head.study_source, task.head.scale)
-            planned = plan_jobs(replace(study, seed=task.head.seed))
+            planned = plan_jobs(study)
             able = backend.check([job], planned)
             if task.alike:
                 beside = alike(planned, worker.partition("/")[0])

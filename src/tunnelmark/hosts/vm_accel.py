@@ -38,7 +38,8 @@ def choose(image: Image, *, cached: Path | None = None) -> Choice:
         return Choice("tcg", f"{_KVM} does not exist")
     if not os.access(_KVM, os.R_OK | os.W_OK):
         return Choice("tcg", f"{_KVM} may not be opened by user {os.getuid()}")
-    file = cached or cache.user_cache() / "kvm.json"
+    # A file for each image: a run that changes between two suites tries each once.
+    file = cached or cache.user_cache() / f"kvm-{image.recipe_digest}.json"
     key = {"boot_id": _BOOT_ID.read_text(encoding="ascii").strip(), "image": image.recipe_digest}
     known = _read(file, key)
     if known is not None:

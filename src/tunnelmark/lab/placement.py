@@ -18,11 +18,12 @@ from tunnelmark.hosts.vm_qemu import MachineSpec
 from tunnelmark.lab.devices import Devices, machine_specs
 from tunnelmark.lab.endpoints import NO_GATEWAY, EndpointMachinesPlace
 from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
-from tunnelmark.model.errors import LabError, LabFailedError
+from tunnelmark.model.errors import LabError, LabFailedError, StudyError
 from tunnelmark.model.host import Host
+from tunnelmark.model.suites import MachineSystem
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.model.tunnel import Encryption
-from tunnelmark.vmimage import build, cache, programs
+from tunnelmark.vmimage import build, programs
 from tunnelmark.vmimage.cache import Image
 
 Wanted = Literal["auto", "local", "machine", "endpoints"]
@@ -46,12 +47,23 @@ class Placement:
         *,
         engine: str,
         wanted: Wanted = "auto",
+        system: MachineSystem = MachineSystem(),  # noqa: B008  # frozen
         say: Callable[[str], None] = lambda _step: None,
     ) -> None:
-        """``engine`` is this computer's; ``say`` is called with what takes time."""
+        """``engine`` is this computer's; ``say`` is called with what takes time.
+
+        With a ``system`` that the study names, ``auto`` is in a machine for all tunnels. Raises
+        ``StudyError`` if the lab is wanted here and in such a machine.
+        """
+        if wanted == "local" and system.is_named:
+            raise StudyError(
+                f"the suite {system.describe()} is of a virtual machine, and the lab is to stand "
+                "here (leave out --place local)"
+            )
         self._ledger = ledger
         self._engine = engine
         self._wanted = wanted
+        self._system = system
         self._say = say
         self._local = LocalHost(ledger)
         self._devices = Devices(ledger, self._local, engine=engine, say=say)
@@ -77,10 +89,12 @@ class Placement:
 
         ``unavailable`` is the driver's own answer for a host.
         """
-        local = self.local_host()
-        reason = local if isinstance(local, str) else unavailable(local)
-        if self._wanted == "local" or (self._wanted == "auto" and reason is None):
-            return reason
+        reason = None
+        if not self._system.is_named:
+            local = self.local_host()
+            reason = local if isinstance(local, str) else unavailable(local)
+            if self._wanted == "local" or (self._wanted == "auto" and reason is None):
+                return reason
         if self._wanted == "endpoints" and (here := _no_namespaces()):
             return f"the link between machines: {here}"
         try:
@@ -90,6 +104,8 @@ class Placement:
         if inside is None:
             self._inside.add(label)
             return None
+        if self._system.is_named:
+            return f"in a virtual machine of {self._system.describe()}: {inside}"
         if self._wanted == "auto":
             return f"{reason}; nor in a virtual machine: {inside}"
         return inside
@@ -144,7 +160,7 @@ class Placement:
     def place(self, label: str, logs: Path, device: DriverSpec = HOST) -> Place:
         """Return where the lab of ``label`` stands, its endpoints on ``device``."""
         encryption = self._encryptions.get(label, Encryption())
-        if label not in self._inside:
+        if label not in self._inside and not self._system.is_named:
             return LocalPlace(
                 self._ledger,
                 engine=self._engine,
@@ -169,12 +185,19 @@ class Placement:
     def describe(self) -> dict[str, str]:
         """Return what the environment of a result says of devices and of a machine, if used."""
         devices = self._devices.describe()
-        if self._image is None or not self._inside:
+        if self._system.is_named:
+            self._ready_image()
+        elif not self._inside:
+            return devices
+        if self._image is None:
             return devices
         choice = vm_accel.choose(self._image)
         packages = " ".join(f"{name}={version}" for name, version in self._image.packages.items())
+        # The default is what older results have, which do not say it.
+        named = {"machine system": self._system.describe()} if self._system.is_named else {}
         return {
             **devices,
+            **named,
             "machine image": f"{self._image.recipe_digest}, Linux {self._image.kernel_release}",
             "machine accelerator": f"{choice.accelerator}: {choice.reason}",
             "machine packages": packages,
@@ -231,8 +254,8 @@ class Placement:
         """Return the machine if one can be booted as things are, or why not; builds nothing."""
         try:
             programs.need("qemu-system-x86_64")
-            if cache.find() is None:
-                return "there is no image for virtual machines (tunnelmark vm build)"
+            if build.ready(self._system) is None:
+                return build.missing(self._system)
             return self.machine_host()
         except LabError as error:
             return str(error)
@@ -246,7 +269,7 @@ class Placement:
     def _ready_image(self) -> Image:
         programs.need("qemu-system-x86_64")
         if self._image is None:
-            self._image = build.ensure(clock=time.monotonic, say=self._say)
+            self._image = build.ensure(clock=time.monotonic, say=self._say, system=self._system)
         return self._image
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tunnelmark.model.errors import ResultError
+from tunnelmark.model.suites import Suite
 from tunnelmark.store.formats import CONVERTERS, FORMAT, Converter, Converters, steps
 from tunnelmark.store.layout import MANIFEST, first_fault, inside, read_bounded, write_atomically
 
@@ -44,6 +45,10 @@ class Manifest(BaseModel):
     study_sha256: str
     scale: str = "full"
     """At which the study was run: ``smoke``, ``short`` or ``full``."""
+    suite: Suite | None = None
+    """Debian release of the virtual machines, by the study or by ``run --suite``."""
+    kernel: str | None = None
+    """Release of a user's own kernel for them."""
     run_id: str
     seed: int
     confidence: float = Field(gt=0, lt=1)

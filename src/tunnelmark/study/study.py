@@ -1,12 +1,14 @@
 """A study in frozen form, as the parser leaves it."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from pydantic import Field
 
 from tunnelmark.model.hypothesis import Hypothesis
 from tunnelmark.model.params import Params
 from tunnelmark.model.rules import Limits, Precision, Probes, TopologyParams
+from tunnelmark.model.suites import RELEASE_PATTERN, MachineSystem, Suite
 from tunnelmark.model.trial import DriverSpec
 
 
@@ -19,6 +21,22 @@ class PlaceParams(Params):
         "virtual machine with a full kernel if any of them needs one; figures of an emulated "
         "and of a native CPU are never compared",
     )
+    suite: Suite | None = Field(
+        None,
+        description="Debian release of the virtual machine, in which all tunnels of the study are "
+        "then measured; trixie-backports is trixie with the kernel and the OpenVPN of its "
+        "backports. Without it bookworm, for tunnels that need a machine",
+    )
+    kernel: Annotated[str, Field(pattern=RELEASE_PATTERN)] | None = Field(
+        None,
+        description="release (`uname -r`) of your own kernel for the virtual machine, which "
+        "`tunnelmark vm build --kernel` was given with the same suite",
+    )
+
+    @property
+    def system(self) -> MachineSystem:
+        """What the virtual machines of the study have."""
+        return MachineSystem(self.suite, self.kernel)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""OpenVPN 2.6, point to point: TLS or a static key, UDP or TCP, in user space or offloaded."""
+"""OpenVPN, point to point: TLS or a static key, UDP or TCP, in user space or offloaded."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ from tunnelmark.tunnels.openvpn_gateway import LOG_LINES as GATEWAY_LOG_LINES
 from tunnelmark.tunnels.openvpn_gateway import client_file, common_name, of_clients, server_words
 from tunnelmark.tunnels.openvpn_groups import no_group
 from tunnelmark.tunnels.openvpn_log import OpenVpnReport, last_words, read_log
+from tunnelmark.tunnels.openvpn_offload import no_offload, offload_module
 from tunnelmark.tunnels.openvpn_params import S_NS, OpenVpnParams
 from tunnelmark.tunnels.openvpn_wire import AEAD, data_channel
 from tunnelmark.tunnels.protocols import TCP, UDP
@@ -65,9 +66,6 @@ _START_LIMIT_S: Final = 30.0
 _START_LIMIT_PER_TUNNEL_S: Final = 2.0
 _FIRST_PACKET_LIMIT_S: Final = 15.0
 _SHOWN_LIMIT_S: Final = 5.0
-# The out-of-tree module of OpenVPN 2.6 (Debian: openvpn-dco-dkms); the "ovpn" that Linux has itself
-# since 6.16 speaks to OpenVPN 2.7 only.
-_OFFLOAD_MODULE: Final = "ovpn_dco_v2"
 # Where a static key is in use: which half of it encrypts (openvpn(8), --secret file [direction]).
 _DIRECTION: Final = {"server": "0", "client": "1"}
 
@@ -111,19 +109,26 @@ class OpenVpnTunnel(DaemonTunnel):
     gateway: ClassVar[bool] = True
     tells_set_up: ClassVar[bool] = True
     params: OpenVpnParams
+    _epoch: bool = False
+    """Whether both ends number packets by epochs of keys, as they say when they are up."""
 
-    def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
+    def need(self, host: Host) -> Need:
         """Need OpenVPN and a TUN device, or the kernel's data-channel offload where asked for."""
         return Need(
             programs={"openvpn": "openvpn", "ip": "iproute2", "ping": "iputils-ping"},
-            kernel=(_OFFLOAD_MODULE,) if self.params.offload == "kernel" else ("tun",),
+            kernel=(offload_module(host),) if self.params.offload == "kernel" else ("tun",),
         )
 
     def unavailable(self, host: Host) -> str | None:
-        """Return also that its OpenVPN lacks the group of the key exchange."""
-        if (reason := super().unavailable(host)) or self.params.tls_groups == "default":
+        """Return also what its OpenVPN lacks: the module's interface, the key exchange's group."""
+        if reason := super().unavailable(host):
             return reason
-        return no_group(self._tailored(host), self.params.tls_groups, datetime.now(UTC))
+        own = self._tailored(host)
+        if self.params.offload == "kernel" and (reason := no_offload(own)):
+            return reason
+        if self.params.tls_groups == "default":
+            return None
+        return no_group(own, self.params.tls_groups, datetime.now(UTC))
 
     def no_set_up(self) -> str | None:
         """Return also that there is no handshake, or that more than it is sent."""
@@ -223,6 +228,7 @@ class OpenVpnTunnel(DaemonTunnel):
                     lzo=params.compression == "lzo",
                     static_key=params.key_exchange == "static",
                     tcp=tcp,
+                    epoch=self._epoch,
                 ),
             )
 
@@ -423,6 +429,7 @@ class OpenVpnTunnel(DaemonTunnel):
                 )
             quieten(end.endpoint.host, end.interface)
         of_client = reports["client"]
+        self._epoch = of_client.epoch
         versions = dict.fromkeys(r.version for r in (of_client, of_server) if r.version)
         return Negotiated(
             cipher=of_client.cipher,

@@ -35,6 +35,8 @@ class OpenVpnReport:
     """To what the MSS of TCP inside is clamped; only at verb 4."""
     kernel_offload: bool = False
     """OpenVPN opened a data-channel-offload device although the configuration forbids it."""
+    epoch: bool = False
+    """Keys change by epochs, whose number is in every packet: OpenVPN 2.7 in user space."""
     warnings: tuple[str, ...] = field(default=())
 
 
@@ -71,6 +73,7 @@ def read_log(text: str) -> OpenVpnReport:
         socket_buffers=_text(_last(lines, _BUFFERS)),
         mssfix=mssfix,
         kernel_offload=_last(lines, _OFFLOAD) is not None,
+        epoch=_last(lines, _EPOCH) is not None,
         warnings=tuple(
             dict.fromkeys(m.group(1).strip() for line in lines if (m := _WARNING.match(line)))
         ),
@@ -120,6 +123,7 @@ _NO_GROUP: Final = re.compile(r"^Failed to set allowed TLS group list: ")
 _BUFFERS: Final = re.compile(r"^Socket Buffers: (.{1,100})$")
 _MSSFIX: Final = re.compile(r"^(mssfix(?:_fixed)?) = (\d{1,6}|ENABLED|DISABLED)$")
 _OFFLOAD: Final = re.compile(r"^(?:DCO device .* opened|ovpn-dco device .*opened)")
+_EPOCH: Final = re.compile(r"^Outgoing Epoch Data key \d{1,6}: ")
 _WARNING: Final = re.compile(r"^(?:WARNING|DEPRECATED OPTION): (.{1,500})$")
 _NOISE: Final = re.compile(
     r"^(?:SIG[A-Z0-9]+\[|Exiting due to|Use --help|Closing TUN|event_wait|net_(?:addr|iface|route)_"

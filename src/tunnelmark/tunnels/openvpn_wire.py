@@ -10,11 +10,19 @@ HMAC_BYTES: Final = {"SHA1": 20, "SHA256": 32, "SHA512": 64}
 
 
 def data_channel(
-    inner_bytes: int, *, cipher: str, auth: str, lzo: bool, static_key: bool, tcp: bool
+    inner_bytes: int,
+    *,
+    cipher: str,
+    auth: str,
+    lzo: bool,
+    static_key: bool,
+    tcp: bool,
+    epoch: bool = False,
 ) -> tuple[Layer, ...]:
     """Return the layers between the transport header and an inner packet, outermost first.
 
-    With ``lzo`` they are those of a packet that does not get smaller by it.
+    With ``lzo`` they are those of a packet that does not get smaller by it. With ``epoch`` keys
+    change by epochs, as two ends of OpenVPN 2.7 agree.
     """
     # Packets in a stream have to be distinguished.
     length = (Layer("packet length", 2, "openvpn-rfc, TCP packet format"),) * tcp
@@ -29,6 +37,8 @@ def data_channel(
         else Layer("packet id", 4, "openvpn-rfc, data channel packet format")
     )
     if cipher in AEAD:
+        if epoch:
+            packet_id = Layer("packet id with epoch", 8, "openvpn crypto_epoch.h, 16 and 48 bits")
         tag = Layer("authentication tag", 16, "RFC 5116 section 5.1, RFC 8439 section 2.8")
         return (*length, *opcode, packet_id, tag, *header)
     block_bytes = BLOCK_BYTES[cipher]

@@ -3,14 +3,19 @@
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.suites import MachineSystem
 from tunnelmark.vmimage import cache, cpio, kernel, packages, programs
 from tunnelmark.vmimage.cache import Image
+from tunnelmark.vmimage.kernel import Kernel
+from tunnelmark.vmimage.own_kernel import OwnKernel
 from tunnelmark.vmimage.packages import Mirrors, Package
 from tunnelmark.vmimage.recipe import RECIPE, Recipe
+from tunnelmark.vmimage.suites import SUITES
 from tunnelmark.vmimage.tree import Tree, finish
 
 NEEDED: Final = ("apt-get", "apt-cache", "apt-config", "dpkg-deb", "depmod", "sqfstar")
@@ -30,10 +35,33 @@ def unavailable() -> str | None:
 
 
 def ensure(
-    *, clock: Callable[[], float], say: Callable[[str], None], recipe: Recipe = RECIPE
+    *,
+    clock: Callable[[], float],
+    say: Callable[[str], None],
+    system: MachineSystem = MachineSystem(),  # noqa: B008  # frozen
 ) -> Image:
-    """Return the image from the cache, or build it there."""
-    return cache.find(recipe) or build(clock=clock, say=say, recipe=recipe)
+    """Return the image of a system from the cache, or build it there.
+
+    Raises ``LabError`` for a user's own kernel without an image: only its user has the files.
+    """
+    found = ready(system)
+    if found is None and system.kernel is not None:
+        raise LabError(missing(system))
+    return found or build(clock=clock, say=say, recipe=SUITES[system.name])
+
+
+def ready(system: MachineSystem) -> Image | None:
+    """Return the image of a system if it is in the cache; nothing is built."""
+    recipe = SUITES[system.name]
+    if system.kernel is None:
+        return cache.find(recipe)
+    return cache.find_own(recipe, system.kernel)
+
+
+def missing(system: MachineSystem) -> str:
+    """Return that a system has no image, with the remedy."""
+    of = f" of {system.describe()}" if system.is_named else ""
+    return f"there is no image{of} for virtual machines (tunnelmark vm build{system.options()})"
 
 
 def build(
@@ -44,12 +72,17 @@ def build(
     mirrors: Mirrors | None = None,
     directory: Path | None = None,
     refresh: bool = False,
+    own: OwnKernel | None = None,
 ) -> Image:
     """Build the image into the cache and return it; one that is there is returned, or renewed.
 
-    ``clock`` gives seconds (for the manifest), ``say`` gets each step. Raises ``LabError``
+    ``clock`` gives seconds (for the manifest), ``say`` gets each step. A user's ``own`` kernel
+    takes the place of the recipe's, and of an earlier one of the same release. Raises ``LabError``
     naming the one package to install, the step that failed, or the room that is missing.
     """
+    base = recipe
+    if own is not None:
+        recipe = replace(recipe, own_kernel=own.sha256)
     if reason := unavailable():
         raise LabError(f"the system image cannot be built: {reason}")
     directory = directory or cache.user_cache()
@@ -72,33 +105,61 @@ def build(
         say(f"downloading {len(recipe.packages)} packages and what they need")
         found = packages.download(recipe, mirrors or Mirrors(), downloads)
         downloaded = clock()
-        release, modules = _write(recipe, *found, building, say)
+        system, kernel_packages = found
+        taken = _kernel(recipe, own, kernel_packages, building, say)
+        _write(recipe, system, taken, building, say)
         image = cache.store(
             building,
             recipe,
-            kernel_release=release,
-            packages={package.name: package.version for package in (*found[0], found[1])},
-            modules=modules,
+            kernel_release=taken.release,
+            packages={package.name: package.version for package in (*system, *kernel_packages)},
+            modules=tuple(name for name in taken.modules if name.endswith(".ko")),
             download_s=downloaded - started,
             build_s=clock() - downloaded,
         )
         shutil.rmtree(downloads)
+        if own is not None:
+            cache.remove_entries(
+                other.directory
+                for other in cache.images(directory)
+                if other.kernel_release == own.release
+                and other.recipe_digest != image.recipe_digest
+                and cache.is_own_of(other, base)
+            )
         return image
+
+
+def _kernel(
+    recipe: Recipe,
+    own: OwnKernel | None,
+    kernel_packages: Iterable[Package],
+    building: Path,
+    say: Callable[[str], None],
+) -> Kernel:
+    unpacked = building / ".kernel"
+    unpacked.mkdir()
+    if own is not None:
+        say(f"reading the kernel {own.release}")
+        taken = own.kernel(unpacked)
+    else:
+        parts = kernel.Packages(unpacked)
+        for package in kernel_packages:
+            say(f"unpacking {package.name} {package.version}")
+            with packages.contents(package) as tar:
+                parts.add(tar)
+        taken = parts.kernel(recipe.modules)
+    shutil.rmtree(unpacked)
+    return taken
 
 
 def _write(
     recipe: Recipe,
     system: Iterable[Package],
-    kernel_package: Package,
+    taken: Kernel,
     building: Path,
     say: Callable[[str], None],
-) -> tuple[str, tuple[str, ...]]:
-    """Write the three files and return the kernel's release and the names of its modules."""
-    say(f"unpacking the kernel {kernel_package.version}")
-    unpacked = building / ".kernel"
-    with packages.contents(kernel_package) as tar:
-        taken = kernel.extract(tar, recipe.modules, unpacked)
-    shutil.rmtree(unpacked)
+) -> None:
+    """Write the three files."""
     say("gathering the system")
     tree = Tree(recipe.left_out)
     for package in system:
@@ -112,10 +173,9 @@ def _write(
     busybox = tree.get("bin/busybox")
     (building / "initramfs.cpio").write_bytes(_initramfs(recipe, taken, busybox))
     _write_squashfs(tree, building / "system.squashfs")
-    return taken.release, tuple(name for name in taken.modules if name.endswith(".ko"))
 
 
-def _initramfs(recipe: Recipe, taken: kernel.Kernel, busybox: bytes) -> bytes:
+def _initramfs(recipe: Recipe, taken: Kernel, busybox: bytes) -> bytes:
     members: dict[str, cpio.Member] = {
         name: cpio.Member(None, 0o755)
         for name in ("dev", "mnt", "proc", "ro", "rw", "sys", "payload")

@@ -7,9 +7,9 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,8 @@ class Image:
     sha256: Mapping[str, str]
     download_s: float
     build_s: float
+    own_kernel: str = ""
+    """SHA-256 of a user's own kernel with its modules; empty: the kernel is the suite's."""
 
     @property
     def vmlinux(self) -> Path:
@@ -101,6 +103,21 @@ def find(recipe: Recipe = RECIPE, cache: Path | None = None) -> Image | None:
     return None
 
 
+def find_own(recipe: Recipe, release: str, cache: Path | None = None) -> Image | None:
+    """Return the image of a recipe with a user's own kernel of a release, or None."""
+    for directory in (cache or user_cache(), SYSTEM_CACHE):
+        for image in images(directory):
+            if image.kernel_release == release and is_own_of(image, recipe):
+                return image
+    return None
+
+
+def is_own_of(image: Image, recipe: Recipe) -> bool:
+    """Say whether an image is the recipe's but for a user's own kernel."""
+    own = replace(recipe, own_kernel=image.own_kernel)
+    return bool(image.own_kernel) and image.recipe_digest == own.digest()
+
+
 def load(directory: Path) -> Image | None:
     """Read the image in a directory; None if there is none, or somebody else could have made it.
 
@@ -122,6 +139,7 @@ def load(directory: Path) -> Image | None:
             sha256={name: str(raw["sha256"][name]) for name in FILES},
             download_s=float(raw["download_s"]),
             build_s=float(raw["build_s"]),
+            own_kernel=str(raw.get("own_kernel", "")),
         )
         if any((directory / name).stat().st_size != image.sizes_bytes[name] for name in FILES):
             return None
@@ -160,6 +178,7 @@ def store(
         sha256={name: _sha256(building / name) for name in FILES},
         download_s=round(download_s, 2),
         build_s=round(build_s, 2),
+        own_kernel=recipe.own_kernel,
     )
     manifest = {key: value for key, value in asdict(image).items() if key != "directory"}
     (building / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -185,23 +204,31 @@ def images(cache: Path) -> tuple[Image, ...]:
     return tuple(image for image in found if image is not None)
 
 
-def remove(cache: Path, *, keep: str | None = None) -> int:
+def remove(cache: Path, *, keep: Collection[str] = (), only: Collection[str] | None = None) -> int:
     """Remove everything in a cache directory and return how many bytes that freed.
 
-    The image whose recipe has the digest ``keep`` stays. Machines that run go on.
+    The images whose recipes have the digests ``keep`` stay, or all but those with the digests
+    ``only``. Machines that run go on.
     """
     if not cache.is_dir():
         return 0
-    freed = 0
     with locked(cache):
-        for entry in cache.iterdir():
-            if entry.name in {_LOCK, keep}:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                freed += sum(f.stat().st_size for f in entry.rglob("*") if f.is_file())
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+        return remove_entries(
+            entry
+            for entry in cache.iterdir()
+            if entry.name not in {_LOCK, *keep} and (only is None or entry.name in only)
+        )
+
+
+def remove_entries(entries: Iterable[Path]) -> int:
+    """Remove parts of a cache directory, whose lock is held; return how many bytes that freed."""
+    freed = 0
+    for entry in entries:
+        if entry.is_dir() and not entry.is_symlink():
+            freed += sum(f.stat().st_size for f in entry.rglob("*") if f.is_file())
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
     return freed
 
 

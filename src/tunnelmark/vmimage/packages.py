@@ -3,7 +3,7 @@
 import re
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,34 +31,47 @@ class Mirrors:
 
     main: str = "http://deb.debian.org/debian"
     security: str = "http://deb.debian.org/debian-security"
+    expired: bool = False
+    """Whether lists count whose time is over, as those of an archive of the past are."""
 
 
 def download(
     recipe: Recipe, mirrors: Mirrors, directory: Path
-) -> tuple[tuple[Package, ...], Package]:
-    """Download the recipe's packages and its kernel below ``directory``; return them by name.
+) -> tuple[tuple[Package, ...], tuple[Package, ...]]:
+    """Download the recipe's packages and its kernel below ``directory``; return both by name.
 
     An interrupted download is continued. The machine's own apt and its database are not touched:
     everything that apt writes stands in ``directory``. The kernel comes without what it depends
-    on, which is only what would make an initial file system on an installed machine.
+    on beside its own files, which is only what would make an initial file system on an installed
+    machine. With a user's own kernel none is downloaded.
     """
     if '"' in str(directory) or "\n" in str(directory):
         raise LabError(f"{directory}: a path with a quotation mark cannot be given to apt")
     env = _private_apt(recipe, mirrors, directory)
     programs.run(["apt-get", "-q", "update"], env=env)
-    names = programs.run(["apt-cache", "depends", recipe.kernel], env=env)
     install = ["apt-get", "-q", "-y", "--download-only", "install", *recipe.packages]
     programs.run(install, env=env, timeout_s=1800)
-    kernel_dir = directory / "kernel"
-    kernel_dir.mkdir(exist_ok=True)
-    programs.run(
-        ["apt-get", "-q", "download", _kernel_name(names)], env=env, cwd=kernel_dir, timeout_s=1800
-    )
-    kernel = [_package(file) for file in sorted(kernel_dir.glob("*.deb"))]
-    if len(kernel) != 1:
-        raise LabError(f"{kernel_dir}: {len(kernel)} kernels were downloaded instead of 1")
     system = tuple(_package(file) for file in sorted((directory / "archives").glob("*.deb")))
-    return system, kernel[0]
+    return system, () if recipe.own_kernel else _kernel(recipe, directory / "kernel", env)
+
+
+def _kernel(recipe: Recipe, directory: Path, env: Mapping[str, str]) -> tuple[Package, ...]:
+    """Download the kernel: one package, or since Linux 7 of Debian one for each of its parts."""
+    directory.mkdir(exist_ok=True)
+
+    def depends(name: str) -> str:
+        return programs.run(["apt-cache", "depends", name], env=env)
+
+    image = _kernel_name(depends(recipe.kernel))
+    names = [image, *_kernel_parts(image, depends(image))]
+    programs.run(["apt-get", "-q", "download", *names], env=env, cwd=directory, timeout_s=1800)
+    packages = tuple(_package(file) for file in sorted(directory.glob("*.deb")))
+    if len(packages) != len(names):
+        raise LabError(
+            f"{directory}: {len(packages)} packages of a kernel were downloaded instead of "
+            f"{len(names)}"
+        )
+    return packages
 
 
 @contextmanager
@@ -84,15 +97,21 @@ def _private_apt(recipe: Recipe, mirrors: Mirrors, directory: Path) -> dict[str,
     (directory / "status").touch()
     if not _KEYRING.exists():
         raise LabError(f"{_KEYRING} is missing (apt-get install debian-archive-keyring)")
+    sources = [
+        (mirrors.main, recipe.suite),
+        (mirrors.main, f"{recipe.suite}-updates"),
+        (mirrors.security, f"{recipe.suite}-security"),
+    ]
+    if recipe.backports:
+        sources.append((mirrors.main, f"{recipe.suite}-backports"))
+        # apt(8) takes nothing from there by itself.
+        (directory / "etc/preferences.d/tunnelmark").write_text(
+            f"Package: {' '.join(recipe.backports)}\n"
+            f"Pin: release n={recipe.suite}-backports\nPin-Priority: 900\n",
+            encoding="ascii",
+        )
     (directory / "etc/sources.list").write_text(
-        "".join(
-            f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n"
-            for mirror, suite in (
-                (mirrors.main, recipe.suite),
-                (mirrors.main, f"{recipe.suite}-updates"),
-                (mirrors.security, f"{recipe.suite}-security"),
-            )
-        ),
+        "".join(f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for mirror, suite in sources),
         encoding="ascii",
     )
     settings = {
@@ -113,6 +132,7 @@ def _private_apt(recipe: Recipe, mirrors: Mirrors, directory: Path) -> dict[str,
         "APT::Architectures": "amd64",
         "APT::Install-Recommends": "false",
         "Acquire::Languages": "none",
+        "Acquire::Check-Valid-Until": "false" if mirrors.expired else "true",
         "Acquire::Retries": "3",
         "Debug::NoLocking": "true",
         **_proxies(),
@@ -135,6 +155,13 @@ def _kernel_name(depends: str) -> str:
     if match is None:
         raise LabError(f"apt-cache depends: no kernel is named in {depends.strip()!r}")
     return match[1]
+
+
+def _kernel_parts(image: str, depends: str) -> list[str]:
+    """Return the packages that have the files of an image that is only a name for them."""
+    release = re.escape(image.removeprefix("linux-image-"))
+    pattern = rf"^\s*Depends: (linux-(?:base|binary|modules)-{release})$"
+    return sorted(set(re.findall(pattern, depends, re.MULTILINE)))
 
 
 def _package(file: Path) -> Package:

@@ -18,6 +18,7 @@ PACKAGES: Final = {
     "apt-cache": "apt",
     "apt-config": "apt",
     "dpkg-deb": "dpkg",
+    "zstd": "zstd",
 }
 """Program to Debian package."""
 

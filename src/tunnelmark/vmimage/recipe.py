@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from typing import Final
 
@@ -42,11 +42,26 @@ class Recipe:
     directories: tuple[str, ...]
     init: str
     """Text of the first program of the machine."""
+    backports: tuple[str, ...] = ()
+    """Packages that come from the suite's backports."""
+    own_kernel: str = ""
+    """SHA-256 of a user's own kernel and its modules, which take the place of the suite's."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Packages of other suites that this one cannot have, each with the reason."""
 
     def digest(self) -> str:
         """Return 16 hexadecimal digits that stand for this recipe."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        parts = asdict(self)
+        del parts["absent"]  # what is not there makes no image another one
+        for name in _NEWER:
+            # An image that was built before there was such a field stays as good as it was.
+            if not parts[name]:
+                del parts[name]
+        text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_NEWER: Final = ("backports", "own_kernel")
 
 
 RECIPE: Final = Recipe(
@@ -213,4 +228,4 @@ RECIPE: Final = Recipe(
     directories=("proc", "sys", "dev", "run", "tmp", "root", "mnt", "var/log", "var/tmp"),
     init=resources.files("tunnelmark.vmimage").joinpath("init.sh").read_text(encoding="utf-8"),
 )
-"""The image every machine starts from."""
+"""The image that machines start from unless a run asks for another suite."""

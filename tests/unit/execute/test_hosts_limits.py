@@ -39,6 +39,11 @@ def inventory(max_rate: str = "") -> Inventory:
     return parse_inventory("\n".join(lines).encode(), "hosts.toml")
 
 
+def test_a_suite_of_virtual_machines_is_refused() -> None:
+    with pytest.raises(StudyError, match=r"place\.suite is trixie, which is of a virtual machine"):
+        check_study(study('[place]\nsuite = "trixie"\n', LINE, ECHO), inventory())
+
+
 def test_what_is_sent_is_reported_with_room_for_every_header() -> None:
     sent = check_study(study(OVPN, LINE, ECHO), inventory("1 Mbit/s"))
     # 500 bytes each 10 ms for at least 10 s, twice, with and without the tunnel.

@@ -14,8 +14,10 @@ from made_study import made_text
 from tunnelmark.cli import main
 from tunnelmark.execute import parts
 from tunnelmark.execute.merge import merge
+from tunnelmark.execute.study_of import placed, study_of
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.job import Job
+from tunnelmark.model.suites import MachineSystem
 from tunnelmark.model.trial import Measurement, TrialResult
 from tunnelmark.model.validity import Check, Validity
 from tunnelmark.report.summary import summarise
@@ -23,6 +25,7 @@ from tunnelmark.store import Writer, open_result
 from tunnelmark.study import Study, parse_study
 from tunnelmark.study.plan import first_round, jobs
 from tunnelmark.study.points import pair_id
+from tunnelmark.study.study import PlaceParams
 
 _TEXT = made_text(
     "min_repeats = 4\nmax_repeats = 4",
@@ -218,3 +221,24 @@ def test_a_merge_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     reported = capsys.readouterr().out
     assert "16 trial rows added, 0 already there" in reported
     assert f"1 jobs of the study are missing: {two.job_id}" in reported
+
+
+def test_machines_of_two_suites_are_not_merged(tmp_path: Path) -> None:
+    first, second, *_ = jobs(_study())
+    one = _result(tmp_path, [first], "tm1", suite="trixie")
+    two = _result(tmp_path, [second], "tm2")
+    with pytest.raises(ResultError, match=r"has the suite of virtual machines None, .* has trixie"):
+        merge([one, two], tmp_path / "all")
+
+
+def test_a_result_knows_the_suite_that_its_run_was_given(tmp_path: Path) -> None:
+    given = _result(tmp_path, [], "tm1", suite="trixie", kernel="6.17.0-mine")
+    study, _ = study_of(given)
+    assert study.place.system == MachineSystem("trixie", "6.17.0-mine")
+    study, _ = study_of(_result(tmp_path, [], "tm2"))
+    assert not study.place.system.is_named
+    # What a run is given comes before what its study says.
+    named = PlaceParams(together=True, suite="trixie")
+    assert placed(named, "forky", None).system == MachineSystem("forky")
+    assert placed(named, None, None) == named
+    assert placed(named, "forky", None).together

@@ -1,18 +1,24 @@
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.vm_accel import Choice
 from tunnelmark.lab import placement
 from tunnelmark.lab.place import LocalPlace, MachinePlace
 from tunnelmark.lab.placement import MOST_BOOTS, Placement, Wanted
-from tunnelmark.model.errors import LabError, LabFailedError
+from tunnelmark.model.errors import LabError, LabFailedError, StudyError
 from tunnelmark.model.host import Host
+from tunnelmark.model.suites import MachineSystem
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.model.tunnel import Encryption
-from tunnelmark.vmimage import programs
+from tunnelmark.vmimage import build, cache, programs
+from tunnelmark.vmimage.cache import Image
+from tunnelmark.vmimage.recipe import Recipe
+from tunnelmark.vmimage.suites import SUITES
 
 
 class Facts:
@@ -54,10 +60,14 @@ def make(
     """Make a placement whose machine, if it is asked for, is there at once."""
 
     def make(
-        wanted: Wanted, *, uid: int = 0, machine: str | None = None
+        wanted: Wanted,
+        *,
+        uid: int = 0,
+        machine: str | None = None,
+        system: MachineSystem = MachineSystem(),  # noqa: B008  # frozen
     ) -> tuple[Placement, FakeHost]:
         monkeypatch.setattr(placement.os, "geteuid", lambda: uid)
-        made = Placement(ledger, engine="/engine", wanted=wanted)
+        made = Placement(ledger, engine="/engine", wanted=wanted, system=system)
         host: Any = FakeHost(FakeMachine())
 
         def machine_host() -> Any:
@@ -246,3 +256,86 @@ def test_a_machine_that_did_not_boot_is_booted_again_where_that_may_help(
         with pytest.raises(LabError, match=str(errors[0])):
             made._booted(image, choice)
     assert calls == boots
+
+
+TRIXIE = MachineSystem("trixie")
+
+
+def test_with_a_suite_all_tunnels_run_in_the_machine(make: Make, tmp_path: Path) -> None:
+    made, _ = make("auto", system=TRIXIE)
+    assert made.choose("openvpn", everywhere) is None
+    assert made.choose("esoteric", nowhere) == (
+        "in a virtual machine of trixie: esoteric is not installed"
+    )
+    assert isinstance(made.place("openvpn", tmp_path), MachinePlace)
+    # The baseline of a study without tunnels too.
+    assert isinstance(made.place("none", tmp_path), MachinePlace)
+
+
+def test_a_suite_and_a_lab_here_exclude_each_other(make: Make) -> None:
+    with pytest.raises(StudyError, match="the suite trixie is of a virtual machine"):
+        make("local", system=TRIXIE)
+
+
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Image]:
+    """Put images into a cache that a test has for itself."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "SYSTEM_CACHE", tmp_path / "system")
+    monkeypatch.setattr(programs, "need", lambda program: program)
+
+    def store(recipe: Recipe, release: str) -> Image:
+        building = cache.user_cache() / ".building"
+        building.mkdir(parents=True)
+        for name in cache.FILES:
+            (building / name).touch()
+        return cache.store(
+            building,
+            recipe,
+            kernel_release=release,
+            packages={"openvpn": "2.6.14"},
+            modules=(),
+            download_s=0,
+            build_s=0,
+        )
+
+    return store
+
+
+def test_each_suite_has_its_image_and_an_own_kernel_too(
+    ledger: Ledger, images: Callable[..., Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trixie = images(SUITES["trixie"], "6.12")
+    own = images(replace(SUITES["trixie"], own_kernel="0" * 64), "6.17.0-mine")
+    asked: list[Recipe] = []
+    monkeypatch.setattr(build, "build", lambda **given: asked.append(given["recipe"]))
+
+    def of(system: MachineSystem) -> Image | None:
+        return Placement(ledger, engine="/engine", system=system)._ready_image()
+
+    assert of(TRIXIE) == trixie
+    assert of(MachineSystem("trixie", "6.17.0-mine")) == own
+    # What is missing is built, but for a kernel whose files only its user has.
+    assert of(MachineSystem()) is None
+    assert asked == [SUITES["bookworm"]]
+    with pytest.raises(LabError) as caught:
+        of(MachineSystem(None, "6.17.0-mine"))
+    assert str(caught.value) == (
+        "there is no image of bookworm with kernel 6.17.0-mine for virtual machines (tunnelmark vm "
+        "build --kernel FILE --modules DIR)"
+    )
+
+
+def test_the_environment_names_the_system_that_was_asked_for(
+    ledger: Ledger, images: Callable[..., Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = images(SUITES["trixie"], "6.12")
+    monkeypatch.setattr(placement.vm_accel, "choose", lambda _image: Choice("tcg", "a test"))
+    made = Placement(ledger, engine="/engine", system=TRIXIE)
+    assert made.describe() == {
+        "machine system": "trixie",
+        "machine image": f"{image.recipe_digest}, Linux 6.12",
+        "machine accelerator": "tcg: a test",
+        "machine packages": "openvpn=2.6.14",
+    }
+    assert Placement(ledger, engine="/engine").describe() == {}

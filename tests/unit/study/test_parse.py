@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tunnelmark.model.errors import StudyError
+from tunnelmark.model.suites import MachineSystem
 from tunnelmark.study import Study, list_studies, load_study, parse_study
 from tunnelmark.study.drivers import MOST_POINTS
 from tunnelmark.study.parse import LARGEST_FILE_BYTES
@@ -94,6 +95,29 @@ def test_a_router_is_part_of_the_study() -> None:
         f'a.toml:{line}: topology.router is "natt", must be one of none, routed, nat, did you '
         "mean nat?"
     )
+
+
+def test_the_place_names_the_system_of_its_machines() -> None:
+    place = parse(GOOD + '[place]\nsuite = "trixie"\nkernel = "6.17.0-mine+"\n').place
+    assert place.system == MachineSystem("trixie", "6.17.0-mine+")
+    assert not parse(GOOD).place.system.is_named
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('suite = "sid"', "place.suite is 'sid', must be "),
+        ("suite = 13", "place.suite is 13, must be "),
+        ('suite = ["trixie"]', "place.suite is "),
+        ('suites = "trixie"', "place.suites is not a key of this place, did you mean suite?"),
+        ('kernel = "../6.1"', "place.kernel is '../6.1'"),
+        ('kernel = ""', "place.kernel is ''"),
+    ],
+)
+def test_a_suite_that_does_not_exist_is_refused(line: str, words: str) -> None:
+    found = complaint(f"{GOOD}[place]\n{line}\n")
+    assert found.startswith(f"a.toml:{len(GOOD.splitlines()) + 2}: ")
+    assert words.replace("'", '"') in found.replace("'", '"')
 
 
 def test_an_unknown_device_is_refused_with_its_place() -> None:

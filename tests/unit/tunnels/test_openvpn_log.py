@@ -94,6 +94,12 @@ def test_kernel_offload_is_noticed() -> None:
     assert not read_log("DCO version: N/A").kernel_offload
 
 
+def test_epochs_of_keys_are_noticed() -> None:
+    log = "2026-11-24 23:42:41 us=1 Outgoing Epoch Data key 1: Cipher 'AES-256-GCM' initialized"
+    assert read_log(log).epoch
+    assert not read_log(SERVER + AGREED + DATA).epoch
+
+
 def test_last_words_are_the_reason_and_not_the_farewell() -> None:
     log = (
         SERVER

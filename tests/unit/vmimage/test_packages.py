@@ -7,6 +7,7 @@ from tunnelmark.model.errors import LabError
 from tunnelmark.vmimage import packages, programs
 from tunnelmark.vmimage.packages import Mirrors
 from tunnelmark.vmimage.recipe import RECIPE
+from tunnelmark.vmimage.suites import SUITES
 
 
 def test_the_file_name_of_a_package_gives_name_and_version() -> None:
@@ -24,6 +25,10 @@ def test_another_file_is_no_package(name: str) -> None:
 def test_the_metapackage_names_the_kernel() -> None:
     answer = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n"
     assert packages._kernel_name(answer) == "linux-image-6.1.0-56-amd64"
+    newer = (
+        "linux-image-amd64\n  Depends: linux-base-amd64\n  Depends: linux-image-7.3.4+deb13-amd64"
+    )
+    assert packages._kernel_name(newer) == "linux-image-7.3.4+deb13-amd64"
     with pytest.raises(LabError, match="no kernel is named"):
         packages._kernel_name("linux-image-amd64\n  Depends: -o=evil\n")
 
@@ -47,6 +52,40 @@ def test_apt_is_kept_from_the_machine_and_reported_whose_signature_counts(
     sources = (tmp_path / "work/etc/sources.list").read_text(encoding="ascii").splitlines()
     assert sources[0] == f"deb [signed-by={keyring}] http://mirror/debian bookworm main"
     assert sources[2] == f"deb [signed-by={keyring}] http://mirror/security bookworm-security main"
+
+
+def test_the_parts_of_a_kernel_are_found() -> None:
+    image = "linux-image-7.3.4+deb13-amd64"
+    answer = """linux-image-7.3.4+deb13-amd64
+  PreDepends: linux-base
+ |Depends: dracut
+  Depends: linux-base-7.3.4+deb13-amd64
+  Depends: linux-binary-7.3.4+deb13-amd64
+  Depends: linux-modules-7.3.4+deb13-amd64
+"""
+    assert packages._kernel_parts(image, answer) == [
+        "linux-base-7.3.4+deb13-amd64",
+        "linux-binary-7.3.4+deb13-amd64",
+        "linux-modules-7.3.4+deb13-amd64",
+    ]
+    assert packages._kernel_parts("linux-image-6.1.0-56-amd64", "  Depends: kmod\n") == []
+
+
+def test_backports_are_taken_for_the_packages_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "_KEYRING", tmp_path)
+    monkeypatch.setattr(programs, "run", lambda *_args, **_kwargs: "")
+    mirrors = Mirrors("http://mirror/debian", expired=True)
+    env = packages._private_apt(SUITES["trixie-backports"], mirrors, tmp_path / "work")
+    sources = (tmp_path / "work/etc/sources.list").read_text(encoding="ascii").splitlines()
+    assert sources[3].endswith(" http://mirror/debian trixie-backports main")
+    assert (tmp_path / "work/etc/preferences.d/tunnelmark").read_text(encoding="ascii") == (
+        "Package: linux-image-amd64 openvpn\nPin: release n=trixie-backports\nPin-Priority: 900\n"
+    )
+    assert 'Acquire::Check-Valid-Until "false";' in Path(env["APT_CONFIG"]).read_text("utf-8")
+    packages._private_apt(SUITES["trixie"], Mirrors(), tmp_path / "stable")
+    assert not list((tmp_path / "stable/etc/preferences.d").iterdir())
 
 
 def test_without_the_keyring_the_package_is_named(
