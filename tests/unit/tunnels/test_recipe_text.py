@@ -91,6 +91,16 @@ KEY = {"command": ["socat"], "reads": "(?P<a>x)"}
         (changed(key={"a": {"command": ["x"]}}), "key.a: has reads if, and only if, it has a"),
         (changed(agreed=[{"what": "x", "log": "y"}]), "agreed.0.log: must have one group"),
         (changed(file=[{"name": "../x", "text": ""}]), "file.0.name: String should match"),
+        (
+            changed(wire={"tcp": ["tls"], "quic_least_bytes": 47}),
+            "wire: has quic_least_bytes, so it must have udp ports only",
+        ),
+        (changed(cipher="${agreed.other}"), "cipher has ${agreed.other}; known: agreed.suite, "),
+        (
+            changed(file=[{"name": "x", "text": "${agreed.suite}"}]),
+            "file.0.text has ${agreed.suite}; known: certificate.here, ",
+        ),
+        (changed(most_mtu_bytes=1499), "mtu_bytes is 1500, most_mtu_bytes is 1499"),
         (changed(wire={}), "wire: has neither udp nor tcp ports"),
         (changed(wire={"udp": ["tls"], "tcp": ["tls"]}), "overhead is given, so wire must have"),
         (
