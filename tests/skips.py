@@ -48,6 +48,7 @@ CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "nobody cannot read Python or this checkout": lambda: not nobody_reads_this(),
     "no chromium": lambda: shutil.which("chromium") is None,
     "no tshark": lambda: shutil.which("tshark") is None,
+    "no tunnelmark-masque": lambda: shutil.which("tunnelmark-masque") is None,
     "no tools for other architectures": lambda: not has_tools(),
     "no user namespaces": lambda: not _user_namespaces(),
 }

@@ -9,6 +9,7 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 import tunnelmark.tunnels
 from tunnelmark.model.errors import StudyError
@@ -114,6 +115,13 @@ def test_what_is_wrong_is_reported_with_its_place(text: str, words: str) -> None
         parse_recipe(text, "mine.toml")
     assert str(caught.value).startswith("mine.toml: ")
     assert words in str(caught.value)
+
+
+def test_a_study_can_set_no_larger_mtu_than_the_recipe_has() -> None:
+    params = params_of(parse_recipe(TEXTS["masque.toml"], "masque.toml"))
+    assert params.model_validate({"mtu_bytes": 1413}).columns()["mtu_bytes"] == 1413
+    with pytest.raises(ValidationError):
+        params.model_validate({"mtu_bytes": 1414})
 
 
 def test_templates_are_filled_once() -> None:
