@@ -36,10 +36,10 @@ _NOT_THERE = """\
   datagrams, no IP packets, so it has no interface inside. `sing_box` speaks Shadowsocks behind a
   TUN device.
 - Tailscale and NetBird: a control server gives out keys and addresses. Headscale and NetBird are in
-  no package index that the set-up uses. Of Tailscale the Go module is there: 1.102 builds with Go
-  1.26 by what it says, 1.104 needs 1.27. Its test control server (`tstest/integration/testcontrol`)
-  has a program, `cmd/testcontrol`, that listens on 127.0.0.1:9911 only and hands out that loopback
-  address for its relay too: two hosts need a program of our own around it. None was built or tried.
+  no package index that the set-up uses. Of Tailscale the Go module is there; `tailscaled` 1.102.5
+  was built from it in two minutes (1.104 needs Go 1.27), but not tried. Its test control server has
+  a program, `cmd/testcontrol`, which listens on 127.0.0.1:9911 only and names that address for its
+  relay too: two hosts need a program of our own around `tstest/integration/testcontrol`.
 - AmneziaWG: in no package index that the set-up uses.
 - OpenVPN's module in Linux 6.16 and later (`ovpn`): Debian 12 has neither that kernel nor OpenVPN
   2.7. `offload = "kernel"` uses the older module (`ovpn_dco_v2`) where a kernel has it.

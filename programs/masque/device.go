@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"net"
 	"os"
 	"sync/atomic"
 
@@ -56,12 +55,13 @@ func (d *device) send(current *peer) error {
 		if conn == nil {
 			continue
 		}
+		// What does not fit into a datagram is answered with ICMP, by the library. An error is that of a connection that
+		// is gone, which receive notices too: a server waits for the next client.
 		reply, err := conn.WritePacket(buffer[:length])
-		if err != nil && !errors.Is(err, net.ErrClosed) {
-			return err
+		if err != nil || reply == nil {
+			continue
 		}
-		// What does not fit into a datagram is answered with ICMP, by the library.
-		if err := d.put(reply); reply != nil && err != nil {
+		if err := d.put(reply); err != nil {
 			return err
 		}
 	}

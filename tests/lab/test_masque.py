@@ -1,6 +1,5 @@
 """The program of the tunnel masque by itself: who is let in, what it says, how it ends."""
 
-import shutil
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from places import driven
+from skips import masque_program
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import NetnsHost
@@ -19,7 +19,7 @@ from tunnelmark.model.host import Host, Process
 from tunnelmark.model.topology import Topology
 from tunnelmark.tunnels.pki import RunAuthority
 
-PROGRAM = "tunnelmark-masque"
+PROGRAM = masque_program() or "tunnelmark-masque"
 # Some of the options: the rest is not looked at before these are right.
 SOME = ("-device", "x", "-mtu", "1400", "-certificate", "c", "-key", "k", "-ca", "a", "-peer", "p")
 ALL = (*SOME, "-address", "198.18.0.2", "-port", "4433")
@@ -32,7 +32,7 @@ time.sleep(60)
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not installed"),
+    pytest.mark.skipif(masque_program() is None, reason=f"{PROGRAM} is not installed"),
 ]
 
 
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_one_line(words: tuple[str, ...], said: str) -> None:
     done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=False)
     (line,) = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (1, "")
-    assert line.startswith(f"{PROGRAM}: error: {said}")
+    assert line.startswith(f"tunnelmark-masque: error: {said}")
 
 
 class End:
@@ -141,6 +141,42 @@ def test_a_server_lets_no_stranger_in(lab: Lab) -> None:
         if client is not None:
             client.stop()
         server.stop()
+
+
+def test_a_later_client_takes_over(lab: Lab) -> None:
+    ours, hosts = authority("ours"), (lab.server_host, lab.client_host)
+    server, first = (End(host, ours, ours) for host in hosts)
+    started = [server.start("client")]
+    try:
+        assert "listening on" in waited(started[0], "listening on")
+        _addressed(lab.server_host, "198.19.0.1", "198.19.0.2")
+        started.append(first.start("server"))
+        assert "connected: " in waited(started[1], "connected: ")
+        _addressed(lab.client_host, "198.19.0.2", "198.19.0.1")
+        assert _answered(lab)
+        started[1].kill()
+        started[1].wait(10)
+        # What the server sends now reaches nobody.
+        lab.server_host.run(["ping", "-n", "-c", "1", "-W", "1", "198.19.0.2"], check=False)
+        started.append(End(lab.client_host, ours, ours).start("server"))
+        assert "connected: " in waited(started[2], "connected: ")
+        _addressed(lab.client_host, "198.19.0.2", "198.19.0.1")
+        assert _answered(lab)
+        assert started[0].poll() is None
+    finally:
+        while started:
+            started.pop().stop()
+
+
+def _addressed(host: Host, own: str, peer: str) -> None:
+    device = f"masque-{host.name}"
+    host.run(["ip", "address", "add", own, "peer", peer, "dev", device])
+    host.run(["ip", "link", "set", "dev", device, "up"])
+
+
+def _answered(lab: Lab) -> bool:
+    words = ["ping", "-n", "-c", "1", "-W", "5", "198.19.0.1"]
+    return lab.client_host.run(words, check=False).returncode == 0
 
 
 def test_it_ends_with_its_parent(lab: Lab) -> None:
