@@ -56,12 +56,13 @@ lint: setup ## formatters, linters, types, direction of imports, spelling and pr
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null # fuzz/Cargo.lock is current
 	$(CARGO) clippy --workspace --all-targets --locked --target $(TARGET) -- -D warnings
 	$(CARGO) clippy $(PORTABLE) --tests --locked --target $(TARGET) -- -D warnings
+	scripts/masque lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/python scripts/prose.py README.md $$(find docs -name '*.md' | sort) $$(find src tests scripts bench fuzz crates -path tests/unit/docs/test_prose.py -o \( -name '*.py' -o -name '*.j2' -o -name '*.rs' -o -path 'src/*.toml' \) -print | sort)
+	$(BIN)/python scripts/prose.py README.md $$(find docs programs -name '*.md' | sort) $$(find src tests scripts bench fuzz crates -path tests/unit/docs/test_prose.py -o \( -name '*.py' -o -name '*.j2' -o -name '*.rs' -o -path 'src/*.toml' \) -print | sort)
 
 check: test lint ## what CI runs
 

@@ -36,8 +36,10 @@ _NOT_THERE = """\
   datagrams, no IP packets, so it has no interface inside. `sing_box` speaks Shadowsocks behind a
   TUN device.
 - Tailscale and NetBird: a control server gives out keys and addresses. Headscale and NetBird are in
-  no package index that the set-up uses; Tailscale's own test server is a Go library, not a program.
-- MASQUE (CONNECT-IP, RFC 9484): a Go library is there (quic-go's connect-ip-go), and no program.
+  no package index that the set-up uses. Of Tailscale the Go module is there; `tailscaled` 1.102.5
+  was built from it in two minutes (1.104 needs Go 1.27), but not tried. Its test control server has
+  a program, `cmd/testcontrol`, which listens on 127.0.0.1:9911 only and names that address for its
+  relay too: two hosts need a program of our own around `tstest/integration/testcontrol`.
 - AmneziaWG: in no package index that the set-up uses.
 - OpenVPN's module in Linux 6.16 and later (`ovpn`) on Debian 12 and 13, which have neither that
   kernel nor OpenVPN 2.7. A virtual machine of `suite = "trixie-backports"` or `"forky"` has both

@@ -43,6 +43,11 @@ def has_tools() -> bool:
     return (Path(os.environ.get("TUNNELMARK_CROSS") or cache) / "qemu").exists()
 
 
+def masque_program() -> str | None:
+    """Return the program of the tunnel masque, if it is where drivers look for it."""
+    return shutil.which("tunnelmark-masque", path=f"{os.environ.get('PATH', '')}:/usr/local/bin")
+
+
 CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "not root": lambda: os.geteuid() != 0,
     "no kernel of ours has ovpn_dco_v2": lambda: not has_kernel("ovpn_dco_v2"),
@@ -52,6 +57,7 @@ CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "nobody cannot read Python or this checkout": lambda: not nobody_reads_this(),
     "no chromium": lambda: shutil.which("chromium") is None,
     "no tshark": lambda: shutil.which("tshark") is None,
+    "no tunnelmark-masque": lambda: masque_program() is None,
     "no tools for other architectures": lambda: not has_tools(),
     "no user namespaces": lambda: not _user_namespaces(),
 }

@@ -61,6 +61,10 @@ class Encapsulation:
     burst TCP may put two packets into one segment, or cut one elsewhere."""
     below_ip: bool = False
     """The layers are the link's own frame: the MTU does not count them and nothing cuts them."""
+    shares: bool = False
+    """Packets that enter one right behind the other may share one on the link (QUIC).
+
+    Sizes are then those of a packet that goes alone, and without an acknowledgement."""
     cut_bytes: Callable[[int], int] | None = None
     """Link MTU to the length to which packets longer than it are cut up; None: to the MTU itself.
 

@@ -241,6 +241,9 @@ class WireRule:
     """IP version of every packet; None: either."""
     compresses: bool = False
     """Packets are compressed with a memory of earlier ones: their sizes say nothing of overhead."""
+    least_carrier_bytes: int = 0
+    """UDP payload of the shortest packet that carries anything; shorter ones (of QUIC) only
+    acknowledge."""
 
 
 @dataclass(frozen=True)

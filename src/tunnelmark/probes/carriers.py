@@ -1,9 +1,10 @@
 """Which frames on the link may carry a datagram, and how many of their bytes are its own.
 
-Some protocols talk about what they carried: TCP and PPTP acknowledge it. Whether an acknowledgement
-travels alone, on the next packet, or not at all, depends on what came back meanwhile, so it belongs
-to no datagram: a packet that only acknowledges is left out, and so are the bytes of one that rides
-on a packet of data.
+Some protocols talk about what they carried: TCP, PPTP and QUIC acknowledge it. Whether an
+acknowledgement travels alone, on the next packet, or not at all, depends on what came back
+meanwhile, so it belongs to no datagram: a packet that only acknowledges is left out, and so are the
+bytes of one that rides on a packet of data. QUIC encrypts its own: there only the length says that
+a packet holds nothing else.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tunnelmark.model.tunnel import WireRule
-from tunnelmark.probes.pcap import GRE, TCP, Frame, OtherFrame, WirePacket
+from tunnelmark.probes.pcap import GRE, TCP, UDP, Frame, OtherFrame, WirePacket
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,18 @@ def carriers(
             if frame.source == mac and frame.ether_type in rule.ether_types:
                 found.append(Carrier(frame.time_ns, len(frame.payload), frame.payload))
         elif frame.source in addresses:
-            own_bytes = frame.ip_bytes - acknowledging_bytes(frame)
+            own_bytes = frame.ip_bytes - acknowledging_bytes(frame, rule.least_carrier_bytes)
             if own_bytes > 0:
                 found.append(Carrier(frame.time_ns, own_bytes, frame.payload))
     return tuple(found)
 
 
-def acknowledging_bytes(packet: WirePacket) -> int:
+def acknowledging_bytes(packet: WirePacket, least_carrier_bytes: int = 0) -> int:
     """Return how many bytes of a packet only acknowledge others: none, some, or all of them."""
     if packet.fragment:
         return 0
+    if packet.protocol == UDP and len(packet.payload) < least_carrier_bytes:
+        return packet.ip_bytes
     if packet.protocol == TCP and packet.source_port is not None and not packet.payload:
         return packet.ip_bytes
     head = packet.payload[:_GRE_HEADER_BYTES]

@@ -99,6 +99,14 @@ class RecipeTunnel(DaemonTunnel):
             kernel=self.recipe.kernel,
         )
 
+    def unavailable(self, host: Host) -> str | None:
+        """Return why not, with the recipe's own command for a program that is no Debian package."""
+        reason = super().unavailable(host)
+        for name, program in self.recipe.programs.items():
+            if program.install and reason and reason.startswith(f"{name} is not installed ("):
+                return f"{name} is not installed ({program.install})"
+        return reason
+
     def bring_up(self, site: Site) -> TunnelUp:
         """Write files, start daemons in their order, address the interfaces, send a packet."""
         mtu_bytes = self._mtu_bytes
@@ -162,7 +170,11 @@ class RecipeTunnel(DaemonTunnel):
             *(Layer(one.name, one.bytes, one.source) for one in self.recipe.overhead),
         )
         return Encapsulation(
-            lambda _inner_bytes: layers, agreed.mtu_bytes, outer_ip=version, stream=tcp
+            lambda _inner_bytes: layers,
+            agreed.mtu_bytes,
+            outer_ip=version,
+            stream=tcp,
+            shares=bool(self.recipe.wire.quic_least_bytes),
         )
 
     @property
@@ -262,14 +274,16 @@ class RecipeTunnel(DaemonTunnel):
 
     def _agreed(self, number: int, host: Host) -> Negotiated:
         values, _ = self._ends[2 * number]
-        cipher = fill(self.recipe.cipher, values) if self.recipe.cipher is not None else None
+        details = self._said(number, at_start=True)
+        agreed = {f"agreed.{what}": said for what, said in details.items()}
+        cipher = self.recipe.cipher and fill(self.recipe.cipher, {**values, **agreed})
         return Negotiated(
             cipher=cipher,
             version=", ".join(self._versions(host)),
             implementation=", ".join(self.recipe.programs),
             mtu_bytes=self._mtu_bytes,
             data_path=self.recipe.data_path,
-            details=self._said(number, at_start=True),
+            details=details,
         )
 
     def _versions(self, host: Host) -> list[str]:
@@ -322,6 +336,7 @@ class RecipeTunnel(DaemonTunnel):
             udp_ports=udp,
             tcp_ports=tcp,
             ip_version=outer_version(self.params),
+            least_carrier_bytes=wire.quic_least_bytes,
         )
 
 

@@ -58,6 +58,8 @@ class Program(Params):
     """The Debian package, or another way to have it, for the message where it is missing."""
     version: tuple[Words, ...] = Field(("--version",), max_length=4)
     """What it is asked its version with."""
+    install: Words | None = None
+    """Where it is no Debian package: the command that installs it, for that message."""
     shows: PatternOfOne | None = None
     """Where its answer holds the version; without it, the first line that it writes."""
 
@@ -152,11 +154,15 @@ class Wire(Params):
     udp: tuple[Name, ...] = ()
     tcp: tuple[Name, ...] = ()
     encrypted: bool = True
+    quic_least_bytes: int = Field(0, ge=0, le=200)
+    """Of QUIC: the UDP payload of the shortest packet with a datagram; shorter ones acknowledge."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
         if not (self.udp or self.tcp):
             raise ValueError("has neither udp nor tcp ports")
+        if self.quic_least_bytes and self.tcp:
+            raise ValueError("has quic_least_bytes, so it must have udp ports only")
         return self
 
 
@@ -175,6 +181,8 @@ class Recipe(Params):
     title: Annotated[str, Field(min_length=1, max_length=80)]
     data_path: DataPath
     mtu_bytes: int = Field(ge=576, le=65535)
+    most_mtu_bytes: int = Field(65535, ge=576, le=65535)
+    """What a study may set at most."""
     device: Literal["tun", "tap"] = "tun"
     inner: tuple[IpName, ...] = Field(("ipv4", "ipv6"), min_length=1)
     outer: tuple[IpName, ...] = Field(("ipv4",), min_length=1)
@@ -226,12 +234,20 @@ class Recipe(Params):
         self._names()
         return self
 
+    @model_validator(mode="after")
+    def _mtu_within(self) -> Self:
+        most = self.most_mtu_bytes
+        if self.mtu_bytes > most:
+            raise ValueError(f"mtu_bytes is {self.mtu_bytes}, most_mtu_bytes is {most}")
+        return self
+
     def _names(self) -> None:
         known = set(KNOWN) | {f"port.{name}" for name in self.ports}
         known |= {f"set.{name}" for name in self.parameters}
         known |= {f"program.{name}" for name in self.programs}
         known |= {"certificate.here", "certificate.there"} if self.certificates else set()
         keys = {part for name, key in self.key.items() for part in key.parts(name)}
+        agreed = {f"agreed.{one.what}" for one in self.agreed}
         for place, text, secret in self._templates():
             for name in names_in(text):
                 if name in keys and not secret:
@@ -239,10 +255,9 @@ class Recipe(Params):
                         f"{place} has the key ${{{name}}}, which everyone could read there; write "
                         "it into a file or an environment variable"
                     )
-                if name not in known | keys:
-                    raise ValueError(
-                        f"{place} has ${{{name}}}; known: {', '.join(sorted(known | keys))}"
-                    )
+                named = known | keys | (agreed if place == "cipher" else set())
+                if name not in named:
+                    raise ValueError(f"{place} has ${{{name}}}; known: {', '.join(sorted(named))}")
 
     def _templates(self) -> Iterator[tuple[str, str, bool]]:
         """Return (place, text, whether secrets may stand in it)."""
@@ -303,7 +318,8 @@ def params_of(recipe: Recipe) -> type[TunnelParams]:
     for name, inside in (("inner", recipe.inner), ("outer", recipe.outer)):
         words = str(TunnelParams.model_fields[name].description)
         fields[name] = (Literal[inside], Field(inside[0], description=words))
-    mtu = Field(recipe.mtu_bytes, ge=576, le=65535, description="MTU of the inner interface")
+    most = recipe.most_mtu_bytes
+    mtu = Field(recipe.mtu_bytes, ge=576, le=most, description="MTU of the inner interface")
     return create_model("Params", __base__=TunnelParams, **fields, mtu_bytes=(int, mtu))
 
 

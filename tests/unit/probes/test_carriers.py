@@ -1,5 +1,6 @@
 """What carries a datagram, and what only talks about one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,13 @@ def sizes(*frames: Any) -> list[int]:
 )
 def test_what_counts(packet: Any, expected: list[int]) -> None:
     assert sizes(packet) == expected
+
+
+def test_short_packets_of_quic_only_acknowledge() -> None:
+    rule = replace(RULE, least_carrier_bytes=47)
+    short, long = (frame(17, bytes(8 + payload)) for payload in (46, 47))
+    found = carriers([short, long], rule=rule, addresses={CLIENT}, mac=MAC)
+    assert [carrier.ip_bytes for carrier in found] == [75]
 
 
 def test_frames_that_are_not_ip_count_by_their_sender_and_the_rule() -> None:

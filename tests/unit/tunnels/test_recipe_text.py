@@ -9,6 +9,7 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 import tunnelmark.tunnels
 from tunnelmark.model.errors import StudyError
@@ -91,6 +92,16 @@ KEY = {"command": ["socat"], "reads": "(?P<a>x)"}
         (changed(key={"a": {"command": ["x"]}}), "key.a: has reads if, and only if, it has a"),
         (changed(agreed=[{"what": "x", "log": "y"}]), "agreed.0.log: must have one group"),
         (changed(file=[{"name": "../x", "text": ""}]), "file.0.name: String should match"),
+        (
+            changed(wire={"tcp": ["tls"], "quic_least_bytes": 47}),
+            "wire: has quic_least_bytes, so it must have udp ports only",
+        ),
+        (changed(cipher="${agreed.other}"), "cipher has ${agreed.other}; known: agreed.suite, "),
+        (
+            changed(file=[{"name": "x", "text": "${agreed.suite}"}]),
+            "file.0.text has ${agreed.suite}; known: certificate.here, ",
+        ),
+        (changed(most_mtu_bytes=1499), "mtu_bytes is 1500, most_mtu_bytes is 1499"),
         (changed(wire={}), "wire: has neither udp nor tcp ports"),
         (changed(wire={"udp": ["tls"], "tcp": ["tls"]}), "overhead is given, so wire must have"),
         (
@@ -104,6 +115,13 @@ def test_what_is_wrong_is_reported_with_its_place(text: str, words: str) -> None
         parse_recipe(text, "mine.toml")
     assert str(caught.value).startswith("mine.toml: ")
     assert words in str(caught.value)
+
+
+def test_a_study_can_set_no_larger_mtu_than_the_recipe_has() -> None:
+    params = params_of(parse_recipe(TEXTS["masque.toml"], "masque.toml"))
+    assert params.model_validate({"mtu_bytes": 1413}).columns()["mtu_bytes"] == 1413
+    with pytest.raises(ValidationError):
+        params.model_validate({"mtu_bytes": 1414})
 
 
 def test_templates_are_filled_once() -> None:

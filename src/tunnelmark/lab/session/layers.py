@@ -36,7 +36,8 @@ def model_check(
 
     Where they are not, something else was agreed, or the model is wrong: figures of overhead then
     rest on nothing. In a stream TCP puts packets together and cuts them as it likes: there it is
-    enough that payloads of one packet can be as long as the model says.
+    enough that payloads of one packet can be as long as the model says. Where packets share others
+    the parts of a longer payload may: there those of one packet are held to it.
     """
     if not tunnel.modelled:
         return Check(
@@ -49,7 +50,7 @@ def model_check(
     judged = [
         one
         for one in seen
-        if not stream
+        if not (stream or (model is not None and model.shares))
         or len(_modelled(tunnel, agreed, one.payload_bytes, link_mtu_bytes).outer_packet_bytes) == 1
     ]
     other = [one.payload_bytes for one in judged if not one.equal]

@@ -20,19 +20,19 @@ _SIZES = (100, 1000, 1400, 2000)
 class _Tunnel:
     params = SimpleNamespace(inner="ipv4")
 
-    def __init__(self, *, stream: bool) -> None:
+    def __init__(self, *, stream: bool, shares: bool = False) -> None:
         carrier = (Layer("IPv4", 20, ""), Layer("TCP" if stream else "UDP", 20, ""))
         layers = (*carrier, Layer("made", 16, ""))
-        self.model = Encapsulation(lambda _: layers, 1444, stream=stream)
+        self.model = Encapsulation(lambda _: layers, 1444, stream=stream, shares=shares)
         self.modelled = True
 
     def encapsulation(self, _agreed: object) -> Encapsulation:
         return self.model
 
 
-def _checked(changed: Sequence[int], *, stream: bool = False) -> Check:
+def _checked(changed: Sequence[int], *, stream: bool = False, shares: bool = False) -> Check:
     """Judge packets of which those of some payloads are 8 bytes longer than modelled."""
-    tunnel: Any = _Tunnel(stream=stream)
+    tunnel: Any = _Tunnel(stream=stream, shares=shares)
     (proof,) = block_record().proofs
     samples = []
     for size in _SIZES:
@@ -61,6 +61,13 @@ def test_a_stream_may_put_packets_together_but_not_make_all_of_them_longer() -> 
     assert _checked([2000], stream=True).ok
     assert _checked([1000, 2000], stream=True).ok
     assert not _checked([100, 1000, 1400], stream=True).ok
+
+
+def test_where_packets_share_others_only_those_of_one_packet_are_judged() -> None:
+    check = _checked([2000], shares=True)
+    assert check.ok
+    assert check.message.startswith("3 of 3 payloads")
+    assert not _checked([1000], shares=True).ok
 
 
 def test_nothing_seen_is_nothing_wrong() -> None:
