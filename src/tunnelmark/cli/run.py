@@ -76,7 +76,7 @@ _INTERRUPTED = 130
 @click.option(
     "--kernel",
     metavar="RELEASE",
-    help="Your own kernel in them, which `tunnelmark vm build --kernel` was given.",
+    help="Your own kernel in them, built into an image by `tunnelmark vm build`.",
 )
 @click.option(
     "--backend",

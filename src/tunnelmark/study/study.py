@@ -30,7 +30,7 @@ class PlaceParams(Params):
     kernel: Annotated[str, Field(pattern=RELEASE_PATTERN)] | None = Field(
         None,
         description="release (`uname -r`) of your own kernel for the virtual machine, which "
-        "`tunnelmark vm build --kernel` was given with the same suite",
+        "`tunnelmark vm build` built into an image of the same suite",
     )
 
     @property

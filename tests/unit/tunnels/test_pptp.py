@@ -119,6 +119,7 @@ def test_the_client_waits_for_missing_packets_by_default(
     end = SimpleNamespace(host=SimpleNamespace(work_dir=PurePosixPath("/w")), ipv4="198.18.0.2")
     site: Any = SimpleNamespace(
         client=end,
+        client_of=lambda _number: end,
         server=end,
         prefix="tm0c",
         inner_ipv4=lambda _number: ("198.19.0.1", "198.19.0.2"),
