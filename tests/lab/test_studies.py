@@ -24,7 +24,7 @@ STUDIES = sorted(
     file.name.removesuffix(".toml")
     for file in resources.files("tunnelmark.study").joinpath("builtin").iterdir()
 )
-_LONGEST = "all-tunnels"
+_IN_MACHINES = {"all-tunnels", "all-gateways"}
 # What a busy computer makes of a trial; it says nothing about the study.
 OF_TIMING = {
     *("sender_lateness", "link_lateness_forward", "link_lateness_reverse"),
@@ -53,8 +53,8 @@ def _case(name: str) -> Any:
     """A device is calibrated to the time that ciphers take: such a study runs alone."""
     devices = tomllib.loads(touched(name)).get("device", [])
     calibrates = any(device["kind"] != "host" for device in devices)
-    # One after the other; the longest, which boots a machine, alternating with what needs machines.
-    group = pytest.mark.xdist_group("machine" if name == _LONGEST else "studies")
+    # One after the other; the longest, which boot machines, alternating with what needs machines.
+    group = pytest.mark.xdist_group("machine" if name in _IN_MACHINES else "studies")
     return pytest.param(name, marks=(group, *((pytest.mark.timing,) if calibrates else ())))
 
 
@@ -65,10 +65,15 @@ def test_every_block_measures(study: Callable[[str], Any], name: str) -> None:
     status = one.finish(limit_s=840)
     # 6: a point was given up after invalid trials; which ones may be is looked at below.
     assert status in {0, 6}, one.errors
-    no_dco = CONDITIONS["no kernel of ours has ovpn_dco_v2"]()
+    cannot_run = {
+        "openvpn-kernel": CONDITIONS["no kernel of ours has ovpn_dco_v2"](),
+        "masque": CONDITIONS["no tunnelmark-masque"](),
+    }
     (started,) = one.of("run_started")
     assert {label for label, _reason in started["skipped"]} == (
-        {"openvpn-kernel"} if name == "all-tunnels" and no_dco else set()
+        {label for label, cannot in cannot_run.items() if cannot}
+        if name == "all-tunnels"
+        else set()
     )
     blocks = [json.loads(path.read_text()) for path in one.directory.glob("blocks/*.json")]
     assert len(blocks) == started["blocks"]
