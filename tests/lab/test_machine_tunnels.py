@@ -14,6 +14,7 @@ from tunnelmark.lab.lab import Lab
 from tunnelmark.model.block import WireProof
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import IP_VERSIONS, datagram
+from tunnelmark.model.topology import OUTSIDE_ROUTER_IPV4, Topology
 from tunnelmark.model.tunnel import Site, TunnelUp
 from tunnelmark.probes.prober import EngineProber
 from tunnelmark.probes.wire import Watch, prove
@@ -63,6 +64,13 @@ CASES: list[tuple[str, Params, int, int]] = [
     ("macsec", {}, 1060, 1440),
     ("macsec", {"encrypt": False, "cipher": "GCM-AES-256"}, 1060, 1440),
     ("macsec", {"inner": "ipv6"}, 1080, 1420),
+]
+# Through a router with NAT: outer IP bytes of a payload of 1000, before the router.
+THROUGH_NAT: list[tuple[str, Params, int]] = [
+    ("gre", {}, 1052),
+    ("pptp", {}, 1065),
+    ("l2tp_ipsec", {"udp_encapsulation": True}, 1120),
+    ("l2tp_ipsec", {"ipsec": False}, 1066),
 ]
 
 
@@ -171,6 +179,25 @@ def test_the_wire_the_model_and_the_known_figures_agree(
     assert {size for size in wanted if size <= max(seen)} <= seen.keys()
     assert max(seen) >= point
     assert seen[1000] == (outer,)
+
+
+@pytest.mark.parametrize("case", THROUGH_NAT, ids=name_of)
+def test_what_nat_hides_comes_back_through_it(
+    places: Places, case: tuple[str, Params, int]
+) -> None:
+    kind, params, outer = case
+    with ExitStack() as stack:
+        link, topology = LinkSpec(DIRECTION, DIRECTION, seed=1), Topology(router="nat")
+        lab = places.lab(stack, places.machine(), link, topology=topology)
+        assert lab.site.nat_ipv4 == OUTSIDE_ROUTER_IPV4
+        tunnel = make(tunnel_kinds()[kind], params, lab)
+        try:
+            proof = proved(lab, tunnel.up(lab.site))
+        finally:
+            tunnel.down()
+        nothing_stays(lab)
+    assert proof.ok, proof.message
+    assert {one.payload_bytes: one.outer_packet_bytes for one in proof.samples}[1000] == (outer,)
 
 
 class OtherPskOfL2tp(L2tpIpsecTunnel):
