@@ -33,7 +33,7 @@ import chaos_page
 import chaos_study
 import polars as pl
 from chaos_faults import Strike, draw, small_disk, stepped_clock, strike
-from chaos_outcome import Outcome, kept
+from chaos_outcome import Outcome, kept, record
 from chaos_run import ITSELF, Run, last_line
 
 from tunnelmark.model.errors import TunnelmarkError
@@ -255,7 +255,7 @@ def _many(keep: Path, seed: int, numbers: Iterator[int], given: argparse.Namespa
                 break
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in (future.result() for future in done):
-                keep(file, one)
+                record(file, one)
                 if one.missed:
                     continue
                 outcomes.append(one)

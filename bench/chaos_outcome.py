@@ -33,7 +33,7 @@ class Outcome:
         return not self.struck.victim and not self.faults
 
 
-def keep(file: Path, outcome: Outcome) -> None:
+def record(file: Path, outcome: Outcome) -> None:
     """Add a run to the file, a line of JSON each."""
     with file.open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(dataclasses.asdict(outcome)) + "\n")

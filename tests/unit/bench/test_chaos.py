@@ -11,7 +11,7 @@ import chaos_study
 import polars as pl
 import pytest
 from chaos_faults import PHASES, Strike, Struck, draw
-from chaos_outcome import Outcome, keep, kept
+from chaos_outcome import Outcome, kept, record
 
 from tunnelmark.study import parse_study
 
@@ -121,5 +121,5 @@ def test_what_became_of_runs_is_read_as_it_was_kept(tmp_path: Path) -> None:
     assert kept(file) == []
     runs = [Outcome(7, n, drawn(n), Struck("ssh", n), [f"fault {n}"]) for n in range(3)]
     for run in runs:
-        keep(file, run)
+        record(file, run)
     assert kept(file) == runs
