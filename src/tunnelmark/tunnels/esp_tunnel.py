@@ -38,6 +38,7 @@ from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.esp_params import EspParams
 from tunnelmark.tunnels.ike_groups import hold_group, plugins_for, require_group
 from tunnelmark.tunnels.ipsec_suites import (
+    NAT_NEEDS_UDP,
     Agreement,
     Mode,
     check_pair,
@@ -392,7 +393,7 @@ class EspTunnel(Tunnel):
     def nat_problem(self, side: Side) -> str | None:
         """Return that ESP has no ports by which a NAT could know its flows, or None."""
         if not self._encapsulates:
-            return "ESP passes NAT only inside UDP (udp_encapsulation = true)"
+            return NAT_NEEDS_UDP
         return super().nat_problem(side)
 
     @property

@@ -45,6 +45,7 @@ SUITE_NAMES: Final[dict[Suite, SuiteNames]] = {
     "CHACHA20-POLY1305": SuiteNames("chacha20poly1305", "CHACHA20_POLY1305", (None, 256), None),
     "NULL-SHA1": SuiteNames("null-sha1", "NULL", (None, 0), "HMAC_SHA1_96"),
 }
+NAT_NEEDS_UDP: Final = "ESP passes NAT only inside UDP (udp_encapsulation = true)"
 
 
 @dataclass(frozen=True)

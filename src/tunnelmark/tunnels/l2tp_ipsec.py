@@ -25,7 +25,14 @@ from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Side, Site, 
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.addressing import check_inner_mtu, client_ends
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, Agreement, Suite, check_pair, esp_rule
+from tunnelmark.tunnels.ipsec_suites import (
+    NAT_NEEDS_UDP,
+    SUITE_NAMES,
+    Agreement,
+    Suite,
+    check_pair,
+    esp_rule,
+)
 from tunnelmark.tunnels.l2tp_files import client_config, server_config
 from tunnelmark.tunnels.ppp import PppAccount, PppEnd, PppFraming, PppSetup
 from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
@@ -166,7 +173,7 @@ class L2tpIpsecTunnel(PppTunnel):
         if router != "nat":
             return super().router_problem(router)
         if self.params.ipsec and not self.params.udp_encapsulation:
-            return "ESP passes NAT only inside UDP (udp_encapsulation = true)"
+            return NAT_NEEDS_UDP
         if self.params.paths > 1:
             return f"{self.title} passes NAT with one tunnel, not with {self.params.paths}"
         return None
