@@ -60,6 +60,7 @@ lint: setup ## formatters, linters, types, direction of imports, spelling and pr
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy bench
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python scripts/prose.py README.md $$(find docs programs -name '*.md' | sort) $$(find src tests scripts bench fuzz crates -path tests/unit/docs/test_prose.py -o \( -name '*.py' -o -name '*.j2' -o -name '*.rs' -o -path 'src/*.toml' \) -print | sort)

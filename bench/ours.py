@@ -183,7 +183,7 @@ def many_run(
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
 
     def total(summary: dict[str, object], key: str) -> int:
-        return sum(int(flow[key]) for flow in summary["flows"])  # type: ignore[attr-defined]
+        return sum(int(flow[key]) for flow in summary["flows"])  # type: ignore[attr-defined, misc]
 
     return ManyRun(
         sent=total(own, "sent"),

@@ -136,11 +136,11 @@ def soak(name: str, seconds: float) -> Soaked:
             reflector = _start(lab, engine, "reflect", reflect)
             wait_for(reflector, "ready", limit_s=10.0)
             sender = _start(lab, engine, "send", send)
-            assert lab.emulator is not None  # noqa: S101 - there is a link
+            (emulator,) = lab.emulators
             pids = {
                 "sender": sender.pid,
                 "reflector": reflector.pid,
-                "emulator": lab.emulator.pid,
+                "emulator": emulator.pid,
                 "our Python process": os.getpid(),
                 **{f"{process.name} ({host})": process.pid for host, process in up.processes},
             }

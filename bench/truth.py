@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import truths  # type: ignore[import-not-found]  # tests/truth
+import truths  # tests/truth
 from scipy import stats
 
 from tunnelmark.engine.binary import find_engine
