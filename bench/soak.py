@@ -190,7 +190,7 @@ def _watch(
 ) -> SendSummary:
     """Read the sender's events to its end, and every process each 10 seconds."""
     began = time.monotonic()
-    due = _SAMPLE_S
+    due = 0.0
     while (now := time.monotonic() - began) < 1.5 * seconds + 60:
         if now >= due:
             due += _SAMPLE_S
