@@ -7,7 +7,8 @@ use tm_io::report::DirectionReport;
 use tm_link::{Counters, DirectionConfig};
 use tm_probe::Delays;
 use tm_sim::{
-    run, Carrier, DirectionPlan, EndCounters, EndPlan, Forms, Inner, LinkPlan, PathPlan, Plan, Work,
+    run, Carrier, DirectionPlan, EndCounters, EndPlan, Forms, Inner, LinkPlan, PathPlan, Plan,
+    TcpCarrierPlan, Work,
 };
 use tm_wire::Duration;
 
@@ -15,7 +16,7 @@ use crate::between::{with_trace, Between, MediumConfig};
 use crate::events::Reader;
 use crate::sim_asked::RequesterConfig;
 use crate::sim_clients::ClientConfig;
-use crate::sim_tcp::ConnectionConfig;
+use crate::sim_tcp::{CongestionName, ConnectionConfig, Ends};
 use crate::sim_traffic::{Checked, Files, TrafficConfig, WayConfig};
 use crate::{config, counters, Failure};
 
@@ -89,6 +90,19 @@ struct TunnelConfig {
     client: EndConfig,
     server: EndConfig,
     drops_copies: bool,
+    /// The connection that carries it; packets on the link are then its messages.
+    #[serde(default)]
+    tcp: Option<CarrierConfig>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CarrierConfig {
+    ip_header_bytes: u32,
+    segment_bytes: u32,
+    window_bytes: u64,
+    congestion: CongestionName,
+    most_waiting: usize,
 }
 
 #[derive(Deserialize)]
@@ -117,6 +131,8 @@ const LONGEST_WORK_NS: i64 = 1_000_000_000;
 const DEAREST_BYTE_PS: i64 = 1_000_000_000;
 const WIDEST_SCATTER: f64 = 10.0;
 const LONGEST_PACKET_BYTES: u32 = 65_535;
+/// RFC 791 section 3.1 with all its options.
+const LONGEST_IP_HEADER_BYTES: u32 = 60;
 
 /// Runs it.
 pub fn main(path: &str) -> Result<(), Failure> {
@@ -276,9 +292,38 @@ fn path_plan(index: usize, path: &PathConfig) -> Result<PathPlan, Failure> {
                 end_plan(&at("tunnel.server"), &tunnel.server)?,
             ],
             drops_copies: tunnel.drops_copies,
+            over: match &tunnel.tcp {
+                None => None,
+                Some(tcp) => Some(carrier_plan(index, &at("tunnel.tcp"), tcp)?),
+            },
         },
     };
+    if matches!(carrier, Carrier::Tunnel { over: Some(_), .. }) {
+        let packets = path.sizes.iter().flat_map(|size| &size.packets);
+        for packet in packets {
+            // A packet of a tunnel over TCP is one message.
+            let number = packet.on_link.len();
+            config::within(&at("sizes: messages of a packet"), number, 1, 1)?;
+        }
+    }
     Ok(PathPlan { forms, carrier })
+}
+
+fn carrier_plan(path: usize, at: &str, tcp: &CarrierConfig) -> Result<TcpCarrierPlan, Failure> {
+    let ends = Ends {
+        path,
+        segment_bytes: tcp.segment_bytes,
+        window_bytes: tcp.window_bytes,
+        congestion: tcp.congestion,
+    };
+    let key = format!("{at}.ip_header_bytes");
+    Ok(TcpCarrierPlan {
+        ip_header_bytes: config::within(&key, tcp.ip_header_bytes, 20, LONGEST_IP_HEADER_BYTES)?,
+        segment_bytes: tcp.segment_bytes,
+        window_bytes: tcp.window_bytes,
+        congestion: ends.check(at, path + 1)?,
+        most_waiting: tcp.most_waiting,
+    })
 }
 
 fn end_plan(at: &str, end: &EndConfig) -> Result<EndPlan, Failure> {

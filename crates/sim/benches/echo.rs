@@ -60,6 +60,7 @@ fn plan() -> Plan {
             carrier: Carrier::Tunnel {
                 ends: [end(), end()],
                 drops_copies: true,
+                over: None,
             },
         }],
         cores: [None; 2],

@@ -117,10 +117,7 @@ impl End {
     /// Times of successive calls do not go back.
     pub fn take(&mut self, now: Instant, job: Job, bytes: u32) -> Option<Instant> {
         let place = job as usize;
-        let work = match job {
-            Job::Wrap => self.plan.wrap,
-            Job::Unwrap => self.plan.unwrap,
-        };
+        let work = self.work(job);
         let counters = &mut self.counters[place];
         counters.offered += 1;
         // Every packet draws, so the time of packet k hangs on the seed and on k alone.
@@ -156,6 +153,21 @@ impl End {
             self.last_done[place] = done;
         }
         Some(done)
+    }
+
+    /// Drops a packet of `bytes` that finds its way on closed.
+    pub fn refuse(&mut self, job: Job, bytes: u32) {
+        let place = job as usize;
+        self.work(job).draw(bytes, &mut self.random[place]);
+        self.counters[place].offered += 1;
+        self.counters[place].dropped += 1;
+    }
+
+    fn work(&self, job: Job) -> Work {
+        match job {
+            Job::Wrap => self.plan.wrap,
+            Job::Unwrap => self.plan.unwrap,
+        }
     }
 
     /// What became of the packets of a job.

@@ -16,6 +16,7 @@ mod pending;
 mod plan;
 mod requester;
 mod tcp;
+mod tcp_carrier;
 mod tcp_client;
 mod tcp_congestion;
 mod tcp_line;
@@ -34,5 +35,6 @@ pub use forms::{Forms, FormsError, Inner, LARGEST_FORMS, MOST_INNER, MOST_OUTER}
 pub use plan::{Carrier, DirectionPlan, FlowPlan, LinkPlan, PathPlan, Plan, WayPlan};
 pub use requester::{RequesterOutcome, RequesterPlan};
 pub use tcp::{Congestion, ConnectionOutcome, ConnectionPlan, ConnectionSecond};
+pub use tcp_carrier::TcpCarrierPlan;
 pub use way::WayOutcome;
 pub use world::{run, Outcome, Sink, START};

@@ -11,6 +11,7 @@ use crate::end::EndPlan;
 use crate::forms::Forms;
 use crate::requester::RequesterPlan;
 use crate::tcp::ConnectionPlan;
+use crate::tcp_carrier::TcpCarrierPlan;
 
 /// What is between the hosts.
 pub enum LinkPlan {
@@ -39,6 +40,9 @@ pub enum Carrier {
         ends: [EndPlan; 2],
         /// A copy that the link makes is dropped at the far end.
         drops_copies: bool,
+        /// The connection that carries it; then each packet that enters is one on the link of as
+        /// many bytes as it takes in the stream. None: packets on the link carry it.
+        over: Option<TcpCarrierPlan>,
     },
 }
 

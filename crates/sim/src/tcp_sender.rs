@@ -93,12 +93,20 @@ enum Phase {
 impl Sender {
     /// One that may send at once; `handshake_rtt` is None where the SYN was lost.
     pub fn new(congestion: Congestion, most: u64, handshake_rtt: Option<Duration>) -> Self {
-        let mut rtt = Rtt::default();
-        if let Some(first) = handshake_rtt {
-            rtt.sample(first);
-        }
-        Self {
+        let mut one = Self {
             window: Window::new(congestion, handshake_rtt.is_none()),
+            ..Self::standing(congestion, most)
+        };
+        if let Some(first) = handshake_rtt {
+            one.rtt.sample(first);
+        }
+        one
+    }
+
+    /// One whose connection stands, and over which nothing was sent.
+    pub fn standing(congestion: Congestion, most: u64) -> Self {
+        Self {
+            window: Window::new(congestion, false),
             first: 0,
             sent: VecDeque::new(),
             most: most.max(1),
@@ -113,7 +121,7 @@ impl Sender {
             before: None,
             limited: false,
             usage: Usage::default(),
-            rtt,
+            rtt: Rtt::default(),
             timer: None,
             expirations: 0,
             counters: SenderCounters::default(),
@@ -148,6 +156,11 @@ impl Sender {
     /// The congestion window in segments.
     pub fn window_segments(&self) -> u64 {
         self.window.segments()
+    }
+
+    /// Whether the congestion window has room for a segment.
+    pub fn has_room(&self) -> bool {
+        self.in_flight < self.window.segments()
     }
 
     /// When the retransmission timer expires.

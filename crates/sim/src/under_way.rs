@@ -30,14 +30,30 @@ impl Frame for Piece {
     }
 }
 
+/// Whose a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Of a flow.
+    Flow {
+        /// Of which way's sender it is, or to which it is the reply.
+        way: usize,
+        /// It goes back to the sender.
+        reply: bool,
+        /// Place of the flow.
+        flow: usize,
+    },
+    /// Of the connection that carries a tunnel: one of its segments.
+    Carrier {
+        /// Place of the path.
+        path: usize,
+        /// The end that sends it, 0 the client.
+        from: usize,
+    },
+}
+
 /// One datagram.
 pub struct Datagram {
-    /// Of which way's sender it is, or to which it is the reply.
-    pub way: usize,
-    /// It goes back to the sender.
-    pub reply: bool,
-    /// Place of its flow.
-    pub flow: usize,
+    pub whose: Whose,
     /// Bytes of its payload.
     pub payload: u32,
     /// What it becomes.
@@ -81,7 +97,7 @@ impl UnderWay {
     pub fn enter(
         &mut self,
         now: Instant,
-        place: (usize, bool, usize),
+        whose: Whose,
         form: Rc<[Inner]>,
         payload: u32,
         bytes: &[u8],
@@ -90,12 +106,9 @@ impl UnderWay {
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.clear();
         kept.extend_from_slice(bytes);
-        let (way, reply, flow) = place;
         let come_others = vec![0; form.len() - 1];
         self.window.push_back(Some(Datagram {
-            way,
-            reply,
-            flow,
+            whose,
             payload,
             form,
             bytes: kept,
@@ -211,6 +224,10 @@ fn all(count: usize) -> u64 {
 mod tests {
     use super::*;
 
+    fn of(way: usize, reply: bool, flow: usize) -> Whose {
+        Whose::Flow { way, reply, flow }
+    }
+
     fn form(outer: &[usize]) -> Rc<[Inner]> {
         let inner = |count: &usize| Inner {
             bytes: 100,
@@ -231,7 +248,7 @@ mod tests {
     #[test]
     fn a_datagram_is_whole_when_all_of_it_has_come_in_any_order() {
         let mut under_way = UnderWay::default();
-        let number = under_way.enter(Instant(0), (0, false, 3), form(&[2, 1]), 5, b"hello");
+        let number = under_way.enter(Instant(0), of(0, false, 3), form(&[2, 1]), 5, b"hello");
         assert!(!under_way.come(piece(number, 0, 1)));
         assert!(!under_way.come(piece(number, 0, 1)), "a copy adds nothing");
         assert!(under_way.come(piece(number, 1, 0)));
@@ -245,7 +262,7 @@ mod tests {
     #[test]
     fn a_copy_is_delivered_where_copies_pass() {
         let mut under_way = UnderWay::new(true);
-        let number = under_way.enter(Instant(0), (0, false, 0), form(&[1]), 5, b"twice");
+        let number = under_way.enter(Instant(0), of(0, false, 0), form(&[1]), 5, b"twice");
         for _ in 0..2 {
             assert!(under_way.come(piece(number, 0, 0)));
             assert_eq!(under_way.left_tunnel(number, 0), Some(b"twice".to_vec()));
@@ -255,8 +272,8 @@ mod tests {
     #[test]
     fn what_found_no_room_is_forgotten_unless_more_of_it_is_under_way() {
         let mut under_way = UnderWay::default();
-        let single = under_way.enter(Instant(0), (0, false, 0), form(&[1]), 4, b"lost");
-        let cut = under_way.enter(Instant(0), (0, false, 0), form(&[2]), 3, b"cut");
+        let single = under_way.enter(Instant(0), of(0, false, 0), form(&[1]), 4, b"lost");
+        let cut = under_way.enter(Instant(0), of(0, false, 0), form(&[2]), 3, b"cut");
         under_way.no_room(single);
         under_way.no_room(cut);
         assert!(under_way.get(single).is_none());
@@ -267,18 +284,18 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_time_and_numbers_stay_valid() {
         let mut under_way = UnderWay::default();
-        let lost = under_way.enter(Instant(0), (0, false, 0), form(&[1]), 4, b"lost");
-        let dropped = under_way.enter(Instant(1), (0, false, 0), form(&[1]), 7, b"dropped");
+        let lost = under_way.enter(Instant(0), of(0, false, 0), form(&[1]), 4, b"lost");
+        let dropped = under_way.enter(Instant(1), of(0, false, 0), form(&[1]), 7, b"dropped");
         under_way.drop_now(dropped);
         let late = under_way.enter(
             Instant(1) + REASSEMBLY,
-            (1, true, 0),
+            of(1, true, 0),
             form(&[1]),
             4,
             b"late",
         );
         assert!(under_way.get(lost).is_none() && under_way.get(dropped).is_none());
         assert_eq!(under_way.window.len(), 1);
-        assert!(under_way.get(late).unwrap().reply);
+        assert_eq!(under_way.get(late).unwrap().whose, of(1, true, 0));
     }
 }

@@ -1,6 +1,7 @@
 //! The event loop: what happens next, on hosts, in tunnels and on the link.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tm_link::wlan::StationCounters;
@@ -9,12 +10,14 @@ use tm_probe::{Endpoint, Note, ReflectRecord, SendRecord};
 use tm_wire::{header_bytes, Duration, Instant};
 
 use crate::end::{Cores, End, EndCounters, Job};
+use crate::forms::Inner;
 use crate::link::Link;
 use crate::loads::Loads;
 use crate::mailbox::Mailbox;
 use crate::pending::Pending;
 use crate::plan::{Carrier, DirectionPlan, LinkPlan, PathPlan, Plan};
-use crate::under_way::{Piece, UnderWay};
+use crate::tcp_carrier::TcpCarrier;
+use crate::under_way::{Piece, UnderWay, Whose};
 use crate::way::{earlier, Way, WayOutcome, Ways};
 
 /// When the schedules start.
@@ -94,6 +97,10 @@ struct World<'a> {
     link_moved: bool,
     /// By path: client and server.
     ends: Vec<Option<[End; 2]>>,
+    /// By path: the connection that carries its tunnel.
+    carriers: Vec<Option<TcpCarrier>>,
+    /// What segments of these are, by their lengths on the link.
+    segments: BTreeMap<u32, Rc<[Inner]>>,
     ways: Ways,
     loads: Loads,
     under_way: UnderWay,
@@ -120,6 +127,10 @@ impl<'a> World<'a> {
                 .on(cores[host].clone())
             };
             Some([end(0, "client"), end(1, "server")])
+        });
+        let carriers = plan.paths.iter().map(|one| match one.carrier {
+            Carrier::Tunnel { over, .. } => over.map(TcpCarrier::new),
+            Carrier::Bare => None,
         });
         let bare = |one: &PathPlan| {
             matches!(
@@ -148,6 +159,8 @@ impl<'a> World<'a> {
             link_due: None,
             link_moved: true,
             ends: ends.collect(),
+            carriers: carriers.collect(),
+            segments: BTreeMap::new(),
             ways: Ways::new(plan, START),
             loads: Loads::new(plan),
             under_way: UnderWay::new(copies && plan.paths.iter().any(bare)),
@@ -173,6 +186,9 @@ impl<'a> World<'a> {
         if std::mem::take(&mut self.link_moved) {
             self.link_due = self.link.next_due();
         }
+        for carrier in self.carriers.iter().flatten() {
+            next = earlier(next, carrier.next_due());
+        }
         next = earlier(next, self.link_due);
         earlier(next, self.pending.next_due())
     }
@@ -191,6 +207,14 @@ impl<'a> World<'a> {
                 self.onto_link(now, done.datagram, done.inner);
             } else {
                 self.out_of_tunnel(now, done.datagram, done.inner, sink);
+            }
+        }
+        for path in 0..self.carriers.len() {
+            if let Some(carrier) = &mut self.carriers[path] {
+                if carrier.next_due().is_some_and(|due| due <= now) {
+                    carrier.turn(now);
+                    self.segments_leave(now, path);
+                }
             }
         }
         for place in 0..self.loads.live().len() {
@@ -254,8 +278,10 @@ impl<'a> World<'a> {
             return;
         };
         let host = (place.0 % 2) ^ usize::from(place.1);
+        let (way, reply, flow) = place;
+        let whose = Whose::Flow { way, reply, flow };
         let entered = Rc::clone(&form);
-        let number = self.under_way.enter(now, place, entered, payload, kept);
+        let number = self.under_way.enter(now, whose, entered, payload, kept);
         for (inner, one) in (0_u16..).zip(form.iter()) {
             self.work(now, path, host, Job::Wrap, (number, inner, one.bytes));
         }
@@ -267,6 +293,12 @@ impl<'a> World<'a> {
         let at = match &mut self.ends[path] {
             None => now,
             Some(ends) => {
+                let carrier = self.carriers[path].as_ref();
+                if job == Job::Wrap && carrier.is_some_and(|one| one.full(host)) {
+                    ends[host].refuse(job, bytes);
+                    self.under_way.drop_now(datagram);
+                    return;
+                }
                 let Some(at) = ends[host].take(now, job, bytes) else {
                     self.under_way.drop_now(datagram);
                     return;
@@ -282,7 +314,19 @@ impl<'a> World<'a> {
         let Some(datagram) = self.under_way.get(number) else {
             return;
         };
-        let way = (datagram.way % 2) ^ usize::from(datagram.reply);
+        let way = match datagram.whose {
+            Whose::Flow { way, reply, flow } => {
+                let (path, host) = (self.ways[way].paths[flow], (way % 2) ^ usize::from(reply));
+                if let Some(carrier) = &mut self.carriers[path] {
+                    let bytes = datagram.form[usize::from(inner)].outer[0];
+                    carrier.write(now, host, bytes, (number, inner));
+                    self.segments_leave(now, path);
+                    return;
+                }
+                host
+            }
+            Whose::Carrier { from, .. } => from,
+        };
         let form = Rc::clone(&datagram.form);
         self.link_moved = true;
         for (outer, bytes) in (0_u16..).zip(&form[usize::from(inner)].outer) {
@@ -303,16 +347,25 @@ impl<'a> World<'a> {
         let Some(datagram) = self.under_way.get(piece.datagram) else {
             return;
         };
-        let path = self.ways[datagram.way].paths[datagram.flow];
-        let bytes = datagram.form[usize::from(piece.inner)].bytes;
+        let (whose, bytes) = (
+            datagram.whose,
+            datagram.form[usize::from(piece.inner)].bytes,
+        );
         if piece.damaged {
-            // By the UDP checksum where nothing else finds it.
+            // By the checksum of UDP or TCP where nothing else finds it.
             self.damaged += 1;
             return;
         }
         if !self.under_way.come(piece) {
             return;
         }
+        let path = match whose {
+            Whose::Flow { way, flow, .. } => self.ways[way].paths[flow],
+            Whose::Carrier { path, from } => {
+                self.segment_came(now, path, 1 - from, piece.datagram);
+                return;
+            }
+        };
         if self.ends[path].is_none() {
             self.out_of_tunnel(now, piece.datagram, piece.inner, sink);
             return;
@@ -326,12 +379,51 @@ impl<'a> World<'a> {
         );
     }
 
+    /// A segment of a carrying connection came to a host: packets that are whole by it leave the tunnel.
+    fn segment_came(&mut self, now: Instant, path: usize, host: usize, number: u64) {
+        let Some(says) = self.under_way.left_tunnel(number, 0) else {
+            return;
+        };
+        let Some(carrier) = &mut self.carriers[path] else {
+            return;
+        };
+        let whole = carrier.take(now, host, &says);
+        self.under_way.give_back(says);
+        for (datagram, inner) in whole {
+            if let Some(one) = self.under_way.get(datagram) {
+                let bytes = one.form[usize::from(inner)].bytes;
+                self.work(now, path, host, Job::Unwrap, (datagram, inner, bytes));
+            }
+        }
+        self.segments_leave(now, path);
+    }
+
+    /// Segments of a carrying connection go onto the link.
+    fn segments_leave(&mut self, now: Instant, path: usize) {
+        while let Some(sent) = self.carriers[path].as_mut().and_then(TcpCarrier::pop) {
+            let from = sent.from;
+            let form = self.segments.entry(sent.bytes).or_insert_with(|| {
+                Rc::from([Inner {
+                    bytes: sent.bytes,
+                    outer: vec![sent.bytes],
+                }])
+            });
+            let whose = Whose::Carrier { path, from };
+            let number = self
+                .under_way
+                .enter(now, whose, Rc::clone(form), sent.bytes, &sent.says);
+            self.onto_link(now, number, 0);
+        }
+    }
+
     /// A packet is at its host.
     fn out_of_tunnel(&mut self, now: Instant, number: u64, inner: u16, sink: &mut impl Sink) {
         let Some(datagram) = self.under_way.get(number) else {
             return;
         };
-        let (way, reply, flow) = (datagram.way, datagram.reply, datagram.flow);
+        let Whose::Flow { way, reply, flow } = datagram.whose else {
+            return;
+        };
         let payload = datagram.payload as usize;
         let path = self.ways[way].paths[flow];
         let Some(bytes) = self.under_way.left_tunnel(number, inner) else {

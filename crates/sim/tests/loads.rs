@@ -285,6 +285,7 @@ fn a_load_shares_the_ends_of_the_tunnel() {
     let carrier = Carrier::Tunnel {
         ends: [end.clone(), end],
         drops_copies: true,
+        over: None,
     };
     let mut plan = echo(50, 100, carrier);
     // It occupies the client's end from 1 ms before to 1 ms behind each packet of the echo.

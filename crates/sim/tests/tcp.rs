@@ -198,6 +198,7 @@ fn tunnel(client: Work) -> Carrier {
     Carrier::Tunnel {
         ends: [end(client), end(work(1_000))],
         drops_copies: true,
+        over: None,
     }
 }
 

@@ -54,6 +54,7 @@ fn tunnel(cost_ns: i64) -> Carrier {
     Carrier::Tunnel {
         ends: [end(cost_ns, cost_ns), end(cost_ns, cost_ns)],
         drops_copies: true,
+        over: None,
     }
 }
 
@@ -179,6 +180,7 @@ fn an_end_at_its_limit_carries_what_it_can_work_on() {
     slow.paths[0].carrier = Carrier::Tunnel {
         ends: [end(250_000, 0), end(0, 0)],
         drops_copies: true,
+        over: None,
     };
     slow.ways[0].reply = false;
     let outcome = run(&slow, &mut ());
@@ -202,6 +204,7 @@ fn tunnels_on_one_core_carry_together_what_one_carries_alone() {
         let carrier = || Carrier::Tunnel {
             ends: [end(250_000, 0), end(0, 100_000)],
             drops_copies: true,
+            over: None,
         };
         two.paths = vec![
             PathPlan {
