@@ -102,7 +102,6 @@ struct CarrierConfig {
     segment_bytes: u32,
     window_bytes: u64,
     congestion: CongestionName,
-    most_waiting: usize,
 }
 
 #[derive(Deserialize)]
@@ -322,7 +321,6 @@ fn carrier_plan(path: usize, at: &str, tcp: &CarrierConfig) -> Result<TcpCarrier
         segment_bytes: tcp.segment_bytes,
         window_bytes: tcp.window_bytes,
         congestion: ends.check(at, path + 1)?,
-        most_waiting: tcp.most_waiting,
     })
 }
 

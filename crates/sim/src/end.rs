@@ -155,6 +155,11 @@ impl End {
         Some(done)
     }
 
+    /// Packets that may wait for a job.
+    pub fn most_waiting(&self, job: Job) -> usize {
+        self.work(job).most_waiting
+    }
+
     /// Drops a packet of `bytes` that finds its way on closed.
     pub fn refuse(&mut self, job: Job, bytes: u32) {
         let place = job as usize;

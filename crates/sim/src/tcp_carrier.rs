@@ -33,8 +33,6 @@ pub struct TcpCarrierPlan {
     pub window_bytes: u64,
     /// Of both ends.
     pub congestion: Congestion,
-    /// Packets that wait at each end while the kernel takes no more; those beyond are dropped.
-    pub most_waiting: usize,
 }
 
 impl TcpCarrierPlan {
@@ -119,9 +117,9 @@ impl TcpCarrier {
         timers.flatten().min()
     }
 
-    /// Whether an end reads no more packets: as many wait as may.
-    pub fn full(&self, end: usize) -> bool {
-        self.ends[end].waiting.len() >= self.plan.most_waiting
+    /// Packets that wait at an end until the kernel takes them.
+    pub fn waiting(&self, end: usize) -> usize {
+        self.ends[end].waiting.len()
     }
 
     /// An end writes a packet, which takes so many bytes of the stream.

@@ -115,16 +115,16 @@ impl<'a> World<'a> {
             .cores
             .map(|number| number.map(|number| Rc::new(RefCell::new(Cores::new(number)))));
         let ends = plan.paths.iter().enumerate().map(|(path, one)| {
-            let Carrier::Tunnel { ends, .. } = &one.carrier else {
+            let Carrier::Tunnel { ends, over, .. } = &one.carrier else {
                 return None;
             };
             let end = |host: usize, name: &str| {
-                End::new(
-                    ends[host].clone(),
-                    plan.seed,
-                    &format!("path {path}/{name}"),
-                )
-                .on(cores[host].clone())
+                let mut own = ends[host].clone();
+                if over.is_some() {
+                    // What a program does not read waits in the connection.
+                    own.unwrap.most_waiting = usize::MAX;
+                }
+                End::new(own, plan.seed, &format!("path {path}/{name}")).on(cores[host].clone())
             };
             Some([end(0, "client"), end(1, "server")])
         });
@@ -293,8 +293,9 @@ impl<'a> World<'a> {
         let at = match &mut self.ends[path] {
             None => now,
             Some(ends) => {
-                let carrier = self.carriers[path].as_ref();
-                if job == Job::Wrap && carrier.is_some_and(|one| one.full(host)) {
+                let waiting = self.carriers[path].as_ref().map(|one| one.waiting(host));
+                let most = ends[host].most_waiting(job);
+                if job == Job::Wrap && waiting.is_some_and(|number| number >= most) {
                     ends[host].refuse(job, bytes);
                     self.under_way.drop_now(datagram);
                     return;

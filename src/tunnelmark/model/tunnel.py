@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from tunnelmark.model.host import Host, Process
 from tunnelmark.model.overhead import IpName, IpVersion
@@ -220,6 +220,10 @@ class Negotiated:
     data_path: DataPath | None
     """None: not known, in results that did not record it."""
     details: Mapping[str, str] = field(default_factory=dict)
+
+
+CARRIER_CONGESTION: Final = "carrier_congestion"
+"""Among the details: the congestion control of the TCP connections that carry the tunnel."""
 
 
 @dataclass(frozen=True)

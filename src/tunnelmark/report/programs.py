@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from tunnelmark.analysis.strata import shown_name
 from tunnelmark.model.block import BlockRecord
-from tunnelmark.model.tunnel import DataPath, Negotiated
+from tunnelmark.model.tunnel import CARRIER_CONGESTION, DataPath, Negotiated
 
 _WHERE = {
     DataPath.USER_SPACE: "in user space",
@@ -38,4 +38,5 @@ def _words(agreed: Negotiated) -> str:
     own = agreed.implementation
     named = own.lower() in agreed.version.lower() or own in set(DataPath)
     clients = f", {many}" if (many := agreed.details.get("clients")) else ""
-    return f"{agreed.version}{'' if named else f' ({own})'}{where}{clients}"
+    carrier = f", over TCP with {name}" if (name := agreed.details.get(CARRIER_CONGESTION)) else ""
+    return f"{agreed.version}{'' if named else f' ({own})'}{where}{carrier}{clients}"

@@ -8,7 +8,9 @@ from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.model.block import ProofVerdict, WireProof, WireSample
 from tunnelmark.model.costs import BASIS, EndCosts, WorkCosts
 from tunnelmark.model.overhead import (
+    IP_HEADER_BYTES,
     IP_VERSIONS,
+    Carried,
     Encapsulation,
     IpVersion,
     Wire,
@@ -16,15 +18,19 @@ from tunnelmark.model.overhead import (
     fragmentation_point,
 )
 from tunnelmark.model.trial import BASELINE
-from tunnelmark.model.tunnel import Negotiated, TrafficPath
+from tunnelmark.model.tunnel import CARRIER_CONGESTION, Negotiated, TrafficPath
 from tunnelmark.sim.work import FREE, Work
 from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.workloads.bulk import MODELLED_CONGESTION
 
 PASS_COPIES: Final = frozenset({BASELINE, "gre", "vxlan"})
 """Kinds that hand on a packet as often as it comes: without a sequence number nobody can tell."""
 MOST_WAITING: Final = 500
 """Packets that wait for an end whose bound nobody knows: the queue of a TUN device in Linux
 (drivers/net/tun.c, TUN_READQ_SIZE)."""
+WINDOW_BYTES: Final = 3 << 20
+"""Limit of a TCP window where none is given: half of the 6 MiB to which Linux grows a receive
+buffer (Documentation/networking/ip-sysctl, ``tcp_rmem`` and ``tcp_adv_win_scale``)."""
 _FREE: Final = {"packet_ns": 0, "byte_ps": 0, "scatter": 0.0, "most_waiting": MOST_WAITING}
 
 
@@ -43,6 +49,11 @@ class Carriage:
     drops_copies: bool
     mss_clamp_bytes: int | None = None
     """To which the tunnel lowers the MSS of TCP connections; None: it does not."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether TCP carries the tunnel."""
+        return self._segment_headers is not None
 
     def wire(self, payload_bytes: int) -> Wire:
         """Return what a datagram becomes, on air its frames."""
@@ -70,7 +81,7 @@ class Carriage:
                 {
                     "payload_bytes": payload,
                     "packets": [
-                        {"bytes": one.inner_packet_bytes, "on_link": list(one.outer_packet_bytes)}
+                        {"bytes": one.inner_packet_bytes, "on_link": self._pieces(one)}
                         for one in self.on_link(payload).packets
                     ],
                 }
@@ -125,7 +136,36 @@ class Carriage:
             "client": _end_json(work.client),
             "server": _end_json(work.server),
             "drops_copies": self.drops_copies,
+            **self._stream_json(),
         }
+
+    def _pieces(self, one: Carried) -> list[int]:
+        """Return what the simulator puts on the link for a packet: its packets, or its message."""
+        if (headers := self._segment_headers) is None:
+            return list(one.outer_packet_bytes)
+        return [sum(one.outer_packet_bytes) - headers * len(one.outer_packet_bytes)]
+
+    def _stream_json(self) -> dict[str, object]:
+        """Return the connection that carries the tunnel; nothing where packets do."""
+        if (headers := self._segment_headers) is None or self.encapsulation is None:
+            return {}
+        segment_bytes = self.link_mtu_bytes - headers
+        tcp = {
+            "ip_header_bytes": IP_HEADER_BYTES[self.encapsulation.outer_ip],
+            "segment_bytes": segment_bytes,
+            "window_bytes": max(WINDOW_BYTES, segment_bytes),
+            "congestion": MODELLED_CONGESTION[0],
+        }
+        return {"tcp": tcp}
+
+    @property
+    def _segment_headers(self) -> int | None:
+        """Bytes of IP and TCP in each segment of a tunnel over TCP; None: it is over packets."""
+        wrap = self.encapsulation
+        if wrap is None or not wrap.stream:
+            return None
+        # They do not depend on what is inside.
+        return sum(layer.bytes for layer in wrap.layers(0)[:2])
 
 
 def carriage(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int, work: Work = FREE) -> Carriage:
@@ -142,13 +182,17 @@ def carriage(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int, work: Work 
         link = SharedLinkSpec(tunnel.on_air(link.medium), link.seed)
     if work.basis is not None:
         agreed = replace(agreed, details={**agreed.details, BASIS: work.basis.value})
+    encapsulation = tunnel.encapsulation(agreed)
+    if encapsulation is not None and encapsulation.stream:
+        details = {**agreed.details, CARRIER_CONGESTION: MODELLED_CONGESTION[0]}
+        agreed = replace(agreed, details=details)
     return Carriage(
         paths=tuple(
             _path(number, agreed.mtu_bytes, IP_VERSIONS[tunnel.params.inner])
             for number in range(tunnel.params.count)
         ),
         agreed=replace(agreed, version=_version(tunnel.kind, work)),
-        encapsulation=tunnel.encapsulation(agreed),
+        encapsulation=encapsulation,
         inner_ip=IP_VERSIONS[tunnel.params.inner],
         link_mtu_bytes=link_mtu_bytes,
         link=link,

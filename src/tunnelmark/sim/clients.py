@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from tunnelmark.engine import config
 from tunnelmark.model.errors import LabError
-from tunnelmark.sim.carriage import Carriage
+from tunnelmark.sim.carriage import WINDOW_BYTES, Carriage
 from tunnelmark.sim.simulate import Simulated
-from tunnelmark.sim.tcp import WINDOW_BYTES, payloads, segment_bytes
+from tunnelmark.sim.tcp import payloads, segment_bytes
 from tunnelmark.workloads.bulk import MODELLED_CONGESTION
 from tunnelmark.workloads.exchanges import Client, ClientEnds, Exchange, Requester, Stage
 

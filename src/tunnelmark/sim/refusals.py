@@ -118,11 +118,9 @@ def _of_tunnel(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int) -> str | 
     if not tunnel.modelled:
         return "there is no model of its packets"
     try:
-        model = carriage(tunnel, link, link_mtu_bytes).encapsulation
+        carriage(tunnel, link, link_mtu_bytes)
     except TunnelmarkError as error:
         return str(error)
-    if model is not None and model.stream:
-        return "it is carried over TCP, which is not simulated"
     return None
 
 

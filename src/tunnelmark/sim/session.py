@@ -76,8 +76,8 @@ class SimSession:
             for one in (*self._workloads.values(), *loads)
             if isinstance(one, TcpWorkload) and one.over_tcp
         ]
-        notes = [*own.work.notes, *([NOTE] if over_tcp else [])]
-        if any(one.params.congestion is None for one in over_tcp):
+        notes = [*own.work.notes, *([NOTE] if over_tcp or own.stream else [])]
+        if own.stream or any(one.params.congestion is None for one in over_tcp):
             notes.append(DEFAULT_NOTE)
         self.where.notes = tuple(notes)
         self._work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

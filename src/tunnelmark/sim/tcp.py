@@ -13,7 +13,7 @@ from tunnelmark.model.overhead import (
     TCP_TIMESTAMPS_BYTES,
     UDP_HEADER_BYTES,
 )
-from tunnelmark.sim.carriage import Carriage
+from tunnelmark.sim.carriage import WINDOW_BYTES, Carriage
 from tunnelmark.sim.simulate import Connection, ConnectionSecond, Simulated
 from tunnelmark.workloads.bulk import MODELLED_CONGESTION, BulkEnds, BulkFlow
 from tunnelmark.workloads.iperf3 import Report, Second
@@ -28,9 +28,6 @@ DEFAULT_NOTE: Final = (
     f"where the study names no congestion control it is {MODELLED_CONGESTION[0]}; a lab takes the "
     "default of its kernel, which may be another"
 )
-WINDOW_BYTES: Final = 3 << 20
-"""Limit of the window where none is given: half of the 6 MiB to which Linux grows a receive buffer
-(Documentation/networking/ip-sysctl, ``tcp_rmem`` and ``tcp_adv_win_scale``)."""
 _HEADERS_BYTES: Final = TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES
 _OPENING_BYTES: Final = 40
 """TCP header of a SYN: MSS, SACK permitted, timestamps and window scale are 20 bytes of options."""

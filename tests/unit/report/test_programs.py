@@ -51,6 +51,13 @@ def test_how_many_clients_it_had_and_on_what() -> None:
     assert programs([replace(one, negotiated=(agreed, agreed))]) == (line,)
 
 
+def test_a_tunnel_over_tcp_names_what_holds_its_packets_back() -> None:
+    one = block("openvpn", "OpenVPN 2.6.14", "openvpn", DataPath.USER_SPACE)
+    agreed = replace(one.negotiated[0], details={"carrier_congestion": "bbr"})
+    line = "openvpn: OpenVPN 2.6.14 in user space, over TCP with bbr"
+    assert programs([replace(one, negotiated=(agreed,))]) == (line,)
+
+
 def test_a_tunnel_that_ran_as_two_programs_names_both_and_none_none() -> None:
     blocks = [
         block("wireguard", "wireguard-go v0.0.2", "wireguard-go", DataPath.USER_SPACE),

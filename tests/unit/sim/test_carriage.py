@@ -66,6 +66,30 @@ def test_a_datagram_is_cut_before_a_tunnel_that_fits_and_behind_one_that_does_no
     assert (packet["bytes"], len(packet["on_link"])) == (1468, 2)
 
 
+def test_a_packet_of_a_tunnel_over_tcp_is_a_message_in_its_stream() -> None:
+    path = carried("openvpn", cipher="AES-256-GCM", transport="tcp").path_json([64, 1440])
+    short, long = path["sizes"]  # type: ignore[misc]
+    # OpenVPN adds its length, opcode, packet ID and tag; the long one takes two segments.
+    assert short["packets"] == [{"bytes": 92, "on_link": [92 + 26]}]
+    assert long["packets"] == [{"bytes": 1468, "on_link": [1468 + 26]}]
+    tunnel = path["tunnel"]
+    assert isinstance(tunnel, dict)
+    assert tunnel["tcp"] == {
+        "ip_header_bytes": 20,
+        "segment_bytes": 1448,
+        "window_bytes": 3 << 20,
+        "congestion": "cubic",
+    }
+    over_six = carried("openvpn", transport="tcp", outer="ipv6").path_json([64])["tunnel"]
+    assert isinstance(over_six, dict)
+    assert (over_six["tcp"]["ip_header_bytes"], over_six["tcp"]["segment_bytes"]) == (40, 1428)
+
+
+def test_a_tunnel_over_packets_has_no_stream() -> None:
+    assert not carried("wireguard").stream
+    assert "tcp" not in carried("wireguard").path_json([64])["tunnel"]  # type: ignore[operator]
+
+
 def test_without_a_cost_model_the_ends_take_no_time() -> None:
     tunnel = carried("wireguard").path_json([64])["tunnel"]
     assert isinstance(tunnel, dict)

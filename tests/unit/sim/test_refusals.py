@@ -54,8 +54,6 @@ def test_a_workload_of_programs_is_left_out_and_the_echo_beside_it_runs() -> Non
 @pytest.mark.parametrize(
     ("tunnel", "name", "reason"),
     [
-        ('kind = "sstp"', "sstp", "it is carried over TCP, which is not simulated (4 points)"),
-        ('kind = "openvpn"\ntransport = "tcp"', "openvpn", "it is carried over TCP"),
         ('kind = "openvpn"\noptions = ["--fragment 1300"]', "openvpn", "no model of its packets"),
         ('kind = "openvpn"\nfragment = 1300', "openvpn", "no model of its packets"),
     ],

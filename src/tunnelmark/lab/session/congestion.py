@@ -1,12 +1,14 @@
 """Which congestion control TCP uses during a trial: set where a workload says so, and reported."""
 
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
+from tunnelmark.model.tunnel import CARRIER_CONGESTION, TunnelUp
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.congestion import AVAILABLE, TcpWorkload
@@ -82,6 +84,21 @@ def congestion(
         if name is not None:
             for role, host in hosts.items():
                 _set(host, before[role], allow)
+
+
+def noted(up: TunnelUp, hosts: Sequence[Host]) -> TunnelUp:
+    """Return a tunnel with the congestion control of the TCP connections that carry it.
+
+    They took their host's when they were opened, and no workload changes it. Nothing is noted of a
+    tunnel that TCP does not carry.
+    """
+    if set(up.wire.ip_protocols) != {socket.IPPROTO_TCP}:
+        return up
+    names = ", ".join(sorted({_read(host) for host in hosts}))
+    agreed = (
+        replace(one, details={**one.details, CARRIER_CONGESTION: names}) for one in up.negotiated
+    )
+    return replace(up, negotiated=tuple(agreed))
 
 
 def _read(host: Host) -> str:

@@ -9,6 +9,7 @@ from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.mss_clamp import clamp, removal
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.session import evidence
+from tunnelmark.lab.session.congestion import noted
 from tunnelmark.lab.session.floor import Floor, Floors, measure_floor
 from tunnelmark.lab.session.layers import layers_seen, model_check
 from tunnelmark.lab.session.limits import limits_at
@@ -178,7 +179,7 @@ class LabSession:
 
     def _brought_up(self, lab: Lab, tunnel: Tunnel, baseline: Tunnel) -> "_Made":
         with self._observer.during("tunnel"):
-            up = tunnel.up(lab.site)
+            up = noted(tunnel.up(lab.site), (*lab.client_hosts, lab.server_host))
             if (mss_bytes := tunnel.params.mss_clamp) is not None:
                 self._closing += removal(*lab.client_hosts, lab.server_host)
                 up = clamp(up, mss_bytes, client=lab.client_host, server=lab.server_host)

@@ -1,12 +1,14 @@
 """The congestion control of a trial: set on both hosts, reported by name, and put back."""
 
+import socket
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tunnelmark.lab.session.congestion import InForce, congestion
+from tunnelmark.lab.session.congestion import InForce, congestion, noted
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.tunnel import DataPath, Negotiated, TunnelUp, WireRule
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -183,3 +185,21 @@ def test_an_algorithm_that_the_kernel_has_not_is_reported_before_the_run(kind: s
 def test_udp_has_none() -> None:
     with pytest.raises(ValueError, match="congestion goes with transport tcp or connect"):
         load("request_response", transport="udp", congestion="reno")
+
+
+def tunnel_over(*protocols: int) -> TunnelUp:
+    agreed = Negotiated("AES-256-GCM", "1.0", "program", 1400, DataPath.USER_SPACE, {"own": "yes"})
+    rule = WireRule(encrypted=True, describe="", ip_protocols=protocols)
+    return TunnelUp(paths=(), negotiated=(agreed,), wire=rule, processes=())
+
+
+def test_a_tunnel_over_tcp_says_by_which_congestion_control() -> None:
+    hosts: list[Any] = [Host("bbr"), Host("cubic")]
+    (agreed,) = noted(tunnel_over(socket.IPPROTO_TCP), hosts).negotiated
+    assert agreed.details == {"own": "yes", "carrier_congestion": "bbr, cubic"}
+
+
+@pytest.mark.parametrize("protocols", [(socket.IPPROTO_UDP,), (17, 6), (50, 17)])
+def test_nothing_is_said_of_a_tunnel_that_tcp_does_not_carry(protocols: tuple[int, ...]) -> None:
+    up = tunnel_over(*protocols)
+    assert noted(up, [Host()]) is up
