@@ -76,7 +76,8 @@ class SimSession:
             for one in (*self._workloads.values(), *loads)
             if isinstance(one, TcpWorkload) and one.over_tcp
         ]
-        notes = [*own.work.notes, *([NOTE] if over_tcp else [])]
+        lacking = [one.model_lacks for one in over_tcp if one.model_lacks is not None]
+        notes = [*own.work.notes, *([NOTE] if over_tcp else []), *dict.fromkeys(lacking)]
         if any(one.params.congestion is None for one in over_tcp):
             notes.append(DEFAULT_NOTE)
         self.where.notes = tuple(notes)
