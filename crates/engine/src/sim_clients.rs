@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{json, Value};
-use tm_sim::{ClientOutcome, ClientPlan, Exchange, Exchanged, PathPlan, StagePlan};
+use tm_sim::{ClientOutcome, ClientPlan, Exchange, Exchanged, PathPlan, StagePlan, Turns};
 use tm_wire::Duration;
 
 use crate::sim_asked::{Asked, Flow};
@@ -36,7 +36,16 @@ struct StageConfig {
     exchanges: Vec<ExchangeConfig>,
     lasts_ns: Option<i64>,
     #[serde(default)]
-    turn_bytes: Option<u64>,
+    turns: Option<TurnsConfig>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the names of the configuration
+struct TurnsConfig {
+    turn_bytes: u64,
+    record_bytes: u64,
+    seal_bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -44,6 +53,10 @@ struct StageConfig {
 struct ExchangeConfig {
     request: Vec<u64>,
     reply: Vec<u64>,
+    #[serde(default)]
+    goes_on: bool,
+    #[serde(default)]
+    readable_bytes: u64,
     #[serde(default)]
     held: bool,
     #[serde(default)]
@@ -128,10 +141,22 @@ fn stage(at: &str, config: &StageConfig) -> Result<StagePlan, Failure> {
             .lasts_ns
             .map(|lasts_ns| config::duration(&key("lasts_ns"), lasts_ns))
             .transpose()?,
-        turn_bytes: config
-            .turn_bytes
-            .map(|bytes| config::within(&key("turn_bytes"), bytes, 1, LARGEST_PIECE_BYTES))
+        turns: config
+            .turns
+            .as_ref()
+            .map(|one| turns(&key("turns"), one))
             .transpose()?,
+    })
+}
+
+fn turns(at: &str, config: &TurnsConfig) -> Result<Turns, Failure> {
+    let within = |name: &str, bytes: u64, least: u64| {
+        config::within(&format!("{at}.{name}"), bytes, least, LARGEST_PIECE_BYTES)
+    };
+    Ok(Turns {
+        turn_bytes: within("turn_bytes", config.turn_bytes, 1)?,
+        record_bytes: within("record_bytes", config.record_bytes, 1)?,
+        seal_bytes: within("seal_bytes", config.seal_bytes, 0)?,
     })
 }
 
@@ -161,10 +186,20 @@ fn exchanges(at: &str, configs: &[ExchangeConfig], least: usize) -> Result<Vec<E
         }
         let due_ns = format!("{at}[{index}].due_ns");
         config::within(&due_ns, config.due_ns, 0, config::LONGEST_NS)?;
+        let readable = format!("{at}[{index}].readable_bytes");
+        let written = config.reply.iter().sum();
+        config::within(&readable, config.readable_bytes, 0, written)?;
+        if config.goes_on && least > 0 {
+            let place = format!("{at}[{index}].goes_on");
+            let message = format!("{place}: only what a connection begins with goes on so");
+            return Err(Failure::Config(message));
+        }
         let times = |all: &[i64]| all.iter().map(|due_ns| Duration(*due_ns)).collect();
         found.push(Exchange {
             request: config.request.clone(),
             reply: config.reply.clone(),
+            goes_on: config.goes_on,
+            readable_bytes: config.readable_bytes,
             held: config.held,
             ahead: config.ahead,
             due: Duration(config.due_ns),

@@ -14,6 +14,10 @@ pub struct Exchange {
     pub request: Vec<u64>,
     /// Bytes of the pieces of the reply. Without any the client goes on at once.
     pub reply: Vec<u64>,
+    /// The client goes on without the reply; of what a connection begins with only.
+    pub goes_on: bool,
+    /// So much of the reply has to be there before its begin can be read; 0: its first segment.
+    pub readable_bytes: u64,
     /// Each piece waits until what was written before it is acknowledged (RFC 896).
     pub held: bool,
     /// It is begun when so many of those before it on its connection are under way at most.
@@ -45,9 +49,21 @@ pub struct StagePlan {
     pub exchanges: Vec<Exchange>,
     /// They are begun again and again for so long; None: once.
     pub lasts: Option<Duration>,
-    /// Replies that a server has at the same time take turns on their connection, this many bytes each;
-    /// None: each is written as a whole.
-    pub turn_bytes: Option<u64>,
+    /// Replies that a server has at the same time take turns on their connection; None: each is written
+    /// as a whole.
+    pub turns: Option<Turns>,
+}
+
+/// How replies share a connection whose server seals what it writes in records: what is in a record
+/// can be read when all of it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// So much of a reply goes before the next one has its turn.
+    pub turn_bytes: u64,
+    /// What a record carries at most. One that has less leaves when there is nothing more.
+    pub record_bytes: u64,
+    /// What a record adds.
+    pub seal_bytes: u64,
 }
 
 /// A client.
@@ -74,8 +90,8 @@ impl ClientPlan {
     #[must_use]
     pub fn sizes(&self) -> Vec<u32> {
         let full = u64::from(self.segment_bytes.max(1));
-        if self.stages.iter().any(|stage| stage.turn_bytes.is_some()) {
-            // Where turns end hangs on when requests come.
+        if self.stages.iter().any(|stage| stage.turns.is_some()) {
+            // Where records end hangs on when requests come.
             return Segment::sizes(0..=self.segment_bytes);
         }
         let exchanges =

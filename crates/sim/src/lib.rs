@@ -29,7 +29,7 @@ mod under_way;
 mod way;
 mod world;
 
-pub use client_plan::{ClientOutcome, ClientPlan, Exchange, Exchanged, StagePlan};
+pub use client_plan::{ClientOutcome, ClientPlan, Exchange, Exchanged, StagePlan, Turns};
 pub use end::{Cores, End, EndCounters, EndPlan, Job, Work};
 pub use forms::{Forms, FormsError, Inner, LARGEST_FORMS, MOST_INNER, MOST_OUTER};
 pub use plan::{Carrier, DirectionPlan, FlowPlan, LinkPlan, PathPlan, Plan, WayPlan};

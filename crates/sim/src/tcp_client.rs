@@ -253,7 +253,7 @@ impl Client {
 
     /// The client goes on with a connection, and with its stage if that is over.
     fn advance(&mut self, now: Instant, mut used: Used, out: &mut Out) {
-        if self.go_on(now, &mut used) {
+        if self.go_on(now, &mut used, out) {
             used.line.send(now, CLIENT, out);
             self.lines.insert(out.line, used);
         } else {
@@ -269,12 +269,12 @@ impl Client {
     }
 
     /// The client goes on with a connection as far as it can: whether that is of use still.
-    fn go_on(&mut self, now: Instant, used: &mut Used) -> bool {
+    fn go_on(&mut self, now: Instant, used: &mut Used, out: &mut Out) -> bool {
         if !used.line.open() {
             return true;
         }
         loop {
-            self.ask(now, used);
+            self.ask(now, used, out);
             let stage = &self.plan.stages[self.stage];
             let Some(place) = used.complete(now, stage) else {
                 return true;
@@ -295,7 +295,7 @@ impl Client {
     }
 
     /// The client writes the requests that it may.
-    fn ask(&mut self, now: Instant, used: &mut Used) {
+    fn ask(&mut self, now: Instant, used: &mut Used, out: &mut Out) {
         let mut began = now;
         if let Some(task) = used.tasks.front_mut().filter(|task| task.asked.is_none()) {
             let stage = &self.plan.stages[self.stage];
@@ -316,7 +316,7 @@ impl Client {
                 }
             }
             let exchange = stage.exchange(task.step, task.index).clone();
-            used.ask(now, 0, &exchange);
+            used.ask(now, 0, &exchange, stage, out);
             self.outcome.begun += u64::from(own);
             if !own {
                 return;
@@ -332,7 +332,7 @@ impl Client {
             let stage = &self.plan.stages[self.stage];
             used.add(index, began, stage.opening.len());
             let exchange = stage.exchanges[index].clone();
-            used.ask(now, used.tasks.len() - 1, &exchange);
+            used.ask(now, used.tasks.len() - 1, &exchange, stage, out);
             self.outcome.begun += 1;
         }
     }

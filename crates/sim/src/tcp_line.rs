@@ -13,6 +13,11 @@ use crate::tcp_receiver::{Acknowledgement, Receiver};
 use crate::tcp_segment::{Handshake, Segment};
 use crate::tcp_sender::{Sender, SenderCounters};
 
+/// What a send buffer of Linux holds, in congestion windows: it is as long as two windows whose segments
+/// take 2304 bytes of memory (`tcp_sndbuf_expand`), 46 kB at first, and what it holds takes little more
+/// than its bytes.
+const BUFFER_WINDOWS: u64 = 3;
+
 /// Places of the two ends.
 pub const CLIENT: usize = 0;
 pub const SERVER: usize = 1;
@@ -151,12 +156,17 @@ impl Line {
         one.written.join(bytes, self.plan.segment_bytes, unsent)
     }
 
-    /// Whether an end has less to send than its congestion window: the kernel takes more then, whose
-    /// send buffer is twice that window.
+    /// Whether the kernel of an end takes more: it keeps what is not acknowledged, whatever was sent of it.
     pub fn wants(&self, end: usize) -> bool {
         let one = &self.ends[end];
         let sender = one.sender.as_ref();
-        sender.is_some_and(|s| one.written.segments - s.unsent() < s.window_segments())
+        let kept = |sender: &Sender| one.written.segments - sender.first();
+        sender.is_some_and(|sender| kept(sender) < BUFFER_WINDOWS * sender.window_segments())
+    }
+
+    /// How many segments of a piece are before the one with the last of its first bytes.
+    pub fn before(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(1) / u64::from(self.plan.segment_bytes.max(1))
     }
 
     /// Does what is due at `now`.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use tm_wire::{Duration, Instant};
 
 use crate::client_plan::{Exchange, StagePlan};
-use crate::tcp_line::{Line, CLIENT, SERVER};
+use crate::tcp_line::{Line, Out, CLIENT, SERVER};
 
 /// A connection and what it is used for.
 pub struct Used {
@@ -21,6 +21,8 @@ pub struct Used {
     pub replied: Option<Instant>,
     /// Replies that take turns, each with the number of its task.
     turns: VecDeque<Turn>,
+    /// Replies that nobody waits for, each behind a request that has arrived with so many segments.
+    owed: VecDeque<(u64, Exchange)>,
     numbers: u64,
 }
 
@@ -50,7 +52,7 @@ pub struct Asked {
     request: u64,
     /// The server has it.
     answered: bool,
-    /// The reply begins with this one; None: it is not begun.
+    /// The begin of the reply can be read when this one is there; None: it is not begun.
     from: Option<u64>,
     /// The reply has arrived with all before this one; None: it is not written yet.
     until: Option<u64>,
@@ -59,8 +61,9 @@ pub struct Asked {
 /// A reply that is written in turns.
 struct Turn {
     number: u64,
-    begun: bool,
     left: u64,
+    /// What is left of its turn.
+    share: u64,
 }
 
 impl Used {
@@ -72,6 +75,7 @@ impl Used {
             waits: None,
             replied: None,
             turns: VecDeque::new(),
+            owed: VecDeque::new(),
             numbers: 0,
         };
         used.add(index, began, 0);
@@ -93,10 +97,30 @@ impl Used {
         });
     }
 
-    /// Writes the request of a task.
-    pub fn ask(&mut self, now: Instant, place: usize, exchange: &Exchange) {
-        exchange.write(&mut self.line, CLIENT, now);
-        let from = exchange.reply.is_empty().then(|| self.line.written(SERVER));
+    /// Writes the request of a task. Where replies take turns many requests are written at once: those
+    /// that may not leave yet fill segments up.
+    pub fn ask(
+        &mut self,
+        now: Instant,
+        place: usize,
+        exchange: &Exchange,
+        stage: &StagePlan,
+        out: &mut Out,
+    ) {
+        if stage.turns.is_some() && !exchange.held && exchange.request_due.is_empty() {
+            for bytes in &exchange.request {
+                self.line.join(CLIENT, *bytes);
+                self.line.send(now, CLIENT, out);
+            }
+        } else {
+            exchange.write(&mut self.line, CLIENT, now);
+        }
+        let mut from = exchange.reply.is_empty().then(|| self.line.written(SERVER));
+        if exchange.goes_on {
+            let request = self.line.written(CLIENT);
+            self.owed.push_back((request, exchange.clone()));
+            from = Some(self.line.has(CLIENT));
+        }
         self.tasks[place].asked = Some(Asked {
             request: self.line.written(CLIENT),
             answered: from.is_some(),
@@ -126,7 +150,13 @@ impl Used {
     /// The server answers requests that are there.
     pub fn answer(&mut self, now: Instant, stage: &StagePlan) {
         let has = self.line.has(SERVER);
-        for task in &mut self.tasks {
+        while self.owed.front().is_some_and(|owed| owed.0 <= has) {
+            if let Some((_, exchange)) = self.owed.pop_front() {
+                exchange.write(&mut self.line, SERVER, now);
+            }
+        }
+        for place in 0..self.tasks.len() {
+            let task = &mut self.tasks[place];
             let Some(asked) = &mut task.asked else { break };
             if asked.answered || has < asked.request {
                 continue;
@@ -134,15 +164,18 @@ impl Used {
             asked.answered = true;
             let own = task.step >= stage.opening.len();
             let exchange = stage.exchange(task.step, task.index);
-            if own && stage.turn_bytes.is_some() {
+            if let Some(turns) = stage.turns.filter(|_| own) {
                 self.turns.push_back(Turn {
                     number: task.number,
-                    begun: false,
                     left: exchange.reply.iter().sum(),
+                    share: turns.turn_bytes.max(1),
                 });
+                // The server writes what it has before it reads the next request.
+                self.take_turns(stage);
                 continue;
             }
-            asked.from = Some(self.line.written(SERVER));
+            let readable = self.line.before(exchange.readable_bytes);
+            asked.from = Some(self.line.written(SERVER) + readable);
             exchange.write(&mut self.line, SERVER, now);
             if own && stage.awaits_close {
                 self.line.write(SERVER, 0);
@@ -152,30 +185,40 @@ impl Used {
         self.take_turns(stage);
     }
 
-    /// Replies that take turns are written as far as the kernel takes them.
+    /// Replies that take turns are written as far as the kernel takes them, record by record.
     fn take_turns(&mut self, stage: &StagePlan) {
-        let Some(turn_bytes) = stage.turn_bytes else {
+        let Some(turns) = stage.turns else {
             return;
         };
-        while self.line.wants(SERVER) {
-            let Some(mut turn) = self.turns.pop_front() else {
-                break;
-            };
-            let mut tasks = self.tasks.iter_mut();
-            let task = tasks.find(|task| task.number == turn.number);
-            let Some(asked) = task.and_then(|task| task.asked.as_mut()) else {
-                continue;
-            };
-            let bytes = turn.left.min(turn_bytes.max(1));
-            let from = self.line.join(SERVER, bytes);
-            if !turn.begun {
-                (turn.begun, asked.from) = (true, Some(from));
+        while !self.turns.is_empty() && self.line.wants(SERVER) {
+            let record_bytes = turns.record_bytes.max(1);
+            let mut room = record_bytes;
+            let mut parts = Vec::new();
+            while let Some(turn) = self.turns.front_mut().filter(|_| room > 0) {
+                let bytes = turn.left.min(turn.share).min(room);
+                turn.left -= bytes;
+                turn.share -= bytes;
+                room -= bytes;
+                let (number, over) = (turn.number, turn.left == 0);
+                parts.push((number, over));
+                if over {
+                    self.turns.pop_front();
+                } else if turn.share == 0 {
+                    turn.share = turns.turn_bytes.max(1);
+                    self.turns.rotate_left(1);
+                }
             }
-            turn.left -= bytes;
-            if turn.left > 0 {
-                self.turns.push_back(turn);
-            } else {
-                asked.until = Some(self.line.written(SERVER));
+            self.line
+                .join(SERVER, record_bytes - room + turns.seal_bytes);
+            // Nothing in a record can be read before its end.
+            let until = self.line.written(SERVER);
+            for (number, over) in parts {
+                let mut tasks = self.tasks.iter_mut();
+                let task = tasks.find(|task| task.number == number);
+                if let Some(asked) = task.and_then(|task| task.asked.as_mut()) {
+                    asked.from.get_or_insert(until - 1);
+                    asked.until = over.then_some(until);
+                }
             }
         }
     }

@@ -1,96 +1,16 @@
 //! Programs that ask over TCP in virtual time, beside what handshakes, serialization and slow start
 //! say of them.
 
+#[path = "common/clients.rs"]
+mod clients;
 mod common;
 
 use proptest::prelude::*;
 use tm_link::VariationConfig;
-use tm_sim::{
-    run, Carrier, ClientOutcome, ClientPlan, Congestion, DirectionPlan, Exchange, Forms, Inner,
-    LinkPlan, Outcome, PathPlan, Plan, StagePlan, WayPlan,
-};
+use tm_sim::{run, Exchange, Plan, Turns};
 use tm_wire::{Duration, Instant};
 
-const MS: i64 = 1_000_000;
-const SEGMENT: u32 = 1_448;
-/// Of Ethernet, which the link counts with each packet.
-const FRAME: u64 = 14;
-
-fn wire(rate_bit_s: Option<u64>, delay_ns: i64, loss: f64) -> DirectionPlan {
-    DirectionPlan {
-        config: common::direction(rate_bit_s, delay_ns, 1_000, loss),
-        opportunities: None,
-    }
-}
-
-fn exchange(request: u64, reply: u64) -> Exchange {
-    Exchange {
-        request: vec![request],
-        reply: vec![reply],
-        ..Exchange::default()
-    }
-}
-
-fn stage(exchanges: Vec<Exchange>) -> StagePlan {
-    StagePlan {
-        wait: Duration(0),
-        connections: 1,
-        fresh: false,
-        awaits_close: false,
-        opening_counts: true,
-        opening: Vec::new(),
-        exchanges,
-        lasts: None,
-        turn_bytes: None,
-    }
-}
-
-fn forms(client: &ClientPlan) -> Forms {
-    let mut sizes = client.sizes();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let form = |size| {
-        let bytes = size + 28;
-        let outer = vec![bytes];
-        (size, vec![Inner { bytes, outer }])
-    };
-    Forms::new(sizes.into_iter().map(form)).unwrap()
-}
-
-fn plan(link: [DirectionPlan; 2], stages: Vec<StagePlan>) -> Plan {
-    let client = ClientPlan {
-        path: 0,
-        segment_bytes: SEGMENT,
-        window_bytes: 64 << 20,
-        congestion: Congestion::Cubic,
-        stages,
-        patience: Duration::from_secs(100),
-        limit: Duration::from_secs(1_000),
-    };
-    Plan {
-        seed: 1,
-        link: LinkPlan::Wire(Box::new(link)),
-        paths: vec![PathPlan {
-            forms: forms(&client),
-            carrier: Carrier::Bare,
-        }],
-        cores: [None; 2],
-        ways: [
-            WayPlan {
-                clients: vec![client],
-                ..WayPlan::default()
-            },
-            WayPlan::default(),
-        ],
-        loads: Vec::new(),
-        lead: Duration(0),
-    }
-}
-
-fn client(outcome: Outcome) -> ClientOutcome {
-    let [mut client, _] = outcome.ways;
-    client.clients.remove(0)
-}
+use clients::{client, exchange, forms, over, plan, stage, wire, FRAME, MS, SEGMENT};
 
 /// How long bytes take at 10 Mbit/s, in ns.
 fn at_10m(bytes: i64) -> i64 {
@@ -255,12 +175,6 @@ fn a_piece_that_is_held_waits_for_the_acknowledgement_of_the_one_before() {
     assert_eq!(took[1], Duration(3 * 40 * MS + 2 * 40 * MS));
 }
 
-/// What a client came to over a way without losses, by its stage.
-fn over(rate_bit_s: Option<u64>, one: StagePlan) -> ClientOutcome {
-    let way = || wire(rate_bit_s, 20 * MS, 0.0);
-    client(run(&plan([way(), way()], vec![one]), &mut ()))
-}
-
 #[test]
 fn exchanges_that_may_be_under_way_together_share_a_round_trip() {
     for (ahead, trips) in [(0, 8), (1, 4), (3, 2), (7, 1)] {
@@ -323,32 +237,6 @@ fn pieces_leave_when_they_are_due_and_in_their_order() {
     assert_eq!(found[1].replied.1 - opened, Duration(430 * MS));
 }
 
-#[test]
-fn replies_that_take_turns_end_together_and_the_short_one_first() {
-    let reply = |bytes| Exchange {
-        ahead: 99,
-        ..exchange(68, bytes)
-    };
-    let all = vec![reply(500_000), reply(500_000), reply(8_000)];
-    let of = |turn_bytes| {
-        let mut one = stage(all.clone());
-        one.turn_bytes = turn_bytes;
-        let found = over(Some(10_000_000), one).exchanges;
-        let mut done = [Instant(0); 3];
-        for one in &found {
-            done[one.place.1] = one.replied.1;
-        }
-        done.map(|at| at.0 / MS)
-    };
-    let (shared, whole) = (of(Some(65_536)), of(None));
-    assert!(whole[0] < whole[1] && whole[1] < whole[2]);
-    assert!(shared[2] < whole[0] && shared[0] > whole[0]);
-    // A turn takes 54 ms of the line, with headers, and the last one 34: the request that comes first is one ahead.
-    assert!(shared[1] - shared[0] < 90);
-    // Bytes that join fill segments up: no more packets than in one piece.
-    assert!((shared[1] - whole[2]).abs() <= 2);
-}
-
 fn lossy(seed: u64, loss: f64, exchanges: Vec<Exchange>, connections: usize, fresh: bool) -> Plan {
     let way = || {
         let mut way = wire(Some(20_000_000), 10 * MS, loss);
@@ -384,7 +272,7 @@ proptest! {
         fresh in any::<bool>(),
         held in any::<bool>(),
         ahead in 0_usize..4,
-        turn_bytes in proptest::option::of(1_000_u64..70_000),
+        turns in proptest::option::of((1_000_u64..70_000, 100_u64..20_000, 0_u64..30)),
     ) {
         let exchanges = sizes.iter().map(|(one, other)| Exchange {
             request: vec![*one, 16],
@@ -396,7 +284,11 @@ proptest! {
         let exchanges: Vec<Exchange> = exchanges.collect();
         let mut plan = lossy(seed, loss, exchanges, connections, fresh);
         let mut turned = plan.ways[0].clients[0].clone();
-        turned.stages[0].turn_bytes = turn_bytes;
+        turned.stages[0].turns = turns.map(|(turn_bytes, record_bytes, seal_bytes)| Turns {
+            turn_bytes,
+            record_bytes,
+            seal_bytes,
+        });
         plan.paths[0].forms = forms(&turned);
         plan.ways[0].clients = vec![turned];
         let found = client(run(&plan, &mut ()));

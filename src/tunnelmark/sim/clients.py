@@ -1,6 +1,7 @@
 """Programs that ask in virtual time: what the simulator is asked for, and what it tells. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from tunnelmark.engine import config
 from tunnelmark.model.errors import LabError
@@ -52,8 +53,8 @@ def _over_tcp(
     asked = []
     for client in clients:
         place = places[client.path.name]
-        if any(stage.turn_bytes is not None for stage in client.stages):
-            # Where turns end hangs on when requests come.
+        if any(stage.turns is not None for stage in client.stages):
+            # Where records end hangs on when requests come.
             lengths[place] |= set(range(segments[place]))
         else:
             lengths[place] |= {piece % segments[place] for piece in _pieces(client)}
@@ -97,7 +98,7 @@ def _stage_json(stage: Stage) -> dict[str, object]:
         "opening": [_exchange_json(one) for one in stage.opening],
         "exchanges": [_exchange_json(one) for one in stage.exchanges],
         "lasts_ns": stage.lasts_ns,
-        "turn_bytes": stage.turn_bytes,
+        "turns": None if stage.turns is None else asdict(stage.turns),
     }
 
 
@@ -108,6 +109,8 @@ def _exchange_json(exchange: Exchange) -> dict[str, object]:
         "held": exchange.held,
     }
     further = {
+        "goes_on": exchange.goes_on,
+        "readable_bytes": exchange.readable_bytes,
         "ahead": exchange.ahead,
         "due_ns": exchange.due_ns,
         "request_due_ns": exchange.request_due_ns,

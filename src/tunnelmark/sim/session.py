@@ -76,7 +76,9 @@ class SimSession:
             for one in (*self._workloads.values(), *loads)
             if isinstance(one, TcpWorkload) and one.over_tcp
         ]
-        notes = [*own.work.notes, *([NOTE] if over_tcp or own.stream else [])]
+        lacking = [one.model_lacks for one in over_tcp if one.model_lacks is not None]
+        model = [NOTE] if over_tcp or own.stream else []
+        notes = [*own.work.notes, *model, *dict.fromkeys(lacking)]
         if own.stream or any(one.params.congestion is None for one in over_tcp):
             notes.append(DEFAULT_NOTE)
         self.where.notes = tuple(notes)

@@ -34,6 +34,11 @@ class TcpWorkload(Workload):
         """Whether it does with these."""
         return True
 
+    @property
+    def model_lacks(self) -> str | None:
+        """What a simulation leaves out of its programs, in a clause; None: nothing to name."""
+        return None
+
     def unmodelled(self, paths: int) -> str | None:  # noqa: ARG002 - for drivers that have one
         """Virtual time has some congestion controls."""
         if self.params.congestion in (None, *MODELLED_CONGESTION):

@@ -15,6 +15,10 @@ class Exchange:
     """Bytes of the pieces in which it is written."""
     reply: tuple[int, ...] = ()
     """Likewise; without any the client goes on at once."""
+    goes_on: bool = False
+    """The client goes on without the reply; of what a connection begins with only."""
+    readable_bytes: int = 0
+    """So much of the reply has to be there before its begin can be read; 0: its first segment."""
     held: bool = False
     """Each piece waits until what was written before it is acknowledged (Nagle, RFC 896)."""
     ahead: int = 0
@@ -25,6 +29,21 @@ class Exchange:
     """When each piece leaves at the earliest, after it was written; empty: at once."""
     reply_due_ns: tuple[int, ...] = ()
     """Likewise."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How replies share a connection whose server seals what it writes in records.
+
+    What is in a record can be read when all of it is there.
+    """
+
+    turn_bytes: int
+    """So much of a reply goes before the next one has its turn."""
+    record_bytes: int
+    """What a record carries at most. One that has less leaves when there is nothing more."""
+    seal_bytes: int
+    """What a record adds."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +65,9 @@ class Stage:
     """Opening a connection is a part of its first exchange."""
     lasts_ns: int | None = None
     """The exchanges are begun again and again for so long; None: once."""
-    turn_bytes: int | None = None
-    """Replies that the server has at the same time take turns on their connection, so much each;
-    None: each is written as a whole."""
+    turns: Turns | None = None
+    """Replies that the server has at the same time take turns on their connection, whose requests
+    fill segments up; None: each is written as a whole."""
 
 
 @dataclass(frozen=True)

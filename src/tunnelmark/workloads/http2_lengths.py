@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from tunnelmark.workloads import curl, http_lengths
-from tunnelmark.workloads.exchanges import Exchange
+from tunnelmark.workloads.exchanges import Exchange, Turns
 
 MOST_STREAMS: Final = 100
 """Requests at a time in one connection, what browsers and nginx keep to."""
@@ -19,9 +19,6 @@ _DATA_BYTES: Final = 8 << 10
 """What a frame of nginx carries (``http2_chunk_size``)."""
 _TURN_FRAMES: Final = 8
 """So many a stream sends before the next one has its turn: two buffers (``output_buffers``)."""
-TURN_BYTES: Final = _TURN_FRAMES * (_FRAME_BYTES + _DATA_BYTES) + 4 * 22
-"""With four records of TLS."""
-
 _PREFACE_BYTES: Final = 24 + (_FRAME_BYTES + 3 * 6) + (_FRAME_BYTES + 4)
 """Of the client: three settings, and a window for the connection."""
 _SETTINGS_BYTES: Final = (_FRAME_BYTES + 3 * 6) + (_FRAME_BYTES + 4)
@@ -53,32 +50,42 @@ _ETAG_BITS: Final = 2 * _BITS['"'] + _BITS["-"] + 46
 
 
 def fetch(urls: Sequence[str], sizes_bytes: Sequence[int], tls: curl.Tls) -> tuple[Exchange, ...]:
-    """Return requests of one connection, behind its handshake, with their replies."""
+    """Return requests of one connection and their replies, which are not in records yet."""
     found = []
     for number, (url, size_bytes) in enumerate(zip(urls, sizes_bytes, strict=True)):
         request = http_lengths.sealed(_FRAME_BYTES + _request_head(url, first=not number), tls)
         head = _FRAME_BYTES + _reply_head(size_bytes)
         data = size_bytes + -(-size_bytes // _DATA_BYTES) * _FRAME_BYTES
-        if number:
-            reply: tuple[int, ...] = (http_lengths.sealed(head + data, tls),)
-            found.append(Exchange((request,), reply, ahead=MOST_STREAMS - 1))
-            continue
-        # The client says what it wants of the connection before its first request. nginx answers
-        # behind its own settings, which with TLS 1.2 are in its end of the handshake.
-        own = _SETTLED_BYTES + (_SETTINGS_BYTES if tls.version == "1.3" else 0)
-        preface = http_lengths.sealed(_PREFACE_BYTES, tls)
-        reply = (http_lengths.sealed(own + head, tls), http_lengths.sealed(data, tls))
-        found.append(Exchange((preface, request), reply))
+        # curl has to know that the server speaks HTTP/2 before it adds to the first request.
+        ahead = MOST_STREAMS - 1 if number else 0
+        found.append(Exchange((request,), (head + data,), ahead=ahead))
     return tuple(found)
 
 
+def turns(tls: curl.Tls) -> Turns:
+    """Return how replies share a connection.
+
+    nginx gathers what its streams have to send, whichever has it, until a record is full.
+    """
+    turn_bytes = _TURN_FRAMES * (_FRAME_BYTES + _DATA_BYTES)
+    return Turns(turn_bytes, http_lengths.RECORD_BYTES, http_lengths.seal_bytes(tls))
+
+
 def opening(tls: curl.Tls, addresses: Sequence[str]) -> tuple[Exchange, ...]:
-    """Return the handshake of TLS with a server that has such addresses, HTTP/2 agreed in it."""
+    """Return the handshake of TLS with a server that has such addresses, HTTP/2 agreed in it.
+
+    Behind it both ends say what they want of the connection, and wait for nothing.
+    """
     hello, finished = http_lengths.opening(tls, addresses)
     settings = http_lengths.sealed(_SETTINGS_BYTES, tls)
+    # With TLS 1.2 they leave with the server's end of the handshake.
+    ends = (*finished.reply, settings) if finished.goes_on else (finished.reply[0] + settings,)
+    preface = http_lengths.sealed(_PREFACE_BYTES, tls)
+    settled = http_lengths.sealed(_SETTLED_BYTES, tls)
     return (
         Exchange((hello.request[0] + _HELLO_BYTES,), (hello.reply[0] + _CHOSEN_BYTES,)),
-        replace(finished, reply=tuple(answer + settings for answer in finished.reply)),
+        replace(finished, reply=ends),
+        Exchange((preface,), (settled,), goes_on=True),
     )
 
 

@@ -14,7 +14,7 @@ from tunnelmark.workloads.exchanges import Exchange
 _DATE_BYTES: Final = len("Mon, 23 Nov 2026 04:34:19 GMT")
 _ETAG_BYTES: Final = len('"6b03c249-"')
 """Around the length of the file in hexadecimal."""
-_RECORD_BYTES: Final = 1 << 14
+RECORD_BYTES: Final = 1 << 14
 """What a record of TLS carries (RFC 8446 section 5.1), and nginx gathers."""
 _SEAL_BYTES: Final = {"1.2": 5 + 8 + 16, "1.3": 5 + 1 + 16}
 """Header, explicit nonce or type, tag (RFC 5288, RFC 8446 section 5.2)."""
@@ -28,6 +28,9 @@ _SERVER_FLIGHT_BYTES: Final = {"1.2": 560, "1.3": 721}
 _FINISHED_BYTES: Final = {"1.2": 93, "1.3": 80}
 _ANSWER_BYTES: Final = 51
 """The server's end of the handshake of TLS 1.2."""
+_TICKETS_BYTES: Final = (79, 79)
+"""What OpenSSL sends behind a handshake of TLS 1.3, though nginx's tickets are off: each names a
+session by its number, in a record of its own."""
 
 
 def fetch(
@@ -44,10 +47,12 @@ def fetch(
     if pace_bytes_s is not None:
         paced = pace.by_nginx(head + size_bytes, pace_bytes_s, tls=tls is not None)
         reply = tuple(sealed(piece, tls) for piece in paced.pieces)
-        return Exchange(request, reply, reply_due_ns=paced.due_ns)
-    return Exchange(
-        request, (head, size_bytes) if tls is None else (sealed(head + size_bytes, tls),)
-    )
+        readable = _readable(paced.pieces[0], tls)
+        return Exchange(request, reply, reply_due_ns=paced.due_ns, readable_bytes=readable)
+    if tls is None:
+        return Exchange(request, (head, size_bytes))
+    reply = (sealed(head + size_bytes, tls),)
+    return Exchange(request, reply, readable_bytes=_readable(head + size_bytes, tls))
 
 
 def leave(
@@ -79,16 +84,18 @@ def leave(
 def opening(tls: curl.Tls | None, addresses: Sequence[str]) -> tuple[Exchange, ...]:
     """Return the handshake of TLS with a server that has such addresses, none without TLS.
 
-    That of TLS 1.3 ends with what the client sends before its first request (RFC 8446 section 2).
+    That of TLS 1.3 ends with what the client sends before its first request (RFC 8446 section 2),
+    and what the server sends then is not waited for.
     """
     if tls is None:
         return ()
     certified = [_CERTIFIED_BYTES[len(ipaddress.ip_address(one).packed)] for one in set(addresses)]
     flight = _SERVER_FLIGHT_BYTES[tls.version] + sum(certified)
-    answer = (_ANSWER_BYTES,) if tls.version == "1.2" else ()
+    old = tls.version == "1.2"
+    answer = (_ANSWER_BYTES,) if old else _TICKETS_BYTES
     return (
         Exchange((_CLIENT_HELLO_BYTES[tls.version],), (flight,)),
-        Exchange((_FINISHED_BYTES[tls.version],), answer),
+        Exchange((_FINISHED_BYTES[tls.version],), answer, goes_on=not old),
     )
 
 
@@ -96,9 +103,18 @@ def sealed(payload_bytes: int, tls: curl.Tls | None) -> int:
     """Return what the records of TLS that carry so much are together; without TLS what it is."""
     if tls is None:
         return payload_bytes
+    return payload_bytes + -(-payload_bytes // RECORD_BYTES) * seal_bytes(tls)
+
+
+def seal_bytes(tls: curl.Tls) -> int:
+    """Return what a record of TLS adds."""
     chacha = tls.version == "1.2" and tls.cipher is not None and "CHACHA20" in tls.cipher
-    seal = _CHACHA_SEAL_BYTES if chacha else _SEAL_BYTES[tls.version]
-    return payload_bytes + -(-payload_bytes // _RECORD_BYTES) * seal
+    return _CHACHA_SEAL_BYTES if chacha else _SEAL_BYTES[tls.version]
+
+
+def _readable(payload_bytes: int, tls: curl.Tls | None) -> int:
+    """Return how much of a reply is its first record, which can be read when all of it is there."""
+    return 0 if tls is None else sealed(min(payload_bytes, RECORD_BYTES), tls)
 
 
 def _request_head(verb: str, url: str, *, close: bool) -> int:

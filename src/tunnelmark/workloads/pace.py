@@ -10,9 +10,10 @@ from typing import Final
 SSH_KBIT: Final = 1024
 """What ``-l`` of scp and sftp takes for a kilobit."""
 _SSH_LEAST_BYTES: Final = 16 << 10
-"""Fewer do not make scp or sftp wait; scp reads so much of a file at a time (misc.c)."""
+"""Fewer do not make scp wait, which reads so much of a file at a time (misc.c)."""
 _SSH_LARGEST_BYTES: Final = 8 * _SSH_LEAST_BYTES
 _SSH_SHORTEST_WAIT_NS: Final = 10_000_000
+_SSH_LONGEST_WAIT_NS: Final = 10**9
 _CURL_BYTES: Final = 64 << 10
 """curl's buffer for uploads."""
 _NGINX_BYTES: Final = 2 << 20
@@ -63,14 +64,24 @@ def read(size_bytes: int, window_bytes: int, step_bytes: int, bit_s: int) -> Pac
     return Paced(tuple(pieces), tuple(due_ns))
 
 
-def waits_ns(messages: Iterable[int], bit_s: int) -> list[int]:
-    """Return when sftp has done with each message: it waits when some were long enough."""
+def waits_ns(messages: Iterable[int], bit_s: int, block_bytes: int) -> list[int]:
+    """Return when sftp has done with each message: it waits behind a block of a file.
+
+    A file that is shorter is not held back. Behind a wait of a second it waits for half as much,
+    for a quarter of a block at least; behind one of less than 10 ms for twice as much (misc.c).
+    """
     total = counted = waited = 0
+    least = block_bytes
     found = []
     for message in messages:
         total += message
         counted += message
-        if counted >= _SSH_LEAST_BYTES:
+        if counted >= least:
+            wait_ns = _ns(counted, bit_s)
+            if wait_ns >= _SSH_LONGEST_WAIT_NS:
+                least = max(least // 2, block_bytes // 4)
+            elif wait_ns < _SSH_SHORTEST_WAIT_NS:
+                least = min(2 * least, 8 * block_bytes)
             counted, waited = 0, total
         found.append(_ns(waited, bit_s))
     return found

@@ -84,7 +84,7 @@ def session(
     if pace_bit_s is not None:
         # sftp waits when it has read a reply, or has written a request.
         lengths = [message.reply if download else message.request for message in said]
-        done_ns = [0, *pace.waits_ns(lengths, pace_bit_s)]
+        done_ns = [0, *pace.waits_ns(lengths, pace_bit_s, BLOCK_BYTES)]
         due_ns = [
             done_ns[number - (message.ahead if download else 0)]
             for number, message in enumerate(said)

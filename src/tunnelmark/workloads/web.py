@@ -257,15 +257,16 @@ class Web(TcpWorkload):
                 Stage((document,), opening=opening),
                 Stage(tuple(objects), connections=most, opening=opening),
             )
-        opening = http2_lengths.opening(tls, servers)
-        return (
-            Stage(http2_lengths.fetch(urls[:1], sizes_bytes[:1], tls), opening=opening),
+        opening, turns = http2_lengths.opening(tls, servers), http2_lengths.turns(tls)
+        first, rest = (
             Stage(
-                http2_lengths.fetch(urls[1:], sizes_bytes[1:], tls),
+                http2_lengths.fetch(urls[part], sizes_bytes[part], tls),
                 opening=opening,
-                turn_bytes=http2_lengths.TURN_BYTES,
-            ),
+                turns=turns,
+            )
+            for part in (slice(1), slice(1, None))
         )
+        return first, rest
 
     def _clients(
         self,

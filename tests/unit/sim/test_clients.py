@@ -13,7 +13,7 @@ from tunnelmark.sim.carriage import Carriage, carriage
 from tunnelmark.sim.clients import client_config, client_ends
 from tunnelmark.sim.simulate import Simulated
 from tunnelmark.tunnels.registry import tunnel_kinds
-from tunnelmark.workloads.exchanges import Client, ClientEnd, Exchange, Stage
+from tunnelmark.workloads.exchanges import Client, ClientEnd, Exchange, Stage, Turns
 
 WAY = Direction(8_000_000, 10_000_000, Queue("packets", 50))
 
@@ -54,6 +54,20 @@ def test_a_path_knows_all_packets_of_its_clients_and_no_other_path_does() -> Non
     assert stage["exchanges"] == [{"request": (100,), "reply": (256, 2897), "held": False}]
     assert made["seed"] == 7
     assert "tcp" not in made
+
+
+def test_where_records_end_is_not_known_before() -> None:
+    of = carried()
+    ticket = Exchange((80,), (79, 79), goes_on=True)
+    stage = Stage((Exchange((45,), (8136,)),), opening=(ticket,), turns=Turns(65_608, 16_384, 22))
+    asked = Client(of.paths[-1], (stage,), "cubic", 5, 7)
+    made: Any = client_config([asked], of, seed=7, files_dir="/nowhere")
+    (path,) = made["paths"]
+    assert {52 + n for n in range(1449)} <= {one["packets"][0]["bytes"] for one in path["sizes"]}
+    (found,) = made["clients"][0]["stages"]
+    assert found["turns"] == {"turn_bytes": 65_608, "record_bytes": 16_384, "seal_bytes": 22}
+    (first,) = found["opening"]
+    assert first == {"request": (80,), "reply": (79, 79), "held": False, "goes_on": True}
 
 
 def test_what_the_simulator_did_not_tell_is_an_error() -> None:

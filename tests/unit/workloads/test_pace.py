@@ -96,5 +96,24 @@ def test_a_pause_is_that_of_the_window() -> None:
     assert ssh_lengths.pause_s(8 * 1024) == 96
 
 
-def test_short_messages_do_not_make_sftp_wait() -> None:
-    assert pace.waits_ns([100, 16_000, 284, 100], 8_000) == [0, 0, 16_384 * MS, 16_384 * MS]
+def test_sftp_does_not_wait_for_less_than_a_block() -> None:
+    block = sftp_lengths.BLOCK_BYTES
+    messages = [100, block - 200, 60, 100, 100]
+    # 2,089 s for a block: from then on half of one is enough.
+    whole = block + 60
+    assert pace.waits_ns(messages, 8_000, block) == [0, 0, 0, whole * MS, whole * MS]
+    after = pace.waits_ns([block, block // 2 - 1, 1], 8_000, block)
+    assert after == [block * MS, block * MS, (block + block // 2) * MS]
+    # In the lab files of 200 and 100 kB by sftp took as long at 2 Mbit/s as without a pace.
+    (*_, data, _, _, _) = sftp_lengths.session(
+        [("text-0000.txt", 200_000)], "CHACHA20-POLY1305", download=True, pace_bit_s=SSH_BIT_S
+    )
+    assert data.due_ns == 0
+
+
+def test_waits_that_are_too_short_are_put_together() -> None:
+    block = sftp_lengths.BLOCK_BYTES
+    # 8 ms for a block: the next wait is behind two, and from then on behind two as well.
+    bit_s = block * 1_000
+    found = pace.waits_ns([block] * 6, bit_s, block)
+    assert [at // MS for at in found] == [8, 8, 24, 24, 40, 40]
