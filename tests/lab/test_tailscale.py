@@ -113,6 +113,19 @@ def test_a_host_with_a_tailscale_of_its_own_is_refused(lab: Lab) -> None:
     assert rules(lab.client_host) == before
 
 
+@pytest.mark.parametrize("way", ["direct", "derp"])
+def test_it_passes_nat(way: str) -> None:
+    nat = Topology(router="nat")
+    with Ledger() as ledger, Lab(ledger, nat, None, engine=find_engine()) as lab:
+        tunnel = driven("tailscale", {"path": way})
+        try:
+            up = tunnel.up(lab.site)
+            tunnel.check_agreed()
+            assert up.negotiated[0].details["path"] == way
+        finally:
+            tunnel.down()
+
+
 def sent_until_it_is_noticed(tunnel: Tunnel, client: Host, address: str) -> None:
     for _ in range(60):
         client.run(["ping", "-n", "-c", "1", "-W", "1", address], check=False)
