@@ -56,7 +56,7 @@ lint: setup ## formatters, linters, types, direction of imports, spelling and pr
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null # fuzz/Cargo.lock is current
 	$(CARGO) clippy --workspace --all-targets --locked --target $(TARGET) -- -D warnings
 	$(CARGO) clippy $(PORTABLE) --tests --locked --target $(TARGET) -- -D warnings
-	scripts/masque lint
+	scripts/programs lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -35,11 +35,13 @@ _NOT_THERE = """\
 - shadowsocks-libev (Debian has 3.3.5): forwards ports and speaks SOCKS. It carries connections and
   datagrams, no IP packets, so it has no interface inside. `sing_box` speaks Shadowsocks behind a
   TUN device.
-- Tailscale and NetBird: a control server gives out keys and addresses. Headscale and NetBird are in
-  no package index that the set-up uses. Of Tailscale the Go module is there; `tailscaled` 1.102.5
-  was built from it in two minutes (1.104 needs Go 1.27), but not tried. Its test control server has
-  a program, `cmd/testcontrol`, which listens on 127.0.0.1:9911 only and names that address for its
-  relay too: two hosts need a program of our own around `tstest/integration/testcontrol`.
+- Tailscale's userspace networking (`--tun=userspace-networking`): a node without an interface. It
+  connects by SOCKS5 and HTTP proxies and hands what arrives to ports of 127.0.0.1, so IP packets of
+  a workload cannot enter it. `tailscale` refuses `mode = "userspace"`.
+- Headscale as the control server of `tailscale`: in no package index that the set-up uses. Ours is
+  the one of Tailscale's own tests. Tailscale 1.104 needs Go 1.27.
+- NetBird: a control server gives out keys and addresses; it is in no package index that the set-up
+  uses.
 - AmneziaWG: in no package index that the set-up uses.
 - OpenVPN's module in Linux 6.16 and later (`ovpn`) on Debian 12 and 13, which have neither that
   kernel nor OpenVPN 2.7. A virtual machine of `suite = "trixie-backports"` or `"forky"` has both

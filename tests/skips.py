@@ -48,6 +48,12 @@ def masque_program() -> str | None:
     return shutil.which("tunnelmark-masque", path=f"{os.environ.get('PATH', '')}:/usr/local/bin")
 
 
+def tailscale_control() -> str | None:
+    """Return the program of the tunnel tailscale that is ours; Tailscale's are built with it."""
+    name = "tunnelmark-tailscale-control"
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/local/bin")
+
+
 CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "not root": lambda: os.geteuid() != 0,
     "no kernel of ours has ovpn_dco_v2": lambda: not has_kernel("ovpn_dco_v2"),
@@ -58,6 +64,7 @@ CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "no chromium": lambda: shutil.which("chromium") is None,
     "no tshark": lambda: shutil.which("tshark") is None,
     "no tunnelmark-masque": lambda: masque_program() is None,
+    "no tunnelmark-tailscale-control": lambda: tailscale_control() is None,
     "no tools for other architectures": lambda: not has_tools(),
     "no user namespaces": lambda: not _user_namespaces(),
 }

@@ -78,6 +78,8 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("sing_box", {"protocol": "hysteria2", "inner": "ipv6", "outer": "ipv6"}),
     ("sing_box", {"protocol": "shadowsocks", "stack": "gvisor", "mtu_bytes": 1400}),
     ("masque", {"inner": "ipv6", "outer": "ipv6"}),
+    ("tailscale", {"path": "derp", "count": 2}),
+    ("tailscale", {"inner": "ipv6", "outer": "ipv6"}),
     ("yggdrasil", {"outer": "ipv6", "mtu_bytes": 1400}),
     ("sing_box", {"protocol": "anytls", "stack": "system"}),
 ]

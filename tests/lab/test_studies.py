@@ -68,6 +68,7 @@ def test_every_block_measures(study: Callable[[str], Any], name: str) -> None:
     cannot_run = {
         "openvpn-kernel": CONDITIONS["no kernel of ours has ovpn_dco_v2"](),
         "masque": CONDITIONS["no tunnelmark-masque"](),
+        "tailscale": CONDITIONS["no tunnelmark-tailscale-control"](),
     }
     (started,) = one.of("run_started")
     assert {label for label, _reason in started["skipped"]} == (

@@ -78,6 +78,10 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("fastd", {"method": "aes128-gcm", "mtu_bytes": 1448}, 1080, 1420),
     ("masque", {}, 1082, 1372),
     ("masque", {"inner": "ipv6", "outer": "ipv6"}, 1122, 1352),
+    ("tailscale", {}, 1100, 1252),
+    ("tailscale", {"inner": "ipv6", "outer": "ipv6", "mtu_bytes": 1420}, 1136, 1372),
+    ("tailscale", {"path": "derp"}, 1183, 1252),
+    ("tailscale", {"path": "derp", "inner": "ipv6", "outer": "ipv6"}, 1219, 1232),
     ("vxlan", {}, 1078, 1422),
     ("vxlan", {"inner": "ipv6", "outer": "ipv6"}, 1118, 1382),
 ]
@@ -94,6 +98,7 @@ def by_wire(case: tuple[str, dict[str, object], int, int]) -> Any:
     """
     kind, params, *_ = case
     stream = kind in {*STREAMS, "ocserv", "masque"} or params.get("transport") == "tcp"
+    stream |= params.get("path") == "derp"
     marks = [pytest.mark.timing] if stream else []
     return pytest.param(case, marks=marks, id=f"{kind}{params or ''}")
 
@@ -153,7 +158,7 @@ def make(kind: str, params: dict[str, object], lab: Lab) -> Tunnel:
     driver = tunnel_kinds()[kind]
     tunnel = driver(driver.params_type.model_validate(params))
     reason = tunnel.unavailable(lab.client_host)
-    if reason and kind == "masque":
+    if reason and kind in {"masque", "tailscale"}:
         pytest.skip(reason)
     assert reason is None
     return tunnel
