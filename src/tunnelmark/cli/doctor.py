@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tunnelmark.model.suites import SUITES, MachineSystem, Suite
+
 if TYPE_CHECKING:
     from tunnelmark.lab.ability import Ability
     from tunnelmark.lab.doctor import Finding
@@ -16,19 +18,28 @@ _EPILOG = """
 examples:
   tunnelmark doctor
   tunnelmark doctor --no-machine
+  tunnelmark doctor --suite trixie     what runs in machines of Debian 13
   tunnelmark doctor --json | jq '.tunnels[] | select(.can_run | not)'
 
 The exit status is 3 if no tunnel can run here at all.
 """
 _NOTHING_RUNS = 3
 _NOT_CHECKED = "not checked (--no-machine)"
+_OF_MACHINES = "tunnels of a suite or of your own kernel run in virtual machines"
 
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--no-machine", is_flag=True, help="Do not boot a virtual machine to check.")
-def doctor(*, as_json: bool, no_machine: bool) -> int:
+@click.option(
+    "--suite", type=click.Choice(SUITES), help="Check in a machine of this Debian release."
+)
+@click.option("--kernel", metavar="RELEASE", help="Check in a machine with your own kernel.")
+def doctor(*, as_json: bool, no_machine: bool, suite: Suite | None, kernel: str | None) -> int:
     """Show what can run here, what is missing and how to install it."""
+    system = MachineSystem(suite, kernel)
+    if no_machine and system.is_named:
+        raise click.UsageError("--suite and --kernel are for virtual machines, not --no-machine")
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.lab.ability import abilities  # noqa: PLC0415 - likewise
     from tunnelmark.lab.doctor import examine  # noqa: PLC0415 - likewise
@@ -43,9 +54,10 @@ def doctor(*, as_json: bool, no_machine: bool) -> int:
     no_engine = next((f for f in findings if not f.ok and f.name == "engine"), None)
     with (
         Ledger() as ledger,
-        Placement(ledger, engine="", wanted="machine", say=_say) as placement,
+        Placement(ledger, engine="", wanted="machine", system=system, say=_say) as placement,
     ):
-        local: Host | str = _sentence(no_engine) if no_engine else placement.local_host()
+        local: Host | str = _OF_MACHINES if system.is_named else placement.local_host()
+        local = _sentence(no_engine) if no_engine else local
         machine: Host | str = _NOT_CHECKED
         if not no_machine:
             machine = _sentence(no_engine) if no_engine else placement.ready_machine()
@@ -81,8 +93,10 @@ def _text(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:
 
 
 def _why(ability: "Ability") -> str:
-    """Return the reasons; nothing of a machine that was not requested and is not needed."""
+    """Return the reasons; nothing of a place that was not requested and is not needed."""
     if ability.local is None and ability.machine == _NOT_CHECKED:
         return ""
+    if ability.local == _OF_MACHINES:
+        return ability.machine or ""
     named = (("here", ability.local), ("machine", ability.machine))
     return "; ".join(f"{place}: {reason}" for place, reason in named if reason is not None)

@@ -66,6 +66,29 @@ def test_a_machine_that_is_not_needed_needs_no_reason(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.splitlines()[-1] == "gre          ok    --"
 
 
+def test_of_a_suite_only_machines_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def machine(placement: Placement) -> str:
+        asked.append(placement._system.describe())
+        return "no image (tunnelmark vm build --suite trixie)"
+
+    found(monkeypatch, machine="", local="was asked")
+    monkeypatch.setattr(Placement, "ready_machine", machine)
+    words = ["--suite", "trixie", "--kernel", "6.16.0"]
+    done = CliRunner().invoke(doctor, words, standalone_mode=False)
+    assert done.return_value == 3
+    assert asked == ["trixie with kernel 6.16.0"]
+    line = "gre          --    --       no image (tunnelmark vm build --suite trixie)"
+    assert line in done.stdout.splitlines()
+
+
+def test_a_suite_needs_a_machine() -> None:
+    done = CliRunner().invoke(doctor, ["--suite", "trixie", "--no-machine"])
+    assert done.exit_code == 2
+    assert "--suite and --kernel are for virtual machines, not --no-machine" in done.output
+
+
 def test_without_the_engine_no_machine_is_booted(monkeypatch: pytest.MonkeyPatch) -> None:
     no_engine = Finding("engine", ok=False, message="no engine", fix="make setup")
     found(monkeypatch, no_engine, machine="was booted")
