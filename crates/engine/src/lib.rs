@@ -151,6 +151,11 @@ mod tests {
             check("sim", wrong.as_bytes()).unwrap_err(),
             "tcp[1].window_bytes is 1447, must be 1448 to 1073741824"
         );
+        let wrong = text.replace("\"ip_header_bytes\": 20", "\"ip_header_bytes\": 19");
+        assert_eq!(
+            check("sim", wrong.as_bytes()).unwrap_err(),
+            "paths[1].tunnel.tcp.ip_header_bytes is 19, must be 20 to 60"
+        );
         let wrong = text.replace("\"due_ns\": 1000000", "\"due_ns\": -1");
         assert_eq!(
             check("sim", wrong.as_bytes()).unwrap_err(),
