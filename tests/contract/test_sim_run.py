@@ -296,6 +296,32 @@ def test_echoes_and_bulk_transfers_of_a_study_are_all_simulated(tmp_path: Path) 
     assert (bulk["tcp_goodput_bit_s"] > 0).all()
 
 
+def test_over_tcp_the_tunnel_loses_nothing_that_the_line_does(tmp_path: Path) -> None:
+    tunnels = "".join(
+        f'[[tunnel]]\nkind = "{kind}"\n{more}'
+        for kind, more in (("openvpn", 'transport = "tcp"\n'), ("sstp", ""), ("ssh_tun", ""))
+    )
+    lossy = SERIAL + 'loss_forward = "3 %"\nloss_reverse = "3 %"\n'
+    own = 'metrics = { tcp_bulk = "tcp_goodput_bit_s" }\n'
+    echo = '[[workload]]\nkind = "udp_echo"\ngap = "10 ms"\npackets = 400\npayload_bytes = 500\n'
+    bulk = '[[workload]]\nkind = "tcp_bulk"\nduration = "2 s"\n'
+    wait = 'drain = "3 s"\n'
+    result = run(tmp_path / "results", made(tmp_path, own, tunnels, lossy, echo + wait, bulk))
+    assert not result.manifest.skipped
+    trials = totals(result)
+    assert trials["valid"].all()
+    echoes = trials.filter(pl.col("workload_kind") == "udp_echo")
+    for row in echoes.iter_rows(named=True):
+        lost = row["loss_forward_ratio"] + row["loss_reverse_ratio"]
+        assert lost > 0 if row["tunnel"] == "none" else lost == 0
+    # What waits for a segment that is sent again.
+    least = {row["tunnel"]: row["rtt_p99_ns"] for row in echoes.iter_rows(named=True)}
+    assert all(least[name] > least["none"] + 20 * MS for name in least if name != "none")
+    assert (trials.filter(pl.col("workload_kind") == "tcp_bulk")["tcp_goodput_bit_s"] > 0).all()
+    report = (result.directory / "report" / "report.html").read_text(encoding="utf-8")
+    assert "over TCP with cubic" in report
+
+
 def test_ipsec_over_a_wlan(tmp_path: Path) -> None:
     result = run(tmp_path / "results", "munasinghe-2005", "--scale", "smoke")
     trials = totals(result)
