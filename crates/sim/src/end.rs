@@ -156,6 +156,7 @@ impl End {
     }
 
     /// Packets that may wait for a job.
+    #[must_use]
     pub fn most_waiting(&self, job: Job) -> usize {
         self.work(job).most_waiting
     }
