@@ -82,7 +82,7 @@ struct End {
     before: u64,
     /// Messages that have not all come yet, by the byte behind each.
     messages: VecDeque<(u64, Packet)>,
-    /// Messages that the kernel has not taken, with their lengths.
+    /// Messages that wait until the kernel takes them, with their lengths.
     waiting: VecDeque<(u32, Packet)>,
 }
 
