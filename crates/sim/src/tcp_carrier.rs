@@ -23,7 +23,6 @@ const COUNTED_BESIDE_BYTES: u64 = 700;
 /// (`tcp_wmem`).
 const WINDOWS: u64 = 2;
 const MOST_BUFFER_BYTES: u64 = 4 << 20;
-const UDP_HEADER_BYTES: u32 = 8;
 
 /// How a tunnel's connection sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,10 +148,9 @@ impl TcpCarrier {
         match Segment::parse(says) {
             Some(Segment::Data(number, sent, said)) => {
                 let end = &mut self.ends[place];
-                if let Some((next, echo)) = said {
-                    let blocks = Vec::new();
-                    let said = Acknowledgement { next, blocks, echo };
-                    end.sender.acknowledged(now, &said);
+                if let Some(said) = said {
+                    end.sender
+                        .acknowledged(now, &Acknowledgement::with_data(said));
                 }
                 let at_once = end.receiver.take(now, number, sent);
                 let came = end.receiver.delivered();
@@ -187,10 +185,7 @@ impl TcpCarrier {
                 }
                 return;
             };
-            let said = end.receiver.timer().is_some().then(|| {
-                let said = end.receiver.acknowledgement();
-                (said.next, said.echo)
-            });
+            let said = end.receiver.to_go_with_data();
             if number == end.segments() {
                 let cut = end.cut();
                 end.behind.push_back(cut + full.min(end.written - cut));
@@ -208,7 +203,7 @@ impl TcpCarrier {
     fn push(&mut self, from: usize, segment: &Segment, data_bytes: u32) {
         self.leaving.push_back(Sent {
             from,
-            bytes: segment.size(data_bytes) + UDP_HEADER_BYTES + self.plan.ip_header_bytes,
+            bytes: self.plan.ip_header_bytes + segment.bytes(data_bytes),
             says: segment.to_bytes(),
         });
     }

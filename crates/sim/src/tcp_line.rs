@@ -209,9 +209,8 @@ impl Line {
             Segment::Data(number, sent, said) => {
                 // Of the client it is the answer to the SYN of the server as well.
                 end.begin(now, plan);
-                if let (Some((next, echo)), Some(sender)) = (said, &mut end.sender) {
-                    let (next, echo, blocks) = (*next, *echo, Vec::new());
-                    sender.acknowledged(now, &Acknowledgement { next, blocks, echo });
+                if let (Some(said), Some(sender)) = (said, &mut end.sender) {
+                    sender.acknowledged(now, &Acknowledgement::with_data(*said));
                 }
                 if end.receiver.take(now, *number, *sent) {
                     end.say(place, out);
@@ -239,10 +238,7 @@ impl Line {
         };
         sender.wrote(written.free(sender.first()));
         while let Some(number) = sender.next(now) {
-            let said = receiver.timer().is_some().then(|| {
-                let said = receiver.acknowledgement();
-                (said.next, said.echo)
-            });
+            let said = receiver.to_go_with_data();
             let bytes = written.length(number, self.plan.segment_bytes);
             out.push(place, &Segment::Data(number, now, said), bytes);
         }

@@ -20,6 +20,17 @@ pub struct Acknowledgement {
     pub echo: Instant,
 }
 
+impl Acknowledgement {
+    /// One that goes with data, where there is no room for blocks.
+    pub fn with_data((next, echo): (u64, Instant)) -> Self {
+        Self {
+            next,
+            blocks: Vec::new(),
+            echo,
+        }
+    }
+}
+
 /// The state of this end, in segments.
 #[derive(Default)]
 pub struct Receiver {
@@ -80,6 +91,15 @@ impl Receiver {
             echo: self.echo,
             blocks: self.blocks.iter().take(MOST_BLOCKS).copied().collect(),
         }
+    }
+
+    /// What goes with data that leaves now: an acknowledgement that is delayed, the next segment and
+    /// the echo of it.
+    pub fn to_go_with_data(&mut self) -> Option<(u64, Instant)> {
+        self.timer.is_some().then(|| {
+            let said = self.acknowledgement();
+            (said.next, said.echo)
+        })
     }
 
     /// Keeps a segment that is out of order, in the block that comes first.

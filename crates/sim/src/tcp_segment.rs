@@ -74,7 +74,12 @@ pub enum Segment {
 impl Segment {
     /// The payload of the UDP datagram that is as long; `data_bytes` is that of data.
     pub fn size(&self, data_bytes: u32) -> u32 {
-        let tcp_bytes = match self {
+        self.bytes(data_bytes) - UDP_HEADER_BYTES
+    }
+
+    /// Its length behind the IP header, with so much data.
+    pub fn bytes(&self, data_bytes: u32) -> u32 {
+        match self {
             Self::Open | Self::Opening => OPEN_BYTES,
             Self::Opened | Self::Close | Self::Closed => HEADER_BYTES,
             Self::Data(..) => HEADER_BYTES + data_bytes,
@@ -82,8 +87,7 @@ impl Segment {
                 let blocks = u32::try_from(said.blocks.len()).unwrap_or(0);
                 HEADER_BYTES + BLOCKS_BYTES * blocks.min(1) + BLOCK_BYTES * blocks
             }
-        };
-        tcp_bytes - UDP_HEADER_BYTES
+        }
     }
 
     /// The sizes of all that a connection sends whose data come in such lengths.

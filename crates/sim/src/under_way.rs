@@ -60,7 +60,8 @@ pub struct Datagram {
     pub form: Rc<[Inner]>,
     /// What is kept of its payload: the bytes that somebody reads.
     bytes: Vec<u8>,
-    born: Instant,
+    /// It is forgotten then.
+    until: Instant,
     /// Bits of the packets on the link that have come, of the first that entered the tunnel.
     come: u64,
     /// The same of the others: most datagrams are not cut.
@@ -112,7 +113,7 @@ impl UnderWay {
             payload,
             form,
             bytes: kept,
-            born: now,
+            until: now.saturating_add(REASSEMBLY),
             come: 0,
             come_others,
             whole: 0,
@@ -124,6 +125,13 @@ impl UnderWay {
     pub fn get(&self, number: u64) -> Option<&Datagram> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.window.get(place)?.as_ref()
+    }
+
+    /// Nothing of a datagram gets lost from now on: it is waited for however long that takes.
+    pub fn keep(&mut self, number: u64) {
+        if let Some(datagram) = self.slot(number) {
+            datagram.until = Instant::MAX;
+        }
     }
 
     /// A packet on the link came: whether it completes the one that it carries.
@@ -198,7 +206,7 @@ impl UnderWay {
 
     fn forget(&mut self, now: Instant) {
         while let Some(Some(oldest)) = self.window.front() {
-            if now - oldest.born <= REASSEMBLY {
+            if now <= oldest.until {
                 break;
             }
             self.window.pop_front();

@@ -293,14 +293,18 @@ impl<'a> World<'a> {
         let at = match &mut self.ends[path] {
             None => now,
             Some(ends) => {
-                let waiting = self.carriers[path].as_ref().map(|one| one.waiting(host));
-                let most = ends[host].most_waiting(job);
-                if job == Job::Wrap && waiting.is_some_and(|number| number >= most) {
-                    ends[host].refuse(job, bytes);
-                    self.under_way.drop_now(datagram);
-                    return;
-                }
-                let Some(at) = ends[host].take(now, job, bytes) else {
+                let end = &mut ends[host];
+                let full = job == Job::Wrap
+                    && self.carriers[path]
+                        .as_ref()
+                        .is_some_and(|one| one.waiting(host) >= end.most_waiting(job));
+                let done = if full {
+                    end.refuse(job, bytes);
+                    None
+                } else {
+                    end.take(now, job, bytes)
+                };
+                let Some(at) = done else {
                     self.under_way.drop_now(datagram);
                     return;
                 };
@@ -321,6 +325,7 @@ impl<'a> World<'a> {
                 if let Some(carrier) = &mut self.carriers[path] {
                     let bytes = datagram.form[usize::from(inner)].outer[0];
                     carrier.write(now, host, bytes, (number, inner));
+                    self.under_way.keep(number);
                     self.segments_leave(now, path);
                     return;
                 }

@@ -134,6 +134,18 @@ fn an_overload_fills_the_line_and_the_queue_of_the_tunnel_drops_the_rest() {
 }
 
 #[test]
+fn what_waits_in_the_stream_is_waited_for() {
+    // 100 packets at once through 8 kbit/s: the last is there after a minute.
+    let mut slow = plan(0.0, 1_000, 1_000, 100, false);
+    if let LinkPlan::Wire(ways) = &mut slow.link {
+        ways[0].config.rate_bit_s = Some(8_000);
+    }
+    slow.ways[0].waiting.drain = Duration(120_000 * MS);
+    let (_, outcome) = round_trips(&slow);
+    assert_eq!(outcome.ways[0].reflected[0].counters.received, 100);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_round_trips() {
     let (took, _) = round_trips(&plan(0.02, 20, MS, 3_000, true));
     let bytes: Vec<u8> = took.iter().flat_map(|one| one.to_le_bytes()).collect();
