@@ -45,7 +45,6 @@ def doctor(*, as_json: bool, no_machine: bool, suite: Suite | None, kernel: str 
     from tunnelmark.lab.doctor import examine  # noqa: PLC0415 - likewise
     from tunnelmark.lab.placement import Placement  # noqa: PLC0415 - likewise
     from tunnelmark.lab.rootless import stand  # noqa: PLC0415 - likewise
-    from tunnelmark.model.host import Host  # noqa: PLC0415 - likewise
     from tunnelmark.tunnels.registry import tunnel_kinds  # noqa: PLC0415 - likewise
 
     # What can run is asked where a run would stand: without root, in a user namespace.
@@ -56,11 +55,9 @@ def doctor(*, as_json: bool, no_machine: bool, suite: Suite | None, kernel: str 
         Ledger() as ledger,
         Placement(ledger, engine="", wanted="machine", system=system, say=_say) as placement,
     ):
-        local: Host | str = _OF_MACHINES if system.is_named else placement.local_host()
-        local = _sentence(no_engine) if no_engine else local
-        machine: Host | str = _NOT_CHECKED
-        if not no_machine:
-            machine = _sentence(no_engine) if no_engine else placement.ready_machine()
+        lacking = _sentence(no_engine) if no_engine else None
+        local = lacking or (_OF_MACHINES if system.is_named else placement.local_host())
+        machine = _NOT_CHECKED if no_machine else lacking or placement.ready_machine()
         found = abilities(tunnel_kinds(), local, machine)
     show: Callable[[Sequence[Finding], Sequence[Ability]], None] = _json if as_json else _text
     show(findings, found)

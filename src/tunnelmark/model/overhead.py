@@ -5,7 +5,7 @@ layers around it. This module does the rest: UDP and IP headers, fragmentation i
 and the fragmentation point.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -214,6 +214,11 @@ def segment(wrapped_bytes: int, headers_bytes: int, mtu_bytes: int) -> tuple[int
     return (headers_bytes + room,) * full + ((headers_bytes + rest,) if rest else ())
 
 
+def segment_headers_bytes(layers: Sequence[Layer]) -> int:
+    """Return what IP and TCP have in each segment that carries a stream, of all its layers."""
+    return sum(layer.bytes for layer in layers[:2])
+
+
 def tcp_layer() -> Layer:
     """Return the outer TCP header as a layer, with the timestamps that Linux agrees on."""
     return Layer(
@@ -248,7 +253,7 @@ def _wrapped(
     if encapsulation.below_ip:
         mtu_bytes = whole
     if encapsulation.stream:
-        headers = sum(layer.bytes for layer in layers[:2])
+        headers = segment_headers_bytes(layers)
         packets = segment(whole - headers, headers, mtu_bytes)
         extra = Layer("headers of further segments", sum(packets) - whole, "RFC 9293 section 3.1")
     else:

@@ -16,6 +16,7 @@ from tunnelmark.model.overhead import (
     Wire,
     datagram,
     fragmentation_point,
+    segment_headers_bytes,
 )
 from tunnelmark.model.trial import BASELINE
 from tunnelmark.model.tunnel import CARRIER_CONGESTION, Negotiated, TrafficPath
@@ -165,7 +166,7 @@ class Carriage:
         if wrap is None or not wrap.stream:
             return None
         # They do not depend on what is inside.
-        return sum(layer.bytes for layer in wrap.layers(0)[:2])
+        return segment_headers_bytes(wrap.layers(0))
 
 
 def carriage(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int, work: Work = FREE) -> Carriage:
