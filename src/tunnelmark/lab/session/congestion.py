@@ -1,6 +1,5 @@
 """Which congestion control TCP uses during a trial: set where a workload says so, and reported."""
 
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +9,8 @@ from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
 from tunnelmark.model.tunnel import CARRIER_CONGESTION, TunnelUp
 from tunnelmark.model.validity import Check
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.protocols import TCP
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.congestion import AVAILABLE, TcpWorkload
 
@@ -86,19 +87,30 @@ def congestion(
                 _set(host, before[role], allow)
 
 
-def noted(up: TunnelUp, hosts: Sequence[Host]) -> TunnelUp:
+def noted(up: TunnelUp, tunnel: Tunnel, hosts: Sequence[Host]) -> TunnelUp:
     """Return a tunnel with the congestion control of the TCP connections that carry it.
 
     They took their host's when they were opened, and no workload changes it. Nothing is noted of a
     tunnel that TCP does not carry.
     """
-    if set(up.wire.ip_protocols) != {socket.IPPROTO_TCP}:
+    if not _over_tcp(up, tunnel):
         return up
     names = ", ".join(sorted({_read(host) for host in hosts}))
     agreed = (
         replace(one, details={**one.details, CARRIER_CONGESTION: names}) for one in up.negotiated
     )
     return replace(up, negotiated=tuple(agreed))
+
+
+def _over_tcp(up: TunnelUp, tunnel: Tunnel) -> bool:
+    """Say whether TCP carries a tunnel: by the model of its packets, or by its rule without one.
+
+    The rule does not always tell: a tunnel over UDP may also reach a server of its own over TCP.
+    """
+    if not tunnel.modelled:
+        return set(up.wire.ip_protocols) == {TCP}
+    model = tunnel.encapsulation(up.negotiated[0])
+    return model is not None and model.stream
 
 
 def _read(host: Host) -> str:

@@ -179,7 +179,7 @@ class LabSession:
 
     def _brought_up(self, lab: Lab, tunnel: Tunnel, baseline: Tunnel) -> "_Made":
         with self._observer.during("tunnel"):
-            up = noted(tunnel.up(lab.site), (*lab.client_hosts, lab.server_host))
+            up = noted(tunnel.up(lab.site), tunnel, (*lab.client_hosts, lab.server_host))
             if (mss_bytes := tunnel.params.mss_clamp) is not None:
                 self._closing += removal(*lab.client_hosts, lab.server_host)
                 up = clamp(up, mss_bytes, client=lab.client_host, server=lab.server_host)

@@ -1,6 +1,5 @@
 """The congestion control of a trial: set on both hosts, reported by name, and put back."""
 
-import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +8,9 @@ import pytest
 from tunnelmark.lab.session.congestion import InForce, congestion, noted
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.tunnel import DataPath, Negotiated, TunnelUp, WireRule
+from tunnelmark.tunnels.base import Tunnel
+from tunnelmark.tunnels.protocols import ESP, TCP, UDP
+from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -193,13 +195,39 @@ def tunnel_over(*protocols: int) -> TunnelUp:
     return TunnelUp(paths=(), negotiated=(agreed,), wire=rule, processes=())
 
 
-def test_a_tunnel_over_tcp_says_by_which_congestion_control() -> None:
+def driver(kind: str, **params: object) -> Tunnel:
+    own = tunnel_kinds()[kind]
+    return own(own.params_type.model_validate(params))
+
+
+OVER_TCP = driver("openvpn", transport="tcp")
+WITHOUT_MODEL = driver("openvpn", fragment=1300)
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "protocols"),
+    [(OVER_TCP, (TCP,)), (WITHOUT_MODEL, (TCP,)), (driver("tailscale", path="derp"), (UDP, TCP))],
+)
+def test_a_tunnel_over_tcp_says_by_which_congestion_control(
+    tunnel: Tunnel, protocols: tuple[int, ...]
+) -> None:
     hosts: list[Any] = [Host("bbr"), Host("cubic")]
-    (agreed,) = noted(tunnel_over(socket.IPPROTO_TCP), hosts).negotiated
+    (agreed,) = noted(tunnel_over(*protocols), tunnel, hosts).negotiated
     assert agreed.details == {"own": "yes", "carrier_congestion": "bbr, cubic"}
 
 
-@pytest.mark.parametrize("protocols", [(socket.IPPROTO_UDP,), (17, 6), (50, 17)])
-def test_nothing_is_said_of_a_tunnel_that_tcp_does_not_carry(protocols: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("tunnel", "protocols"),
+    [
+        (driver("openvpn"), (UDP,)),
+        (WITHOUT_MODEL, (UDP, TCP)),
+        (WITHOUT_MODEL, (ESP, UDP)),
+        (driver("tailscale"), (UDP, TCP)),
+        (driver("none"), (TCP,)),
+    ],
+)
+def test_nothing_is_said_of_a_tunnel_that_tcp_does_not_carry(
+    tunnel: Tunnel, protocols: tuple[int, ...]
+) -> None:
     up = tunnel_over(*protocols)
-    assert noted(up, [Host()]) is up
+    assert noted(up, tunnel, [Host()]) is up
