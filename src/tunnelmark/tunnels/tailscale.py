@@ -67,6 +67,8 @@ MTU_BYTES: Final = 1280
 LARGEST_MTU_BYTES: Final = 1420
 """What goes through an Ethernet without fragments, over IPv6 too."""
 
+_AT_ONCE: Final = 8
+"""Nodes that join at a time."""
 _START_LIMIT_S: Final = 20.0
 _JOIN_LIMIT_S: Final = 30.0
 _PATH_LIMIT_S: Final = 30.0
@@ -143,15 +145,11 @@ class TailscaleTunnel(DaemonTunnel):
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need Tailscale, the control server and a TUN device."""
-        programs = dict.fromkeys((PROGRAM, CLIENT, CONTROL), _INSTALL)
         return Need(
-            programs={**programs, "ip": "iproute2", "ping": "iputils-ping"}, kernel=("tun",)
+            programs={**self.programs, "ip": "iproute2", "ping": "iputils-ping"},
+            kernel=("tun",),
+            install=dict.fromkeys(self.programs, _INSTALL),
         )
-
-    def unavailable(self, host: Host) -> str | None:
-        """Return why not, with the command that builds what is not a Debian package."""
-        reason = super().unavailable(host)
-        return reason and reason.replace(f"apt-get install {_INSTALL}", _INSTALL)
 
     def bring_up(self, site: Site) -> TunnelUp:
         """Start control server and nodes, have them join, and see which way packets take."""
@@ -415,10 +413,6 @@ class TailscaleTunnel(DaemonTunnel):
             tcp_ports=(CONTROL_PORT,),
             ip_version=outer_version(self.params),
         )
-
-
-_AT_ONCE: Final = 8
-"""Nodes that join at a time."""
 
 
 def _check_alone(host: Host) -> None:

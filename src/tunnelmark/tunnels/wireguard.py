@@ -145,15 +145,12 @@ class WireGuardTunnel(Tunnel):
             return Need(programs=programs, kernel=("wireguard",))
         programs |= {"nsenter": "util-linux", "ss": "iproute2"}
         programs[PROGRAM[chosen]] = _PACKAGE[chosen]
-        return Need(programs=programs, kernel=("tun",))
-
-    def unavailable(self, host: Host) -> str | None:
-        """Return why not, and the command that fixes it: boringtun is not a Debian package."""
-        reason = super().unavailable(host)
         boringtun = PROGRAM["boringtun"]
-        if reason is not None and reason.startswith(boringtun):
-            return f"{boringtun} is not installed (cargo install --locked {boringtun})"
-        return reason
+        return Need(
+            programs=programs,
+            kernel=("tun",),
+            install={boringtun: f"cargo install --locked {boringtun}"},
+        )
 
     def no_set_up(self) -> str | None:
         """Return also that the first packet is not the first that the tunnel carries."""
