@@ -185,7 +185,7 @@ impl TcpCarrier {
                 }
                 return;
             };
-            let said = end.receiver.to_go_with_data();
+            let said = end.receiver.go_with_data();
             if number == end.segments() {
                 let cut = end.cut();
                 end.behind.push_back(cut + full.min(end.written - cut));

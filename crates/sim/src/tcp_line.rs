@@ -238,7 +238,7 @@ impl Line {
         };
         sender.wrote(written.free(sender.first()));
         while let Some(number) = sender.next(now) {
-            let said = receiver.to_go_with_data();
+            let said = receiver.go_with_data();
             let bytes = written.length(number, self.plan.segment_bytes);
             out.push(place, &Segment::Data(number, now, said), bytes);
         }

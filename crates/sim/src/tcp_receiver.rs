@@ -95,7 +95,7 @@ impl Receiver {
 
     /// What goes with data that leaves now: an acknowledgement that is delayed, the next segment and
     /// the echo of it.
-    pub fn to_go_with_data(&mut self) -> Option<(u64, Instant)> {
+    pub fn go_with_data(&mut self) -> Option<(u64, Instant)> {
         self.timer.is_some().then(|| {
             let said = self.acknowledgement();
             (said.next, said.echo)
