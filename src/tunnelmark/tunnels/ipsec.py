@@ -10,15 +10,17 @@ from pydantic import Field, model_validator
 from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone, client_ends, no_dad
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.esp_params import EspParams
-from tunnelmark.tunnels.esp_tunnel import End, EspTunnel, child_name
+from tunnelmark.tunnels.esp_tunnel import End, child_name
 from tunnelmark.tunnels.ike_groups import IKEV2_ONLY
 from tunnelmark.tunnels.ipsec_suites import Mode
 from tunnelmark.tunnels.pki import RunAuthority
+from tunnelmark.tunnels.strongswan import Charon
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
+from tunnelmark.tunnels.strongswan_params import StrongswanParams
+from tunnelmark.tunnels.strongswan_tunnel import StrongswanTunnel
 
 
-class IpsecParams(EspParams):
+class IpsecParams(StrongswanParams):
     """What a study can set."""
 
     mode: Mode = Field(
@@ -62,7 +64,7 @@ class IpsecParams(EspParams):
         return "IPComp" if self.ipcomp else super().no_libipsec()
 
 
-class IpsecTunnel(EspTunnel):
+class IpsecTunnel(StrongswanTunnel):
     """``count`` pairs of security associations, each between inner addresses of its own.
 
     In tunnel mode they hang on one IKE association, as child SAs do; in the kernel each has an
@@ -94,7 +96,7 @@ class IpsecTunnel(EspTunnel):
     def _authentication(self) -> str:
         return self.params.auth
 
-    def _prepare(self, site: Site, clients: Sequence[End], server: End) -> None:
+    def _prepare(self, site: Site, clients: Sequence[End[Charon]], server: End[Charon]) -> None:
         passwords = [secrets.token_hex(24) for _ in client_ends(site)]
         authority = RunAuthority(site.prefix, datetime.now(UTC))
         for end in (*clients, server):
@@ -102,13 +104,13 @@ class IpsecTunnel(EspTunnel):
                 self._lead(site, end, number)
             if self.params.auth == "cert":
                 identity = authority.issue(_name(site, end.side, end.numbers[0]), end.side)
-                end.charon.put_identity(authority.certificate, identity)
-            end.charon.load(self._document(site, end, passwords))
+                end.daemon.put_identity(authority.certificate, identity)
+            end.daemon.load(self._document(site, end, passwords))
 
-    def _establish(self, site: Site, client: End, server: End) -> None:
+    def _establish(self, site: Site, client: End[Charon], server: End[Charon]) -> None:
         self._initiate(site, client, server)
 
-    def _lead(self, site: Site, end: End, number: int) -> None:
+    def _lead(self, site: Site, end: End[Charon], number: int) -> None:
         """Make addresses and routes that lead traffic to the associations of a tunnel."""
         if self._mode == "tunnel":
             self._address(site, end, number)
@@ -122,7 +124,7 @@ class IpsecTunnel(EspTunnel):
             end.ip("address", "add", *address, *no_dad(own), undo=("address", "del", *address))
         end.ip("route", "add", *route, "src", own, undo=("route", "del", *route))
 
-    def _document(self, site: Site, end: End, passwords: Sequence[str]) -> Settings:
+    def _document(self, site: Site, end: End[Charon], passwords: Sequence[str]) -> Settings:
         """Return what swanctl.conf says of one end; each client has one of the ``passwords``."""
         apart = self._mode == "transport" or bool(site.clients)
         groups = {f"tm{n}": (n,) for n in end.numbers} if apart else {"tm": end.numbers}

@@ -7,8 +7,8 @@ from typing import Final, Literal
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.overhead import IpVersion
 from tunnelmark.model.tunnel import WireRule
+from tunnelmark.tunnels.ike_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.protocols import ESP, UDP
-from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 
 Suite = Literal[
     "3DES-SHA1",
