@@ -30,8 +30,6 @@ they enter the tunnel, at both ends, by nft."""
 _NOT_THERE = """\
 ### Tunnels that are not there
 
-- libreswan: its Debian package and strongSwan's exclude each other, and one is needed for five
-  tunnels already.
 - shadowsocks-libev (Debian has 3.3.5): forwards ports and speaks SOCKS. It carries connections and
   datagrams, no IP packets, so it has no interface inside. `sing_box` speaks Shadowsocks behind a
   TUN device.

@@ -1,4 +1,6 @@
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,23 @@ def test_a_program_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(programs, "_PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(LabError, match=r"^depmod: the reason$"):
         programs.run(["depmod"])
+
+
+def test_what_excludes_another_is_asked_for_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def apt(argv: Sequence[str], **_more: object) -> str:
+        if "install" in argv:
+            asked.append(tuple(argv[argv.index("install") + 1 :]))
+            (tmp_path / "archives" / f"{asked[-1][0]}_1_amd64.deb").touch()
+        return ""
+
+    monkeypatch.setattr(packages, "_KEYRING", tmp_path)
+    monkeypatch.setattr(programs, "run", apt)
+    recipe = replace(RECIPE, packages=("strongswan-charon",), own_kernel="0" * 64)
+    system, kernel = packages.download(recipe, Mirrors(), tmp_path)
+    assert asked == [("strongswan-charon",), ("libreswan",)]
+    assert [one.name for one in system] == ["libreswan", "strongswan-charon"]
+    assert kernel == ()
