@@ -16,6 +16,8 @@ _ERROR: Final = re.compile(
 )
 _TIME: Final = re.compile(r"^\d{4}-\d\d-\d\d [\d:.]{8,15} ", re.MULTILINE)
 _SESSION: Final = re.compile(r"[A-Za-z0-9-]{1,60}")
+_LOADED: Final = "The configuration file has been loaded."
+_OWN_SETTINGS: Final = "Attempting to start using initial settings."
 _NOISE: Final = re.compile(r"Monitoring the directory|file does not exist|is terminating|^-+$")
 
 
@@ -53,6 +55,13 @@ def refusal(output: str) -> str | None:
     """
     match = _ERROR.search(output)
     return f"{match.group(2).strip()} (error code {match.group(1)})" if match else None
+
+
+def loaded(log: str) -> bool | None:
+    """Return whether a server read its configuration, None as long as it has not said so."""
+    if _OWN_SETTINGS in log:
+        return False
+    return True if _LOADED in log else None
 
 
 def last_words(log: str) -> str:

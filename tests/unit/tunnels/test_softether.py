@@ -2,7 +2,15 @@
 
 import pytest
 
-from tunnelmark.tunnels.softether_log import SUITE, Status, last_words, read_status, refusal
+from tunnelmark.tunnels.softether_log import (
+    SUITE,
+    Status,
+    last_words,
+    loaded,
+    read_status,
+    refusal,
+)
+from tunnelmark.tunnels.softether_program import server_config
 
 STATUS = """\
 Connected to VPN Client "localhost".
@@ -53,3 +61,20 @@ def test_the_last_words_have_no_time() -> None:
     log = "2026-11-21 11:34:28.578 Cause: User authentication failed. (code 9)\n2026 bye\n"
     assert last_words(log) == "Cause: User authentication failed. (code 9)"
     assert last_words("") == "nothing in its log"
+
+
+def test_a_server_says_whether_it_read_its_configuration() -> None:
+    began = "2026-11-25 09:22:09.142 Loading the configuration file.\n"
+    assert loaded(began) is None
+    assert loaded(f"{began}2026-11-25 09:22:12.380 The configuration file has been loaded.\n")
+    own = "Configuration file does not exist. Attempting to start using initial settings."
+    assert loaded(f"{began}2026-11-25 09:22:09.142 {own}\n") is False
+
+
+def test_a_configuration_begins_with_its_first_word() -> None:
+    # A byte order mark before it makes SoftEther pass over all of it.
+    for tls, off in (("1.3", "Tls_Disable1_2"), ("1.2", "Tls_Disable1_3")):
+        text = server_config(443, tls)  # type: ignore[arg-type]
+        assert text.startswith("declare root\n")
+        assert "uint Port 443\n" in text
+        assert f"bool {off} true\n" in text
