@@ -24,6 +24,8 @@ from tunnelmark.tunnels.ipsec import IpsecTunnel
 from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecTunnel
 from tunnelmark.tunnels.pptp import PptpTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.tunnels.softether_program import SERVER
+from tunnelmark.tunnels.sstp import SstpTunnel
 
 pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
@@ -225,6 +227,11 @@ REFUSALS: list[tuple[type[Tunnel], Params, str]] = [
     (OtherPskOfL2tp, {}, r".*last messages of the client: .+; of the server: .+"),
     (OtherPasswordOfL2tp, {"ipsec": False}, r"l2tp_ipsec .* did not agree on addresses.*: .+"),
     (OtherPasswordOfPptp, {}, r"pptp .*(authentication|CHAP|peer).*"),
+    (
+        SstpTunnel,
+        {"server": "softether", "program": {"vpnserver": SERVER}},
+        rf"{SERVER} on server: SoftEther VPN 5\.01 Build 9674, .* answers no SSTP call: .*",
+    ),
 ]
 
 

@@ -44,8 +44,8 @@ mount --bind "$own/log" /var/log
 beside=$(dirname "$(readlink -f "$(command -v "$1")")")
 case $beside in /usr/libexec/softether/*) exec "$@" ;; esac
 if [ -e "$beside/hamcore.se2" ]; then
-    find "$beside" -maxdepth 1 ! -type d ! -name '*.config' ! -name '*.log' \\
-        -exec cp -Pn {} "$own/lib/softether" \\;
+    find "$beside" -mindepth 1 -maxdepth 1 ! -name '*.config' ! -name '*_log' ! -name '.*' \\
+        -exec cp -RPn {} "$own/lib/softether" \\;
     mount --bind "$own/lib/softether" "$beside"
 fi
 exec "$@"

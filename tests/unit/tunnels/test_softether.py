@@ -5,10 +5,13 @@ import pytest
 from tunnelmark.tunnels.softether_log import (
     SUITE,
     Status,
+    answers_sstp,
     last_words,
     loaded,
     read_status,
     refusal,
+    server_version,
+    sstp_session,
 )
 from tunnelmark.tunnels.softether_program import server_config
 
@@ -69,6 +72,23 @@ def test_a_server_says_whether_it_read_its_configuration() -> None:
     assert loaded(f"{began}2026-11-25 09:22:12.380 The configuration file has been loaded.\n")
     own = "Configuration file does not exist. Attempting to start using initial settings."
     assert loaded(f"{began}2026-11-25 09:22:09.142 {own}\n") is False
+
+
+def test_only_the_server_whose_mistake_is_known_answers_no_sstp() -> None:
+    old = server_version("Item,Value\nVersion,Version 5.01 Build 9674   (English)\n")
+    new = server_version("Item,Value\nVersion,Version 5.02 Build 5188 (English)\n")
+    assert (old, new) == ("5.01 Build 9674", "5.02 Build 5188")
+    assert not answers_sstp(old)
+    assert answers_sstp(new)
+    assert answers_sstp(server_version("")), "whether it does is then seen by the call"
+
+
+def test_the_session_of_sstp_is_found_among_others() -> None:
+    rows = "SID-LOCALBRIDGE-1,-,Local Session,Local Bridge,Ethernet Bridge,None,638,8\n"
+    mine = 'SID-TUNNELMARK-[SSTP]-3,-,Local Session,tunnelmark,10.9.0.1,1 / 1,"7,232",14\n'
+    assert sstp_session(rows + mine) == "SID-TUNNELMARK-[SSTP]-3"
+    assert sstp_session(rows) is None
+    assert sstp_session("SID-X-[SSTP]-1;reboot,-\n") is None
 
 
 def test_a_configuration_begins_with_its_first_word() -> None:
