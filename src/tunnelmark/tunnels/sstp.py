@@ -73,7 +73,8 @@ class SstpParams(TunnelParams):
     server: Literal["tunnelmark", "softether"] = Field(
         "tunnelmark",
         description="tunnelmark: our own server with pppd; softether: SoftEther VPN Server, which "
-        "the study gives as program: Debian's answers no SSTP call",
+        "the study gives as program: Debian's answers no SSTP call. Of packets that it sends "
+        "together, sstpc may keep the last for up to seconds (docs/design.md)",
     )
     compression: Compression = Field("none", description="compression of PPP inside TLS")
     mtu_bytes: int = Field(
