@@ -65,6 +65,7 @@ CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "no tshark": lambda: shutil.which("tshark") is None,
     "no tunnelmark-masque": lambda: masque_program() is None,
     "no tunnelmark-tailscale-control": lambda: tailscale_control() is None,
+    "no SoftEther that serves SSTP": lambda: "TUNNELMARK_SOFTETHER" not in os.environ,
     "no tools for other architectures": lambda: not has_tools(),
     "no user namespaces": lambda: not _user_namespaces(),
 }

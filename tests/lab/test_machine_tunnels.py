@@ -25,6 +25,8 @@ from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecTunnel
 from tunnelmark.tunnels.libreswan import LibreswanTunnel
 from tunnelmark.tunnels.pptp import PptpTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.tunnels.softether_program import SERVER
+from tunnelmark.tunnels.sstp import SstpTunnel
 
 pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
@@ -239,6 +241,11 @@ REFUSALS: list[tuple[type[Tunnel], Params, str]] = [
     (OtherPskOfLibreswan, {}, r".*AUTHENTICATION_FAILED.*; of the server: .+"),
     (OtherPasswordOfL2tp, {"ipsec": False}, r"l2tp_ipsec .* did not agree on addresses.*: .+"),
     (OtherPasswordOfPptp, {}, r"pptp .*(authentication|CHAP|peer).*"),
+    (
+        SstpTunnel,
+        {"server": "softether", "program": {"vpnserver": SERVER}},
+        rf"{SERVER} on server: SoftEther VPN 5\.01 Build 9674, .* answers no SSTP call: .*",
+    ),
 ]
 
 
