@@ -59,7 +59,8 @@ class EspParams(TunnelParams):
         ge=576,
         le=65535,
         description="MTU of the inner interface (tunnel mode); default: the longest packet that "
-        "ESP carries unfragmented over the link, with libipsec its own default of 1400",
+        "ESP carries unfragmented over the link, with libipsec its own default of 1400, with mode "
+        "iptfs the link's MTU",
     )
 
     @model_validator(mode="after")

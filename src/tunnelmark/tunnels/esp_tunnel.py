@@ -130,6 +130,11 @@ class EspTunnel(Tunnel):
         return "tunnel"
 
     @property
+    def _aggfrag(self) -> bool:
+        """Whether tunnel mode has the payload of IP-TFS (RFC 9347)."""
+        return False
+
+    @property
     def _ipcomp(self) -> bool:
         return False
 
@@ -155,8 +160,9 @@ class EspTunnel(Tunnel):
         if self._choose(host) == "libipsec":
             return Need(programs=programs | LIBIPSEC_PROGRAMS, kernel=("tun",))
         tunnel = ("xfrm_interface",) if self._mode == "tunnel" else ()
+        aggfrag = ("xfrm_iptfs",) if self._aggfrag else ()
         ipcomp = ("ipcomp",) if self._ipcomp else ()
-        return Need(programs=programs, kernel=("esp", *tunnel, *ipcomp))
+        return Need(programs=programs, kernel=("esp", *tunnel, *aggfrag, *ipcomp))
 
     def bring_up(self, site: Site) -> TunnelUp:
         """Start all daemons, bring up all associations, hold what both ends say to the study."""
@@ -220,8 +226,11 @@ class EspTunnel(Tunnel):
                 end.endpoint.host.run(end.undo.pop(), check=False)
 
     def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
-        """Return the longest that ESP carries whole; libipsec has a default of its own."""
-        if self._mode == "transport":
+        """Return the longest that ESP carries whole; libipsec has a default of its own.
+
+        IP-TFS carries longer packets in pieces: there the link's own MTU is no worse than another.
+        """
+        if self._mode == "transport" or self._aggfrag:
             return link_mtu_bytes
         fits = self._fits_bytes(link_mtu_bytes)
         return fits if self._chosen == "kernel" else min(fits, LIBIPSEC_MTU_BYTES)
@@ -250,6 +259,7 @@ class EspTunnel(Tunnel):
             cut_before=self._mode == "transport"
             and self.params.outer == "ipv4"
             and not self._ipcomp,
+            aggfrag=self._aggfrag,
         )
 
     def _choose(self, host: Host) -> Implementation:
@@ -272,7 +282,8 @@ class EspTunnel(Tunnel):
     def _mtu_bytes(self, site: Site) -> int:
         link = min(site.client.mtu_bytes, site.server.mtu_bytes)
         wanted = self.params.mtu_bytes or self.default_mtu_bytes(link)
-        if self._mode == "tunnel" and wanted > (fits := self._fits_bytes(link)):
+        whole = self._mode == "tunnel" and not self._aggfrag
+        if whole and wanted > (fits := self._fits_bytes(link)):
             # The kernel would learn the same from the first packet that is longer, and lose it.
             raise RefusedError(
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "
@@ -439,7 +450,7 @@ class EspTunnel(Tunnel):
         """Return the client's of each tunnel, held to the study and to the server's."""
         wanted = Agreement(
             ike_version=self._ike_version,
-            mode=self._mode,
+            mode="iptfs" if self._aggfrag else self._mode,
             suite=self.params.suite,
             udp_encapsulation=self._udp_encapsulation(),
             ipcomp=self._ipcomp,
