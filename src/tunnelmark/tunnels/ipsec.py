@@ -8,12 +8,14 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from tunnelmark.model.esp import ESP_SUITES
+from tunnelmark.model.host import Host
 from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone, client_ends, no_dad
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.esp_params import EspParams
 from tunnelmark.tunnels.esp_tunnel import End, EspTunnel, child_name
 from tunnelmark.tunnels.ike_groups import IKEV2_ONLY
+from tunnelmark.tunnels.ikev1 import no_ikev1
 from tunnelmark.tunnels.ipsec_suites import AgreedMode, Mode
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
@@ -98,6 +100,12 @@ class IpsecTunnel(EspTunnel):
     library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = IpsecParams
     params: IpsecParams
+
+    def unavailable(self, host: Host) -> str | None:
+        """Return also that the host's strongSwan has no IKEv1, if the study asks for that."""
+        if (reason := super().unavailable(host)) or self.params.ike == "v2":
+            return reason
+        return no_ikev1(self._tailored(host))
 
     @property
     def _mode(self) -> Mode:
