@@ -57,7 +57,9 @@ class IpsecParams(EspParams):
             if self.ike == "v1":
                 raise ValueError("mode iptfs is for ike v2, it cannot be set")
             if self.ipcomp:
-                raise ValueError("mode iptfs has no IPComp, ipcomp cannot be set")
+                raise ValueError(
+                    "ipcomp cannot be set with mode iptfs: with both Linux carries no packet"
+                )
             if ESP_SUITES[self.suite].block_bytes > _IPTFS_BLOCK_BYTES:
                 raise ValueError(
                     f"suite {self.suite} cannot be set with mode iptfs: Linux cuts packets for it "

@@ -48,7 +48,7 @@ def agreed(mtu_bytes: int, implementation: str = "kernel") -> Negotiated:
         ({"rekey": "90500 ms"}, "rekey has a part of a second"),
         ({"mode": "iptfs", "implementation": "libipsec"}, "cannot do IP-TFS"),
         ({"mode": "iptfs", "ike": "v1"}, "mode iptfs is for ike v2"),
-        ({"mode": "iptfs", "ipcomp": True}, "mode iptfs has no IPComp"),
+        ({"mode": "iptfs", "ipcomp": True}, "ipcomp cannot be set with mode iptfs"),
         (
             {"mode": "iptfs", "suite": "3DES-SHA1"},
             "suite 3DES-SHA1 cannot be set with mode iptfs: Linux cuts packets for it into pieces",
