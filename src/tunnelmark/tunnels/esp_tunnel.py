@@ -102,6 +102,11 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
         return "tunnel"
 
     @property
+    def _aggfrag(self) -> bool:
+        """Whether tunnel mode has the payload of IP-TFS (RFC 9347)."""
+        return False
+
+    @property
     def _ipcomp(self) -> bool:
         return False
 
@@ -200,8 +205,12 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
                 end.endpoint.host.run(end.undo.pop(), check=False)
 
     def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
-        """Return the longest packet that ESP carries whole."""
-        return link_mtu_bytes if self._mode == "transport" else self._fits_bytes(link_mtu_bytes)
+        """Return the longest packet that ESP carries whole.
+
+        IP-TFS carries longer packets in pieces: there the link's own MTU is no worse than another.
+        """
+        in_pieces = self._mode == "transport" or self._aggfrag
+        return link_mtu_bytes if in_pieces else self._fits_bytes(link_mtu_bytes)
 
     @property
     def packet_cipher(self) -> str:
@@ -227,6 +236,7 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
             cut_before=self._mode == "transport"
             and self.params.outer == "ipv4"
             and not self._ipcomp,
+            aggfrag=self._aggfrag,
         )
 
     def _choose(self, host: Host) -> Implementation:  # noqa: ARG002 - for subclasses
@@ -243,7 +253,8 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
     def _mtu_bytes(self, site: Site) -> int:
         link = min(site.client.mtu_bytes, site.server.mtu_bytes)
         wanted = self.params.mtu_bytes or self.default_mtu_bytes(link)
-        if self._mode == "tunnel" and wanted > (fits := self._fits_bytes(link)):
+        whole = self._mode == "tunnel" and not self._aggfrag
+        if whole and wanted > (fits := self._fits_bytes(link)):
             # The kernel would learn the same from the first packet that is longer, and lose it.
             raise RefusedError(
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "
@@ -361,7 +372,7 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
         """Return the client's of each tunnel, held to the study and to the server's."""
         wanted = Agreement(
             ike_version=self._ike_version,
-            mode=self._mode,
+            mode="iptfs" if self._aggfrag else self._mode,
             suite=self.params.suite,
             udp_encapsulation=self._udp_encapsulation(),
             ipcomp=self._ipcomp,

@@ -10,7 +10,7 @@ class ChildSa:
     name: str
     state: str
     mode: str
-    """``TUNNEL``, ``TRANSPORT`` or ``BEET``."""
+    """``TUNNEL``, ``TRANSPORT``, ``IPTFS`` or ``BEET``."""
     protocol: str
     udp_encapsulation: bool
     ipcomp: bool

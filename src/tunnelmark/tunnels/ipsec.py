@@ -3,30 +3,38 @@
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
+from tunnelmark.model.esp import ESP_SUITES
+from tunnelmark.model.host import Host
 from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone, client_ends, no_dad
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.esp_tunnel import End, child_name
 from tunnelmark.tunnels.ike_groups import IKEV2_ONLY
-from tunnelmark.tunnels.ipsec_suites import Mode
+from tunnelmark.tunnels.ikev1 import no_ikev1
+from tunnelmark.tunnels.ipsec_suites import AgreedMode, Mode
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.strongswan import Charon
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
 from tunnelmark.tunnels.strongswan_params import StrongswanParams
 from tunnelmark.tunnels.strongswan_tunnel import StrongswanTunnel
 
+_IPTFS_BLOCK_BYTES: Final = 4
+"""Linux 7.2, __iptfs_get_inner_mtu, rounds to blocks what stands before the AGGFRAG header."""
+
 
 class IpsecParams(StrongswanParams):
     """What a study can set."""
 
-    mode: Mode = Field(
+    mode: AgreedMode = Field(
         "tunnel",
         description="tunnel: whole packets are encapsulated; transport: only what follows their IP "
-        "header, between addresses that the tunnels have on the link itself",
+        "header, between addresses that the tunnels have on the link itself; iptfs: tunnel with "
+        "AGGFRAG payloads (RFC 9347), which hold several packets or a piece of one; refused where "
+        "the kernel has no xfrm_iptfs",
     )
     ike: Literal["v1", "v2"] = Field("v2", description="version of the key exchange")
     auth: Literal["psk", "cert"] = Field(
@@ -46,6 +54,22 @@ class IpsecParams(StrongswanParams):
         return self
 
     @model_validator(mode="after")
+    def _of_iptfs(self) -> "IpsecParams":
+        if self.mode == "iptfs":
+            if self.ike == "v1":
+                raise ValueError("mode iptfs is for ike v2, it cannot be set")
+            if self.ipcomp:
+                raise ValueError(
+                    "ipcomp cannot be set with mode iptfs: with both Linux carries no packet"
+                )
+            if ESP_SUITES[self.suite].block_bytes > _IPTFS_BLOCK_BYTES:
+                raise ValueError(
+                    f"suite {self.suite} cannot be set with mode iptfs: Linux cuts packets for it "
+                    "into pieces that are longer than the link's MTU, and they are lost"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _one_header(self) -> "IpsecParams":
         if self.mode == "transport":
             if self.inner != self.outer:
@@ -59,8 +83,8 @@ class IpsecParams(StrongswanParams):
 
     def no_libipsec(self) -> str | None:
         """Return what libipsec cannot do of this, or None."""
-        if self.mode == "transport":
-            return "transport mode"
+        if self.mode != "tunnel":
+            return "IP-TFS" if self.mode == "iptfs" else "transport mode"
         return "IPComp" if self.ipcomp else super().no_libipsec()
 
 
@@ -81,9 +105,19 @@ class IpsecTunnel(StrongswanTunnel):
     params_type: ClassVar[type[TunnelParams]] = IpsecParams
     params: IpsecParams
 
+    def unavailable(self, host: Host) -> str | None:
+        """Return also that the host's strongSwan has no IKEv1, if the study asks for that."""
+        if (reason := super().unavailable(host)) or self.params.ike == "v2":
+            return reason
+        return no_ikev1(self._tailored(host))
+
     @property
     def _mode(self) -> Mode:
-        return self.params.mode
+        return "transport" if self.params.mode == "transport" else "tunnel"
+
+    @property
+    def _aggfrag(self) -> bool:
+        return self.params.mode == "iptfs"
 
     @property
     def _ipcomp(self) -> bool:
@@ -147,7 +181,7 @@ class IpsecTunnel(StrongswanTunnel):
             own, other = self._inner(site, side, number)
             selectors = {"local_ts": alone(own), "remote_ts": alone(other)}
         return child(
-            mode=self._mode,
+            mode=self.params.mode,
             esp_proposals=self.params.proposal(),
             ipcomp=self.params.ipcomp,
             more={**selectors, **self._interface_ids(number), **self.params.esp_settings()},

@@ -20,6 +20,8 @@ Suite = Literal[
     "NULL-SHA1",
 ]
 Mode = Literal["transport", "tunnel"]
+AgreedMode = Literal["transport", "tunnel", "iptfs"]
+"""The same as charon names it: with AGGFRAG payloads (RFC 9347) tunnel mode is one of its own."""
 
 IKE_PORTS: Final = (500, 4500)
 """RFC 7296 section 2, RFC 3948 section 2.1."""
@@ -53,7 +55,7 @@ class Agreement:
     """What the parameters of a study ask of each pair of associations."""
 
     ike_version: int
-    mode: Mode
+    mode: AgreedMode
     suite: Suite
     udp_encapsulation: bool
     ipcomp: bool

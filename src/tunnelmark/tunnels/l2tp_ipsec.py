@@ -27,6 +27,7 @@ from tunnelmark.tunnels.addressing import check_inner_mtu, client_ends
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.ike_daemon import settled_sas
 from tunnelmark.tunnels.ike_sas import ChildSa, IkeSa
+from tunnelmark.tunnels.ikev1 import no_ikev1
 from tunnelmark.tunnels.ipsec_suites import (
     NAT_NEEDS_UDP,
     SUITE_NAMES,
@@ -132,6 +133,12 @@ class L2tpIpsecTunnel(PppTunnel):
         if not self.params.ipsec:
             return Need(programs=programs, kernel=("ppp", "l2tp_ppp"))
         return Need(programs={**programs, **PROGRAMS}, kernel=("ppp", "l2tp_ppp", "esp"))
+
+    def unavailable(self, host: Host) -> str | None:
+        """Return also that the host's strongSwan has no IKEv1, by which ESP is keyed."""
+        if (reason := super().unavailable(host)) or not self.params.ipsec:
+            return reason
+        return no_ikev1(self._tailored(host))
 
     def bring_up(self, site: Site) -> TunnelUp:
         """Bring ESP up first, then L2TP inside it; check what all programs say was agreed."""

@@ -201,12 +201,16 @@ _HARMLESS: Final = re.compile(
 )
 
 
+# What swanctl says of any call, and of all connections together: no reason.
+_SUMMARY: Final = re.compile(r"opening directory|^loaded [0-9]+ of [0-9]+ ")
+
+
 def _refusal(done: Completed) -> str:
     lines = [
         line.strip()
         for line in (done.stderr + b"\n" + done.stdout).decode("utf-8", "replace").splitlines()
     ]
-    telling = [line for line in lines if "failed" in line and "opening directory" not in line]
+    telling = [line for line in lines if "failed" in line and not _SUMMARY.search(line)]
     return telling[-1] if telling else done.last_words()
 
 

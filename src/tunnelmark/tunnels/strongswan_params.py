@@ -38,7 +38,8 @@ class StrongswanParams(EspParams):
         ge=576,
         le=65535,
         description="MTU of the inner interface (tunnel mode); default: the longest packet that "
-        "ESP carries unfragmented over the link, with libipsec its own default of 1400",
+        "ESP carries unfragmented over the link, with libipsec its own default of 1400, with mode "
+        "iptfs the link's MTU",
     )
     implementation: Literal["auto", "kernel", "libipsec"] = Field(
         "auto",

@@ -43,8 +43,9 @@ class StrongswanTunnel(EspTunnel[Charon]):
         if self._choose(host) == "libipsec":
             return Need(programs=programs | LIBIPSEC_PROGRAMS, kernel=("tun",))
         tunnel = ("xfrm_interface",) if self._mode == "tunnel" else ()
+        aggfrag = ("xfrm_iptfs",) if self._aggfrag else ()
         ipcomp = ("ipcomp",) if self._ipcomp else ()
-        return Need(programs=programs, kernel=("esp", *tunnel, *ipcomp))
+        return Need(programs=programs, kernel=("esp", *tunnel, *aggfrag, *ipcomp))
 
     def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
         """Return the longest that ESP carries whole; libipsec has a default of its own."""

@@ -2,11 +2,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Never
 
 import pytest
 
 from tunnelmark.model.errors import LabError
-from tunnelmark.vmimage import packages, programs
+from tunnelmark.vmimage import build, packages, programs
 from tunnelmark.vmimage.packages import Mirrors
 from tunnelmark.vmimage.recipe import RECIPE
 from tunnelmark.vmimage.suites import SUITES
@@ -88,6 +89,21 @@ def test_backports_are_taken_for_the_packages_that_are_named(
     assert 'Acquire::Check-Valid-Until "false";' in Path(env["APT_CONFIG"]).read_text("utf-8")
     packages._private_apt(SUITES["trixie"], Mirrors(), tmp_path / "stable")
     assert not list((tmp_path / "stable/etc/preferences.d").iterdir())
+
+
+def test_of_a_list_whose_time_is_over_the_option_that_takes_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def old(*_: object) -> Never:
+        raise LabError("apt-get: E: Release file for http://mirror is expired (invalid since 1d)")
+
+    monkeypatch.setattr(packages, "download", old)
+    with pytest.raises(
+        LabError, match=r"since 1d\) \(tunnelmark vm build --expired takes it as it"
+    ):
+        build._downloaded(RECIPE, Mirrors(), tmp_path)
+    with pytest.raises(LabError, match=r"since 1d\)$"):
+        build._downloaded(RECIPE, Mirrors(expired=True), tmp_path)
 
 
 def test_without_the_keyring_the_package_is_named(
