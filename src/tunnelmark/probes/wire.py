@@ -461,6 +461,8 @@ def _summary(judge: Judge, tally: _Tally, point: int | None, *, searched: bool) 
         if point is not None
         else "the fragmentation point was not searched for"
         if not searched
+        else "a stream that does not show where packets are cut"
+        if judge.rule.tcp_ports
         else f"no fragmentation point from {SMALLEST_BYTES} to {LARGEST_BYTES} bytes of payload"
     )
     return (
