@@ -30,8 +30,6 @@ they enter the tunnel, at both ends, by nft."""
 _NOT_THERE = """\
 ### Tunnels that are not there
 
-- libreswan: its Debian package and strongSwan's exclude each other, and one is needed for five
-  tunnels already.
 - shadowsocks-libev (Debian has 3.3.5): forwards ports and speaks SOCKS. It carries connections and
   datagrams, no IP packets, so it has no interface inside. `sing_box` speaks Shadowsocks behind a
   TUN device.
@@ -48,6 +46,10 @@ _NOT_THERE = """\
   ([machines.md](machines.md#suites)). OpenVPN 2.6 uses an older module (`ovpn_dco_v2`) where a
   kernel has it.
 - ML-KEM of IKE on Debian 12 and 13, whose strongSwan lacks it: `suite = "forky"` has it.
+- IP-TFS (RFC 9347) with a kernel of Debian's: no suite has one. Linux has it since 6.14, but
+  `CONFIG_XFRM_IPTFS` is off in 7.2 of `forky`, 7.3 of `trixie-backports` and their variants
+  (`cloud`, `rt`); strongSwan knows it in 6.1 of `forky`, not in 6.0.1 of Debian 13. A module built
+  from Debian's source brings it ([ipsec.md](ipsec.md#ip-tfs)).
 - n2n 3, whose packets are others than those of n2n 1, which Debian 12 has: a recipe of one's own.
 """
 

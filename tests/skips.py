@@ -16,6 +16,7 @@ import pytest
 
 from again import without_group
 from tunnelmark.hosts.features import has_kernel
+from tunnelmark.vmimage import cache as images
 from tunnelmark.vmimage.cache import find
 from tunnelmark.vmimage.suites import SUITES
 
@@ -43,6 +44,20 @@ def has_tools() -> bool:
     return (Path(os.environ.get("TUNNELMARK_CROSS") or cache) / "qemu").exists()
 
 
+def iptfs_kernel() -> str | None:
+    """Return the release of a user's own kernel with IP-TFS that an image of forky has, or None."""
+    return next(
+        (
+            image.kernel_release
+            for folder in (images.user_cache(), images.SYSTEM_CACHE)
+            for image in images.images(folder)
+            if images.is_own_of(image, SUITES["forky"])
+            and any(module.endswith("/xfrm_iptfs.ko") for module in image.modules)
+        ),
+        None,
+    )
+
+
 def masque_program() -> str | None:
     """Return the program of the tunnel masque, if it is where drivers look for it."""
     return shutil.which("tunnelmark-masque", path=f"{os.environ.get('PATH', '')}:/usr/local/bin")
@@ -59,12 +74,14 @@ CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "no kernel of ours has ovpn_dco_v2": lambda: not has_kernel("ovpn_dco_v2"),
     "no image of trixie-backports": lambda: find(SUITES["trixie-backports"]) is None,
     "no image of forky": lambda: find(SUITES["forky"]) is None,
+    "no image of forky with xfrm_iptfs": lambda: iptfs_kernel() is None,
     "the kernel has ESP": lambda: has_kernel("esp"),
     "nobody cannot read Python or this checkout": lambda: not nobody_reads_this(),
     "no chromium": lambda: shutil.which("chromium") is None,
     "no tshark": lambda: shutil.which("tshark") is None,
     "no tunnelmark-masque": lambda: masque_program() is None,
     "no tunnelmark-tailscale-control": lambda: tailscale_control() is None,
+    "no SoftEther that serves SSTP": lambda: "TUNNELMARK_SOFTETHER" not in os.environ,
     "no tools for other architectures": lambda: not has_tools(),
     "no user namespaces": lambda: not _user_namespaces(),
 }

@@ -1,6 +1,7 @@
 """Schedules and sizes of ``send`` as its records and a plain socket see them, over the loopback."""
 
 import json
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -256,3 +257,47 @@ def test_a_sender_that_cannot_begin_ends_and_says_why(engine: str, wrong: dict[s
     )
     assert done.returncode != 0
     assert next(iter(wrong)) in done.stderr or "cpu" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "level", "option"),
+    [
+        ("127.0.0.1", socket.IPPROTO_IP, socket.IP_RECVTOS),
+        ("::1", socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS),
+    ],
+)
+def test_each_flow_has_its_own_traffic_class(
+    engine: str, address: str, level: int, option: int
+) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as receiver:
+        receiver.bind((address, 0))
+        receiver.setsockopt(level, option, 1)
+        receiver.settimeout(20)
+        target = config.address(address, receiver.getsockname()[1])
+        flows = [
+            flow(number, target, packets=1, traffic_class=value)
+            for number, value in enumerate((0, 0x0A, 0xB8))
+        ]
+        send = config.send_config(
+            flows,
+            seed=5,
+            drain_ns=1,
+            late_ns=1000 * MS,
+            records=None,
+            realtime_priority=None,
+            parent_pid=None,
+        )
+        subprocess.run(
+            [engine, "send", "-"],
+            input=json.dumps(send),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        seen = []
+        for _ in flows:
+            _, ancillary, _, _ = receiver.recvmsg(2048, socket.CMSG_SPACE(4))
+            seen += [data[0] for _, _, data in ancillary]
+    assert sorted(seen) == [0, 0x0A, 0xB8]

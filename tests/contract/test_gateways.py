@@ -192,7 +192,7 @@ def test_a_client_that_agrees_no_more_is_seen_beside_the_others(
     _, tunnel, _ = standing.up("ipsec", {})
     monkeypatch.setattr(strongswan, "_SETTLE_LIMIT_S", 0.0)
     assert isinstance(tunnel, EspTunnel)
-    client = tunnel._ends[1].charon
+    client = tunnel._ends[1].daemon
     assert client._swanctl("--terminate", "--child", "esp1", "--force").returncode == 0
     with pytest.raises(TunnelError, match=r"client1 has 0 associations esp1, must have 1"):
         tunnel.check_agreed()

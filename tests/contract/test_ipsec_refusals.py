@@ -40,14 +40,14 @@ class OtherAuthority(IpsecTunnel):
 
     def _prepare(self, site: Site, clients: Any, server: Any) -> None:
         (client,) = clients
-        put = client.charon.put_identity
+        put = client.daemon.put_identity
 
         def stranger(authority: bytes, _identity: Any, **more: Any) -> None:
             name = f"client.{site.prefix}"
             own = ipsec.RunAuthority("stranger", ipsec.datetime.now(ipsec.UTC))
             put(authority, own.issue(name, "client"), **more)
 
-        client.charon.put_identity = stranger
+        client.daemon.put_identity = stranger
         super()._prepare(site, clients, server)
 
 
@@ -125,8 +125,8 @@ def test_a_charon_that_is_killed_while_it_negotiates_is_reported(
     original = driver._establish
 
     def first_kill(self: Any, site: Site, client: Any, server: Any) -> None:
-        server.charon.process.kill()
-        server.charon.process.wait(10)
+        server.daemon.process.kill()
+        server.daemon.process.wait(10)
         original(self, site, client, server)
 
     monkeypatch.setattr(driver, "_establish", first_kill)
@@ -143,7 +143,7 @@ class Reached(IpsecTunnel):
     """Lets a test at a daemon as another administrator of the host would be."""
 
     def at_client(self, *arguments: str) -> None:
-        assert self._ends[0].charon._swanctl(*arguments).returncode == 0
+        assert self._ends[0].daemon._swanctl(*arguments).returncode == 0
 
 
 def test_what_is_no_longer_agreed_is_seen(lab: Lab) -> None:

@@ -47,6 +47,7 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("wireguard", {"implementation": "kernel"}),
     ("ipsec", {"implementation": "kernel", "count": 2}),
     ("ikev2", {"implementation": "kernel"}),
+    ("libreswan", {"udp_encapsulation": True, "count": 2}),
     ("ipsec", {"implementation": "libipsec", "ike": "v1", "auth": "cert", "suite": "3DES-SHA1"}),
     ("ipsec", {"implementation": "libipsec", "inner": "ipv6", "outer": "ipv6"}),
     (
@@ -85,7 +86,7 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
 ]
 SLOW = {"softether": 5, "l2tp_ipsec": 9, "pptp": 9, "sstp": 9}
 """Kinds that take seconds to start: of the places where that can fail, every so many are tried."""
-FIXED_NAMES = {"eth0", "ipsec0"}
+FIXED_NAMES = {"eth0", "ipsec0", "ipsec1", "ipsec2"}
 """Interfaces that are the lab's, or whose name is compiled into the program that makes them."""
 
 

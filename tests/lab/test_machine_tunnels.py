@@ -15,15 +15,18 @@ from tunnelmark.model.block import WireProof
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import IP_VERSIONS, datagram
 from tunnelmark.model.topology import OUTSIDE_ROUTER_IPV4, Topology
-from tunnelmark.model.tunnel import Site, TunnelUp
+from tunnelmark.model.tunnel import Side, Site, TunnelUp
 from tunnelmark.probes.prober import EngineProber
 from tunnelmark.probes.wire import Watch, prove
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.ipsec import IpsecTunnel
 from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecTunnel
+from tunnelmark.tunnels.libreswan import LibreswanTunnel
 from tunnelmark.tunnels.pptp import PptpTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.tunnels.softether_program import SERVER
+from tunnelmark.tunnels.sstp import SstpTunnel
 
 pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
@@ -37,6 +40,7 @@ NOT_ENCRYPTED = [
     (L2tpIpsecTunnel, {"ipsec": False}),
     (PptpTunnel, {"mppe": "none"}),
     (IpsecTunnel, {"implementation": "kernel", "suite": "NULL-SHA1"}),
+    (LibreswanTunnel, {"suite": "NULL-SHA1"}),
 ]
 # Outer IP bytes of a payload of 1000, and the largest payload in one packet.
 CASES: list[tuple[str, Params, int, int]] = [
@@ -48,6 +52,9 @@ CASES: list[tuple[str, Params, int, int]] = [
     ("ipsec", {"suite": "CHACHA20-POLY1305", "udp_encapsulation": True}, 1092, 1410),
     ("ipsec", {"inner": "ipv6", "outer": "ipv6"}, 1124, 1378),
     ("ikev2", {"suite": "AES-128-GCM"}, 1084, 1418),
+    ("libreswan", {"count": 2}, 1084, 1418),
+    ("libreswan", {"suite": "AES-256-CBC-SHA256", "esn": True, "replay_window": 64}, 1100, 1410),
+    ("libreswan", {"inner": "ipv6", "outer": "ipv6", "ike_group": "x25519"}, 1124, 1378),
     ("l2tp_ipsec", {}, 1112, 1372),
     ("l2tp_ipsec", {"ipsec": False}, 1066, 1372),
     ("l2tp_ipsec", {"inner": "ipv6"}, 1128, 1352),
@@ -71,6 +78,7 @@ THROUGH_NAT: list[tuple[str, Params, int]] = [
     ("pptp", {}, 1065),
     ("l2tp_ipsec", {"udp_encapsulation": True}, 1120),
     ("l2tp_ipsec", {"ipsec": False}, 1066),
+    ("libreswan", {"udp_encapsulation": True}, 1092),
 ]
 
 
@@ -207,6 +215,13 @@ class OtherPskOfL2tp(L2tpIpsecTunnel):
         return super()._document(site, end, ["guessed"] if end.side == "client" else passwords)
 
 
+class OtherPskOfLibreswan(LibreswanTunnel):
+    """The client holds the secret of somebody else."""
+
+    def _secret_lines(self, site: Site, side: Side, secret: str) -> str:
+        return super()._secret_lines(site, side, "guessed" if side == "client" else secret)
+
+
 class OtherPasswordOfL2tp(L2tpIpsecTunnel):
     """The client has a password that the server does not know."""
 
@@ -223,8 +238,14 @@ class OtherPasswordOfPptp(PptpTunnel):
 
 REFUSALS: list[tuple[type[Tunnel], Params, str]] = [
     (OtherPskOfL2tp, {}, r".*last messages of the client: .+; of the server: .+"),
+    (OtherPskOfLibreswan, {}, r".*AUTHENTICATION_FAILED.*; of the server: .+"),
     (OtherPasswordOfL2tp, {"ipsec": False}, r"l2tp_ipsec .* did not agree on addresses.*: .+"),
     (OtherPasswordOfPptp, {}, r"pptp .*(authentication|CHAP|peer).*"),
+    (
+        SstpTunnel,
+        {"server": "softether", "program": {"vpnserver": SERVER}},
+        rf"{SERVER} on server: SoftEther VPN 5\.01 Build 9674, .* answers no SSTP call: .*",
+    ),
 ]
 
 
@@ -249,6 +270,7 @@ def test_a_peer_that_refuses_is_reported_in_the_program_s_own_words(
     [
         ("ipsec", {"implementation": "kernel"}, "charon"),
         ("ikev2", {"implementation": "kernel"}, "charon"),
+        ("libreswan", {}, "pluto"),
         ("l2tp_ipsec", {}, "xl2tpd"),
         ("pptp", {}, "pptpd"),
         ("sstp", {}, ""),

@@ -1,7 +1,8 @@
 """Machines of other suites than the default: a short study in each, with programs of today.
 
 The image of trixie is built where it is missing. Those of the other two come from package lists
-that change every day, so they are tried where somebody has built them.
+that change every day, so they are tried where somebody has built them. So is IP-TFS, for which
+Debian builds no kernel.
 """
 
 import json
@@ -11,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from skips import iptfs_kernel
 from tunnelmark.model.suites import Suite
 from tunnelmark.vmimage import build, cache
 from tunnelmark.vmimage.suites import SUITES
 
 pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
-STUDY = """
+HEAD = """
 format = 1
 name = "suite"
 title = "Programs of another suite"
@@ -30,16 +32,6 @@ min_repeats = 1
 max_repeats = 1
 bring_ups = 1
 
-[[tunnel]]
-kind = "openvpn"
-mtu_bytes = 1400
-{openvpn}
-
-[[tunnel]]
-kind = "ikev2"
-implementation = "kernel"
-ike_group = "{group}"
-
 [[link]]
 kind = "serial"
 rate = "8 Mbit/s"
@@ -49,8 +41,37 @@ delay = "5 ms"
 kind = "udp_echo"
 gap = "20 ms"
 packets = 50
-payload_bytes = 512
+payload_bytes = {payload}
+
 """
+STUDY = (
+    HEAD.replace("{payload}", "512")
+    + """
+[[tunnel]]
+kind = "openvpn"
+mtu_bytes = 1400
+{openvpn}
+
+[[tunnel]]
+kind = "ikev2"
+implementation = "kernel"
+ike_group = "{group}"
+"""
+)
+IPTFS = (
+    HEAD.replace("{payload}", "[64, 512, 1472]")
+    + """
+[[tunnel]]
+kind = "ipsec"
+mode = "iptfs"
+
+[[tunnel]]
+kind = "ipsec"
+mode = "iptfs"
+suite = "CHACHA20-POLY1305"
+udp_encapsulation = true
+"""
+)
 KERNEL = 'offload = "kernel"'
 
 
@@ -98,3 +119,29 @@ def test_a_study_in_a_machine_of_a_suite(
     manifest = json.loads((one.directory / "manifest.json").read_text())
     assert manifest["suite"] == manifest["environment"]["machine system"] == suite
     assert f"openvpn={image.packages['openvpn']}" in manifest["environment"]["machine packages"]
+
+
+def test_ip_tfs_in_a_machine_whose_kernel_has_it(study: Callable[[str], Any]) -> None:
+    kernel = iptfs_kernel()
+    if kernel is None:
+        pytest.skip("no image of forky has a kernel with xfrm_iptfs (docs/ipsec.md)")
+    one = study(IPTFS)
+    one.start(str(one.file), "--suite", "forky", "--kernel", kernel)
+    assert one.finish() in {0, 6}, one.errors
+    blocks = [json.loads(path.read_text()) for path in one.directory.glob("blocks/*.json")]
+    points = {}
+    for block in blocks:
+        assert block["error"] is None
+        (agreed,) = block["negotiated"]
+        assert (agreed["details"]["mode"], agreed["mtu_bytes"]) == ("iptfs", 1500)
+        for proof in block["proofs"]:
+            assert proof["verdict"] == "proved", proof["message"]
+            points[agreed["cipher"]] = proof["fragmentation_point_bytes"]
+            # The last one, of two packets, is cut by the tunnel: the pieces are no fragments of IP.
+            sizes = {one["payload_bytes"]: one["outer_packet_bytes"] for one in proof["samples"]}
+            more = 8 if agreed["details"]["udp_encapsulation"] == "on" else 0
+            assert sizes[64] == [152 + more]
+            assert sizes[512] == [600 + more]
+            assert sizes[1472] == [1500, 116 + 2 * more]
+        assert [one for one in block["layers"] if not one["equal"]] == []
+    assert points == {"AES-256-GCM": 1414, "CHACHA20-POLY1305": 1406}

@@ -12,7 +12,7 @@ from tunnelmark.engine.binary import find_engine
 from tunnelmark.engine.link import Direction, LinkSpec, Loss, Queue
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
-from tunnelmark.model.block import ProofVerdict, WireProof
+from tunnelmark.model.block import PROBE_CLASS, ProofVerdict, WireProof
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.overhead import IP_VERSIONS, datagram, fragmentation_point
 from tunnelmark.model.topology import Topology
@@ -162,6 +162,32 @@ def make(kind: str, params: dict[str, object], lab: Lab) -> Tunnel:
         pytest.skip(reason)
     assert reason is None
     return tunnel
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "traffic_class"),
+    [
+        ("none", {}, PROBE_CLASS),
+        ("none", {"inner": "ipv6"}, PROBE_CLASS),
+        ("openvpn", {}, 0),
+        ("openvpn", {"options": ["--passtos"]}, PROBE_CLASS),
+        # RFC 6040: the kernel copies ECN.
+        ("vxlan", {}, PROBE_CLASS & 0b11),
+        ("vxlan", {"inner": "ipv6", "outer": "ipv6"}, PROBE_CLASS & 0b11),
+        # ssh(1), IPQoS: its own, low delay for what is interactive.
+        ("ssh_tun", {}, 0x10),
+    ],
+)
+def test_the_proof_says_whether_the_traffic_class_is_copied(
+    lab: Lab, engine: str, kind: str, params: dict[str, object], traffic_class: int
+) -> None:
+    tunnel = make(kind, params, lab)
+    try:
+        proof = proved(lab, engine, tunnel.up(lab.site))
+    finally:
+        tunnel.down()
+    assert proof.ok, proof.message
+    assert proof.traffic_class == traffic_class
 
 
 @pytest.mark.parametrize("case", [by_wire(case) for case in CASES])

@@ -37,6 +37,7 @@ EMULATED = Choice("tcg", "a test")
 PROGRAMS = (
     *("ip", "ethtool", "tcpdump", "ping", "sysctl", "tc", "unshare", "chrt", "python3"),
     *("openvpn", "wg", "wireguard-go", "swanctl", "/usr/lib/ipsec/charon", "xl2tpd"),
+    *("/usr/libexec/ipsec/pluto", "/usr/libexec/ipsec/addconn", "certutil"),
     *("pptpd", "pptp", "pppd", "sstpc", "hostapd", "wpa_supplicant", "iw", "ocserv"),
     *("openconnect", "tincd", "nebula", "vpnserver", "vpnclient", "vpncmd", "sshd", "ssh"),
     *("iperf3", "irtt", "nginx", "curl", "nft", "iptables", "openssl", "modprobe"),

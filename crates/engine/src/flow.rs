@@ -34,6 +34,8 @@ pub struct FlowConfig {
     interface: Option<String>,
     #[serde(default)]
     netns: Option<PathBuf>,
+    #[serde(default)]
+    traffic_class: u8,
     start_offset_ns: i64,
     schedule: ScheduleConfig,
     stop: StopConfig,
@@ -163,6 +165,7 @@ pub fn flow_plan(index: usize, flow: &FlowConfig, seed: u64) -> Result<FlowPlan,
         source,
         interface: flow.interface.clone(),
         netns: flow.netns.clone(),
+        traffic_class: flow.traffic_class,
     })
 }
 

@@ -316,6 +316,7 @@ fn open(plan: &ReflectPlan) -> Result<(Vec<Vec<Socket>>, Vec<SocketAddr>), IoErr
             dont_fragment: false,
             interface: None,
             netns: netns.clone(),
+            traffic_class: 0,
             time_to_live,
             receive_time: plan.receive_time,
             shared: plan.shards > 1,

@@ -1,7 +1,7 @@
 """``tunnelmark doctor``."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ def doctor(*, as_json: bool, no_machine: bool, suite: Suite | None, kernel: str 
 
     # What can run is asked where a run would stand: without root, in a user namespace.
     stand("auto")
-    findings = examine()
+    findings = examine(system)
     no_engine = next((f for f in findings if not f.ok and f.name == "engine"), None)
     with (
         Ledger() as ledger,
@@ -59,8 +59,12 @@ def doctor(*, as_json: bool, no_machine: bool, suite: Suite | None, kernel: str 
         local = lacking or (_OF_MACHINES if system.is_named else placement.local_host())
         machine = _NOT_CHECKED if no_machine else lacking or placement.ready_machine()
         found = abilities(tunnel_kinds(), local, machine)
-    show: Callable[[Sequence[Finding], Sequence[Ability]], None] = _json if as_json else _text
-    show(findings, found)
+    if as_json:
+        _json(findings, found)
+    elif system.is_named:
+        _text_of_system(findings, found, system, machine if isinstance(machine, str) else None)
+    else:
+        _text(findings, found)
     return 0 if any(ability.can_run for ability in found) else _NOTHING_RUNS
 
 
@@ -78,9 +82,26 @@ def _json(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:
     click.echo(json.dumps({"machine": machine, "tunnels": tunnels}, indent=2))
 
 
+def _text_of_system(
+    findings: "Sequence[Finding]",
+    found: "Sequence[Ability]",
+    system: MachineSystem,
+    no_machine: str | None,
+) -> None:
+    """Show what runs in machines of a system; why there is none is said once for all tunnels."""
+    _show(findings)
+    if no_machine is not None:
+        click.echo(f"\ntunnels were not checked: {no_machine}")
+        return
+    click.echo(f"\n{'tunnel':12} machine  why not")
+    for ability in found:
+        inside = "ok" if ability.machine is None else "--"
+        click.echo(f"{ability.kind:12} {inside:8} {ability.machine or ''}".rstrip())
+    click.echo(f"\na study of {system.describe()} has all its tunnels in virtual machines")
+
+
 def _text(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:
-    for finding in findings:
-        click.echo(f"{'ok' if finding.ok else '--'}  {finding.name:12} {_sentence(finding)}")
+    _show(findings)
     click.echo(f"\n{'tunnel':12} here  machine  why not")
     for ability in found:
         here, inside = ("ok" if why is None else "--" for why in (ability.local, ability.machine))
@@ -89,11 +110,14 @@ def _text(findings: "Sequence[Finding]", found: "Sequence[Ability]") -> None:
         click.echo("\ntunnelmark run uses a virtual machine for a tunnel that cannot run here")
 
 
+def _show(findings: "Sequence[Finding]") -> None:
+    for finding in findings:
+        click.echo(f"{'ok' if finding.ok else '--'}  {finding.name:12} {_sentence(finding)}")
+
+
 def _why(ability: "Ability") -> str:
     """Return the reasons; nothing of a place that was not requested and is not needed."""
     if ability.local is None and ability.machine == _NOT_CHECKED:
         return ""
-    if ability.local == _OF_MACHINES:
-        return ability.machine or ""
     named = (("here", ability.local), ("machine", ability.machine))
     return "; ".join(f"{place}: {reason}" for place, reason in named if reason is not None)

@@ -71,6 +71,8 @@ class Flow:
     """The same of its reflector's socket."""
     listen: str | None = None
     """Address of that socket; None: ``target``, unless a NAT is before it."""
+    traffic_class: int = 0
+    """DSCP and ECN of its packets, as one byte (RFC 2474, RFC 3168)."""
 
     @property
     def reflector(self) -> str:
@@ -102,6 +104,7 @@ class Flow:
             "content": self.content,
             # An older engine need not know it.
             **({} if self.netns is None else {"netns": self.netns}),
+            **({"traffic_class": self.traffic_class} if self.traffic_class else {}),
         }
 
 

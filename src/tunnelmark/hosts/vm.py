@@ -7,12 +7,14 @@ from typing import Final
 from tunnelmark.hosts.agent_host import AgentHost
 from tunnelmark.hosts.vm_features import has_feature
 from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.model.suites import DEFAULT_SUITE, Suite
+from tunnelmark.vmimage.suites import SUITES
 
 _ROOT: Final = PurePosixPath("/tunnelmark")
 
 
 class VmHost(AgentHost):
-    """A machine as a host; implements ``Host``. Whoever booted the machine closes it."""
+    """A machine as a host; implements ``Host``, ``FixedHost``. Whoever booted it closes it."""
 
     def __init__(
         self,
@@ -23,12 +25,19 @@ class VmHost(AgentHost):
         log_dir: Path,
         root: PurePosixPath = _ROOT,
         pid_base: int = 0,
+        suite: Suite = DEFAULT_SUITE,
     ) -> None:
-        """Take a machine that has booted; see ``AgentHost``."""
+        """Take a machine of a suite that has booted; see ``AgentHost``."""
         super().__init__(
             machine, name=name, unique=unique, log_dir=log_dir, root=root, pid_base=pid_base
         )
         self.machine = machine
+        self._suite: Suite = suite
+
+    def lacking(self, package: str) -> str:
+        """Return that the image of the suite has no such package, with the reason if it has one."""
+        reason = SUITES[self._suite].absent.get(package)
+        return f"not in the image of {self._suite}" + (f": {reason}" if reason else "")
 
     def has_kernel(self, feature: str) -> bool:
         """Say whether the machine's kernel has a feature, by its modules and what is built in."""

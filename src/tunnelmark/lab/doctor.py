@@ -12,7 +12,8 @@ from tunnelmark.hosts.features import has_kernel
 from tunnelmark.hosts.vm_qemu import QEMU
 from tunnelmark.lab.rootless import cannot_run_rootless, inside_user_namespace
 from tunnelmark.model.errors import LabError
-from tunnelmark.vmimage import cache, programs
+from tunnelmark.model.suites import MachineSystem
+from tunnelmark.vmimage import build, programs
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Finding:
     """Command that installs what is missing, or another remedy."""
 
 
-def examine() -> list[Finding]:
-    """Look at everything; nothing is changed."""
+def examine(system: MachineSystem = MachineSystem()) -> list[Finding]:  # noqa: B008  # frozen
+    """Look at everything, machines of a ``system`` included; nothing is changed."""
     return [
         Finding("kernel", ok=True, message=f"Linux {platform.release()}, {os.cpu_count()} cores"),
         _privileges(),
@@ -35,7 +36,7 @@ def examine() -> list[Finding]:
         _feature("veth", "the link between hosts"),
         _feature("tun", "userspace tunnels"),
         _limits(),
-        _machine(),
+        _machine(system),
         _clock(),
         _realtime(),
     ]
@@ -72,16 +73,19 @@ def _limits() -> Finding:
     return Finding("cpu limits", ok=True, message=message)
 
 
-def _machine() -> Finding:
+def _machine(system: MachineSystem) -> Finding:
     if programs.find(QEMU) is None:
         message = f"machines with another kernel: {QEMU} is not installed"
         fix = f"apt-get install {programs.PACKAGES[QEMU]}"
         return Finding("machine", ok=False, message=message, fix=fix)
-    image = cache.find()
+    image = build.ready(system)
     if image is None:
-        message = "machines with another kernel: there is no image yet"
-        return Finding("machine", ok=False, message=message, fix="tunnelmark vm build")
-    message = f"machines with Linux {image.kernel_release}"
+        of = f" of {system.describe()}" if system.is_named else ""
+        message = f"machines with another kernel: there is no image{of} yet"
+        fix = f"tunnelmark vm build{system.options()}"
+        return Finding("machine", ok=False, message=message, fix=fix)
+    own = " (your own)" if system.kernel is not None else ""
+    message = f"machines of {system.name} with Linux {image.kernel_release}{own}"
     return Finding("machine", ok=True, message=message)
 
 

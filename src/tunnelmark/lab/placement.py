@@ -220,6 +220,7 @@ class Placement:
                 name="machine",
                 unique=f"{self._ledger.run_id}-machine",
                 log_dir=Path(self._local.work_dir) / "machine-logs",
+                suite=self._system.name,
             )
         assert self._host is not None  # noqa: S101  # made with the machine
         return self._host

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from tunnelmark.model.overhead import Layer
 from tunnelmark.model.tunnel import Negotiated
@@ -40,6 +40,11 @@ class ProofVerdict(StrEnum):
     """Nothing was on a link: the packets are those of the tunnel's model, in a simulation."""
 
 
+PROBE_CLASS: Final = 0x0A
+"""Traffic class of the packets of a proof: a DSCP that nobody has a meaning for (2), so that no
+queue or WLAN treats them otherwise, and ECT(0)."""
+
+
 @dataclass(frozen=True)
 class WireProof:
     """What a capture on the link says of one tunnel path."""
@@ -57,6 +62,9 @@ class WireProof:
     samples: tuple[WireSample, ...]
     fragmentation_point_bytes: int | None
     """Largest payload carried in one outer packet; None if not found within the sizes tried."""
+    traffic_class: int | None = None
+    """DSCP and ECN, as one byte, of the packets that carried probes, which had ``PROBE_CLASS``
+    themselves; None: not the same on all, or there was no IP header to look at."""
 
     @property
     def ok(self) -> bool:

@@ -133,6 +133,14 @@ class Host(Protocol):
         """Say whether the kernel has a feature: ``wireguard``, ``tun``, ``esp``, ``ppp`` …."""
 
 
+@runtime_checkable
+class FixedHost(Protocol):
+    """A host that has the programs of its image, and on which nothing can be installed."""
+
+    def lacking(self, package: str) -> str:
+        """Return why it has nothing of a Debian package: what follows ``vpnserver is``."""
+
+
 @dataclass(frozen=True)
 class Need:
     """What a driver needs of a host, and the package that contains it."""
@@ -148,10 +156,15 @@ class Need:
         """Return the command that installs one of the programs."""
         return self.install.get(program) or f"apt-get install {self.programs[program]}"
 
-    def missing(self, host: Host) -> str | None:
-        """Return why this host cannot serve, with the command that fixes it, or None."""
-        for program in self.programs:
+    def missing(self, host: Host, behind: Host | None = None) -> str | None:
+        """Return why this host cannot serve, with the command that fixes it, or None.
+
+        ``behind`` is the host that this one stands before, if it stands before another.
+        """
+        for program, package in self.programs.items():
             if host.has(program) is None:
+                if isinstance(place := behind or host, FixedHost):
+                    return f"{program} is {place.lacking(package)}"
                 return f"{program} is not installed ({self.remedy(program)})"
         for feature in self.kernel:
             if not host.has_kernel(feature):

@@ -70,6 +70,11 @@ class Encapsulation:
 
     Bytes include the IP header.
     """
+    pieces: Callable[[int, int], tuple[int, ...]] | None = None
+    """How the tunnel itself cuts what does not fit one outer packet: IP has then nothing to cut.
+
+    (Bytes of what is wrapped, link MTU) to the IP lengths of the outer packets.
+    """
 
 
 @dataclass(frozen=True)
@@ -256,6 +261,9 @@ def _wrapped(
         headers = segment_headers_bytes(layers)
         packets = segment(whole - headers, headers, mtu_bytes)
         extra = Layer("headers of further segments", sum(packets) - whole, "RFC 9293 section 3.1")
+    elif encapsulation.pieces is not None:
+        packets = encapsulation.pieces(wrapped_bytes, mtu_bytes)
+        extra = Layer("headers of further pieces", sum(packets) - whole, layers[0].source)
     else:
         if whole > mtu_bytes and encapsulation.cut_bytes is not None:
             mtu_bytes = encapsulation.cut_bytes(mtu_bytes)

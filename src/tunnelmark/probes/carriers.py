@@ -25,6 +25,8 @@ class Carrier:
     """Its length behind the Ethernet header, without an acknowledgement that rode on it."""
     body: bytes = field(default=b"", repr=False, compare=False)
     """What followed the headers of the link, IP, UDP and TCP."""
+    traffic_class: int | None = None
+    """DSCP and ECN of its IP header; None: there is none."""
 
 
 def carriers(
@@ -43,7 +45,8 @@ def carriers(
         elif frame.source in addresses:
             own_bytes = frame.ip_bytes - acknowledging_bytes(frame, rule.least_carrier_bytes)
             if own_bytes > 0:
-                found.append(Carrier(frame.time_ns, own_bytes, frame.payload))
+                own = Carrier(frame.time_ns, own_bytes, frame.payload, frame.traffic_class)
+                found.append(own)
     return tuple(found)
 
 

@@ -44,6 +44,8 @@ class WirePacket:
     more_fragments: bool
     payload: bytes
     """What follows the UDP or TCP header, or the IP header where there is none of those."""
+    traffic_class: int = 0
+    """DSCP and ECN, as one byte."""
 
     @property
     def fragment(self) -> bool:
@@ -196,6 +198,7 @@ class _IpHeader(NamedTuple):
     fragment_id: int | None
     offset_bytes: int
     more: bool
+    traffic_class: int
 
 
 def _ipv4(time_ns: int, packet: bytes) -> WirePacket:
@@ -221,6 +224,7 @@ def _ipv4(time_ns: int, packet: bytes) -> WirePacket:
         fragment_id=int.from_bytes(packet[4:6], "big") if more or offset else None,
         offset_bytes=offset,
         more=more,
+        traffic_class=packet[1],
     )
     return _transport(time_ns, header, packet[header_bytes:total])
 
@@ -261,6 +265,7 @@ def _ipv6(time_ns: int, packet: bytes) -> WirePacket:
         fragment_id=identification,
         offset_bytes=offset,
         more=more,
+        traffic_class=int.from_bytes(packet[0:2], "big") >> 4 & 0xFF,
     )
     return _transport(time_ns, header, packet[at:total])
 
@@ -291,4 +296,5 @@ def _transport(time_ns: int, ip: _IpHeader, payload: bytes) -> WirePacket:
         fragment_offset_bytes=ip.offset_bytes,
         more_fragments=ip.more,
         payload=payload,
+        traffic_class=ip.traffic_class,
     )

@@ -14,6 +14,7 @@ from tunnelmark.engine.config import Flow, Session, address
 from tunnelmark.engine.events import Event, parse_event, wait_for
 from tunnelmark.engine.records import MISSING_NS, read_send
 from tunnelmark.engine.summary import parse_reflect_summary, parse_send_summary
+from tunnelmark.model.block import PROBE_CLASS
 from tunnelmark.model.errors import LabFailedError
 from tunnelmark.model.host import Host, Process
 from tunnelmark.model.tunnel import TrafficPath
@@ -143,6 +144,7 @@ class EngineProber:
                 duration_ns=None,
                 payload_bytes=size,
                 content={"type": "repeat", "pattern": marker.hex()},
+                traffic_class=PROBE_CLASS,
             )
             for number, (size, session) in enumerate(zip(sizes, sessions, strict=True))
         ]

@@ -118,6 +118,7 @@ def prove(
     lengths: dict[int, tuple[int, ...]] = {}
     asked: Counter[int] = Counter()
     tally = _Tally()
+    classes: Counter[int | None] = Counter()
     seen = Sizes(
         wanted,
         votes,
@@ -149,6 +150,7 @@ def prove(
         tally.add(found)
         if found.parts is not None and found.whole:
             seen.add(found.sent.probes, found.parts)
+            classes.update(one.traffic_class for parts in found.parts for one in parts)
         lengths = consistent(votes.agreed())
         if rule.compresses and tally.whole and lengths:
             break
@@ -190,6 +192,7 @@ def prove(
         encrypted_expected=rule.encrypted,
         samples=samples,
         fragmentation_point_bytes=known.point,
+        traffic_class=_usual(classes),
     )
 
 
@@ -300,6 +303,8 @@ def describe(frame: Frame) -> str:
 
 
 _MAX_BATCHES: Final = 8
+_NEARLY_ALL: Final = 10
+"""All but one of so many."""
 _MOST_OVERHEAD_BYTES: Final = 200
 """More than any tunnel puts around a packet."""
 _FUTILE_BATCHES: Final = 3
@@ -428,6 +433,12 @@ def _with_port(rule: WireRule, port: int) -> WireRule:
     )
 
 
+def _usual(classes: Counter[int | None]) -> int | None:
+    """Return what nearly all have: a packet of the tunnel's own is now and then among them."""
+    usual, count = next(iter(classes.most_common(1)), (None, 0))
+    return usual if count * _NEARLY_ALL >= classes.total() * (_NEARLY_ALL - 1) else None
+
+
 def _bypassed(sample: WireSample, rule: WireRule) -> str:
     """Return the fault where less went over the link than probes hold: they went another way."""
     return (
@@ -450,6 +461,8 @@ def _summary(judge: Judge, tally: _Tally, point: int | None, *, searched: bool) 
         if point is not None
         else "the fragmentation point was not searched for"
         if not searched
+        else "a stream that does not show where packets are cut"
+        if judge.rule.tcp_ports
         else f"no fragmentation point from {SMALLEST_BYTES} to {LARGEST_BYTES} bytes of payload"
     )
     return (

@@ -210,7 +210,7 @@ class Tunnel(ABC):
             return "nft, which mss_clamp needs, is not installed (apt-get install nftables)"
         own = self._tailored(host)
         reason = own.missing() if isinstance(own, TailoredHost) else None
-        return reason or self.need(own).missing(own)
+        return reason or self.need(own).missing(own, behind=host)
 
     def _tailored(self, host: Host) -> Host:
         """Return the host with what the study gives of its own, if it gives something."""

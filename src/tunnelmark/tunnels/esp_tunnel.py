@@ -1,15 +1,13 @@
-"""What the drivers of IPsec share: their charons, ways into ESP, and what was agreed."""
+"""What the drivers of IPsec share: ends with an IKE daemon, ways into ESP, what was agreed."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import ceil
-from types import MappingProxyType
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Generic, Literal, TypeVar
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.esp import ESP_SUITES, esp
-from tunnelmark.model.host import Host, Need
+from tunnelmark.model.host import Host, Process
 from tunnelmark.model.overhead import (
     IP_VERSIONS,
     Encapsulation,
@@ -18,7 +16,6 @@ from tunnelmark.model.overhead import (
 from tunnelmark.model.tunnel import (
     DataPath,
     Endpoint,
-    Milestone,
     Negotiated,
     ServerPorts,
     Side,
@@ -36,7 +33,9 @@ from tunnelmark.tunnels.addressing import (
 )
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.esp_params import EspParams
-from tunnelmark.tunnels.ike_groups import hold_group, plugins_for, require_group
+from tunnelmark.tunnels.ike_daemon import IkeDaemon, settled_sas
+from tunnelmark.tunnels.ike_groups import hold_group
+from tunnelmark.tunnels.ike_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.ipsec_suites import (
     NAT_NEEDS_UDP,
     Agreement,
@@ -44,50 +43,28 @@ from tunnelmark.tunnels.ipsec_suites import (
     check_pair,
     esp_rule,
 )
-from tunnelmark.tunnels.strongswan import (
-    CHARON,
-    LIBIPSEC_PROGRAMS,
-    PROGRAMS,
-    Charon,
-    last_words_of,
-    settled_sas,
-)
-from tunnelmark.tunnels.strongswan_config import Settings
-from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.support import (
     Watched,
     first_problem,
     first_through,
     inner_interface,
     interfaces,
-    quieten,
 )
 
 Implementation = Literal["kernel", "libipsec"]
 
-LIBIPSEC_MTU_BYTES: Final = 1400
-"""What libipsec gives its TUN device (TUN_DEFAULT_MTU of strongSwan's tun_device.c)."""
-# One for all associations. The name is compiled in and libipsec routes by it: no other is possible.
-LIBIPSEC_TUN: Final = "ipsec0"
-_INITIATE_LIMIT_S: Final = 30.0
-
 _FIRST_PACKET_LIMIT_S: Final = 15.0
-# PFS by the study's name and by that which charon shows.
-_GROUP: Final = {
-    "none": None,
-    "modp2048": "MODP_2048",
-    "ecp256": "ECP_256",
-    "x25519": "CURVE_25519",
-}
+
+DaemonT = TypeVar("DaemonT", bound=IkeDaemon)
 
 
 @dataclass
-class End:
+class End(Generic[DaemonT]):
     """A place at which tunnels end."""
 
     side: Side
     endpoint: Endpoint
-    charon: Charon
+    daemon: DaemonT
     numbers: tuple[int, ...] = (0,)
     """The tunnels that end here: all of them, or the one of a gateway's client."""
     undo: list[list[str]] = field(default_factory=list)
@@ -100,16 +77,13 @@ class End:
         self.endpoint.host.run(["ip", *words])
 
 
-class EspTunnel(Tunnel):
+class EspTunnel(Tunnel, Generic[DaemonT]):
     """``count`` pairs of ESP associations; what they hang on is the subclass's.
 
     With ``clients`` one daemon of the server has an association with each client's daemon. All of
     them are behind one interface of the server, with one address on it.
     """
 
-    programs: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"charon": CHARON, "swanctl": "swanctl"}
-    )
     gateway: ClassVar[bool] = True
 
     tells_set_up: ClassVar[bool] = True
@@ -118,16 +92,19 @@ class EspTunnel(Tunnel):
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        self._chosen: Implementation = (
-            "libipsec" if self.params.implementation == "libipsec" else "kernel"
-        )
-        self._ends: list[End] = []
+        self._chosen: Implementation = "kernel"
+        self._ends: list[End[DaemonT]] = []
         """Clients, then the server."""
         self._watched: list[Watched] = []
 
     @property
     def _mode(self) -> Mode:
         return "tunnel"
+
+    @property
+    def _aggfrag(self) -> bool:
+        """Whether tunnel mode has the payload of IP-TFS (RFC 9347)."""
+        return False
 
     @property
     def _ipcomp(self) -> bool:
@@ -137,26 +114,35 @@ class EspTunnel(Tunnel):
     def _ike_version(self) -> int:
         return 2
 
+    @property
+    def _own_group(self) -> str | None:
+        """Return the group of a key exchange of ESP's own, in IANA's name."""
+        return None
+
+    @property
+    def _own_group_at_once(self) -> bool:
+        """Whether the first keys of ESP have one, too."""
+        return False
+
     @abstractmethod
-    def _prepare(self, site: Site, clients: Sequence[End], server: End) -> None:
+    def _start(self, side: Side, endpoint: Endpoint, numbers: tuple[int, ...]) -> End[DaemonT]:
+        """Start the daemon of an end."""
+
+    @abstractmethod
+    def _make_interfaces(self, site: Site, end: End[DaemonT], mtu_bytes: int) -> None:
+        """Make what the selectors of tunnel mode stand behind, where no daemon makes it later."""
+
+    @abstractmethod
+    def _prepare(self, site: Site, clients: Sequence[End[DaemonT]], server: End[DaemonT]) -> None:
         """Hand all daemons their configuration, and make ways into the associations."""
 
     @abstractmethod
-    def _establish(self, site: Site, client: End, server: End) -> None:
-        """Bring all associations of a client up, named by ``child_name``: by ``_initiate``."""
+    def _establish(self, site: Site, client: End[DaemonT], server: End[DaemonT]) -> None:
+        """Bring all associations of a client up, named by ``child_name``."""
 
     @abstractmethod
     def _authentication(self) -> str:
         """Return how the ends prove who they are, for the report."""
-
-    def need(self, host: Host) -> Need:
-        """Need strongSwan, and the kernel's ESP or a TUN device for libipsec."""
-        programs = {**PROGRAMS, "ip": "iproute2", "ping": "iputils-ping"}
-        if self._choose(host) == "libipsec":
-            return Need(programs=programs | LIBIPSEC_PROGRAMS, kernel=("tun",))
-        tunnel = ("xfrm_interface",) if self._mode == "tunnel" else ()
-        ipcomp = ("ipcomp",) if self._ipcomp else ()
-        return Need(programs=programs, kernel=("esp", *tunnel, *ipcomp))
 
     def bring_up(self, site: Site) -> TunnelUp:
         """Start all daemons, bring up all associations, hold what both ends say to the study."""
@@ -164,13 +150,12 @@ class EspTunnel(Tunnel):
         mtu_bytes = self._mtu_bytes(site)
         every = tuple(range(self.params.paths))
         clients = [
-            self._start("client", endpoint, every if number is None else (number,))
+            self._begin("client", endpoint, every if number is None else (number,))
             for endpoint, number in client_ends(site)
         ]
-        server = self._start("server", site.server, every)
+        server = self._begin("server", site.server, every)
         for end in (*clients, server):
-            end.charon.wait_ready()
-            require_group(end.charon, self.params.ike_group)
+            end.daemon.wait_ready()
             self._make_interfaces(site, end, mtu_bytes)
         self._prepare(site, clients, server)
         for end in clients:
@@ -184,7 +169,7 @@ class EspTunnel(Tunnel):
                     f"{_FIRST_PACKET_LIMIT_S:g} s, though both ends have its associations: {words}"
                 )
         self._watched = [
-            Watched(end.endpoint.host, name, end.charon.process, last_words_of)
+            Watched(end.endpoint.host, name, end.daemon.process, _words_of(end.daemon))
             for end in self._ends
             for name in dict.fromkeys(
                 self._interface(site, end.side, number) for number in end.numbers
@@ -198,7 +183,7 @@ class EspTunnel(Tunnel):
                 udp_encapsulation=self._udp_encapsulation(),
                 ip_version=IP_VERSIONS[self.params.outer],
             ),
-            processes=tuple((end.endpoint.host.name, end.charon.process) for end in self._ends),
+            processes=tuple((end.endpoint.host.name, end.daemon.process) for end in self._ends),
         )
 
     def problem(self) -> str | None:
@@ -214,17 +199,18 @@ class EspTunnel(Tunnel):
         self._watched = []
         while self._ends:
             end = self._ends.pop()
-            end.charon.stop()
+            end.daemon.stop()
             while end.undo:
                 # It may be gone already: half-up, or with the daemon, which is not a failure here.
                 end.endpoint.host.run(end.undo.pop(), check=False)
 
     def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
-        """Return the longest that ESP carries whole; libipsec has a default of its own."""
-        if self._mode == "transport":
-            return link_mtu_bytes
-        fits = self._fits_bytes(link_mtu_bytes)
-        return fits if self._chosen == "kernel" else min(fits, LIBIPSEC_MTU_BYTES)
+        """Return the longest packet that ESP carries whole.
+
+        IP-TFS carries longer packets in pieces: there the link's own MTU is no worse than another.
+        """
+        in_pieces = self._mode == "transport" or self._aggfrag
+        return link_mtu_bytes if in_pieces else self._fits_bytes(link_mtu_bytes)
 
     @property
     def packet_cipher(self) -> str:
@@ -250,19 +236,14 @@ class EspTunnel(Tunnel):
             cut_before=self._mode == "transport"
             and self.params.outer == "ipv4"
             and not self._ipcomp,
+            aggfrag=self._aggfrag,
         )
 
-    def _choose(self, host: Host) -> Implementation:
-        if self.params.implementation != "auto":
-            return self.params.implementation
-        if self.params.no_libipsec() or (host.has_kernel("esp") and not self.confined):
-            return "kernel"
-        return "libipsec"
+    def _choose(self, host: Host) -> Implementation:  # noqa: ARG002 - for subclasses
+        return "kernel"
 
-    def _udp_encapsulation(self, chosen: Implementation | None = None) -> bool:
-        if self.params.udp_encapsulation is None:
-            return (chosen or self._chosen) == "libipsec"
-        return self.params.udp_encapsulation
+    def _udp_encapsulation(self, chosen: Implementation | None = None) -> bool:  # noqa: ARG002
+        return bool(self.params.udp_encapsulation)
 
     def _fits_bytes(self, link_mtu_bytes: int) -> int:
         """Return the longest packet that ESP carries whole over a link."""
@@ -272,7 +253,8 @@ class EspTunnel(Tunnel):
     def _mtu_bytes(self, site: Site) -> int:
         link = min(site.client.mtu_bytes, site.server.mtu_bytes)
         wanted = self.params.mtu_bytes or self.default_mtu_bytes(link)
-        if self._mode == "tunnel" and wanted > (fits := self._fits_bytes(link)):
+        whole = self._mode == "tunnel" and not self._aggfrag
+        if whole and wanted > (fits := self._fits_bytes(link)):
             # The kernel would learn the same from the first packet that is longer, and lose it.
             raise RefusedError(
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "
@@ -281,57 +263,19 @@ class EspTunnel(Tunnel):
         check_inner_mtu(self.kind, self.params.inner, wanted)
         return wanted
 
-    def _initiate(self, site: Site, client: End, server: End) -> None:
-        site.reached(Milestone.DIALING)
-        for number in client.numbers:
-            limit_s = ceil(site.patience(_INITIATE_LIMIT_S))
-            client.charon.initiate(child_name(number), limit_s=limit_s, peer=server.charon)
-        site.reached(Milestone.AGREED)
-
-    def _charon_settings(self, side: Side) -> Settings:  # noqa: ARG002 - for subclasses
-        return {}
-
-    def _charon_plugins(self) -> tuple[str, ...]:
-        return ()
-
-    def _start(self, side: Side, endpoint: Endpoint, numbers: tuple[int, ...]) -> End:
-        libipsec = ("kernel-libipsec",) if self._chosen == "libipsec" else ()
-        charon = Charon(
-            side,
-            endpoint.host,
-            plugins=(*libipsec, *plugins_for(self.params.ike_group), *self._charon_plugins()),
-            settings=self._charon_settings(side),
-        )
-        end = End(side, endpoint, charon, numbers)
+    def _begin(self, side: Side, endpoint: Endpoint, numbers: tuple[int, ...]) -> End[DaemonT]:
+        end = self._start(side, endpoint, numbers)
         if self._chosen == "kernel":
             # A daemon that was killed leaves them behind.
             end.undo += [["ip", "xfrm", "state", "flush"], ["ip", "xfrm", "policy", "flush"]]
         self._ends.append(end)
         return end
 
-    def _make_interfaces(self, site: Site, end: End, mtu_bytes: int) -> None:
-        """Make the interfaces behind which the selectors of tunnel mode stand."""
-        if self._mode == "transport":
-            return
-        host = end.endpoint.host
-        names = {self._interface(site, end.side, number): number for number in end.numbers}
-        if self._chosen == "libipsec":
-            quieten(host, LIBIPSEC_TUN)
-            end.ip("link", "set", "dev", LIBIPSEC_TUN, "mtu", str(mtu_bytes), "up")
-        else:
-            # Routes lead from a gateway's one interface to the link of each client.
-            gateway = bool(site.clients) and end.side == "server"
-            under = () if gateway else ("dev", end.endpoint.interface)
-            for name, number in names.items():
-                end.ip(
-                    *("link", "add", "dev", name, "type", "xfrm", *under),
-                    *("if_id", str(self._interface_id(number))),
-                    undo=("link", "del", "dev", name),
-                )
-                quieten(host, name)
-                end.ip("link", "set", "dev", name, "mtu", str(mtu_bytes), "up")
-        states = interfaces(host)
-        for name, number in names.items():
+    def _check_interfaces(self, site: Site, end: End[DaemonT], mtu_bytes: int) -> None:
+        """Raise ``TunnelError`` unless the kernel shows all of an end up, with the MTU."""
+        states = interfaces(end.endpoint.host)
+        for number in end.numbers:
+            name = self._interface(site, end.side, number)
             state = states.get(name)
             if state is None or state.mtu_bytes != mtu_bytes or not state.up:
                 raise TunnelError(
@@ -339,7 +283,7 @@ class EspTunnel(Tunnel):
                     f"wanted up with MTU {mtu_bytes}"
                 )
 
-    def _address(self, site: Site, end: End, number: int) -> None:
+    def _address(self, site: Site, end: End[DaemonT], number: int) -> None:
         """Put the address of a tunnel with its peer on the inner interface; a gateway has one."""
         own, other = self._inner(site, end.side, number)
         name = self._interface(site, end.side, number)
@@ -355,17 +299,8 @@ class EspTunnel(Tunnel):
             if side == "client":
                 return site.client_of(number).interface
             return site.client_of(number).wire or site.server.interface
-        if self._chosen == "libipsec":
-            return LIBIPSEC_TUN
         one = bool(site.clients) and side == "server"
         return inner_interface(site, "e", 0 if one else number, side)
-
-    def _interface_ids(self, number: int) -> Mapping[str, int]:
-        """Return what ties an association to its interface."""
-        if self._mode == "transport" or self._chosen == "libipsec":
-            return {}
-        one = self._interface_id(number)
-        return {"if_id_in": one, "if_id_out": one}
 
     def _interface_id(self, number: int) -> int:
         """Return the id of an interface and its associations; a gateway has one interface."""
@@ -399,15 +334,13 @@ class EspTunnel(Tunnel):
     @property
     def _encapsulates(self) -> bool:
         """Whether the parameters alone decide that ESP is inside UDP."""
-        params = self.params
-        unset = params.udp_encapsulation is None
-        return params.implementation == "libipsec" if unset else bool(params.udp_encapsulation)
+        return bool(self.params.udp_encapsulation)
 
     def _negotiated(self, mtu_bytes: int) -> tuple[Negotiated, ...]:
         pairs = self._associations()
         # All clients run the same program.
         client, server = self._ends[0], self._ends[-1]
-        versions = dict.fromkeys(end.charon.version() for end in (client, server))
+        versions = dict.fromkeys(end.daemon.version() for end in (client, server))
         kernel = client.endpoint.host.run(["uname", "-sr"]).text().strip()
         found = []
         for ike, sa in pairs:
@@ -439,15 +372,15 @@ class EspTunnel(Tunnel):
         """Return the client's of each tunnel, held to the study and to the server's."""
         wanted = Agreement(
             ike_version=self._ike_version,
-            mode=self._mode,
+            mode="iptfs" if self._aggfrag else self._mode,
             suite=self.params.suite,
             udp_encapsulation=self._udp_encapsulation(),
             ipcomp=self._ipcomp,
             esn=self.params.esn,
-            group=_GROUP[self.params.pfs],
-            group_needed=self.params.childless or self._ike_version == 1,
+            group=self._own_group,
+            group_needed=self._own_group_at_once,
         )
-        ends = [(end.charon, [child_name(number) for number in end.numbers]) for end in self._ends]
+        ends = [(end.daemon, [child_name(number) for number in end.numbers]) for end in self._ends]
         *clients, server = settled_sas(ends)
         pairs = [
             check_pair(wanted, name, client, server)
@@ -455,7 +388,7 @@ class EspTunnel(Tunnel):
             for name in names
         ]
         for ike, _ in pairs:
-            hold_group(self._ends[0].charon.place, self.params.ike_group, ike.suite)
+            hold_group(self._ends[0].daemon.place, self.params.ike_group, ike.suite)
         return pairs
 
     def _paths(self, site: Site, mtu_bytes: int) -> tuple[TrafficPath, ...]:
@@ -480,3 +413,7 @@ class EspTunnel(Tunnel):
 def child_name(number: int) -> str:
     """Return what the associations of a tunnel are called in the daemons."""
     return f"esp{number}"
+
+
+def _words_of(daemon: IkeDaemon) -> Callable[[Process], str]:
+    return lambda _process: daemon.last_words()

@@ -15,20 +15,16 @@ from tunnelmark.model.overhead import IpName
 from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.esp_params import EspParams
-from tunnelmark.tunnels.esp_tunnel import (
-    LIBIPSEC_TUN,
-    End,
-    EspTunnel,
-    child_name,
-)
+from tunnelmark.tunnels.esp_tunnel import End, child_name
 from tunnelmark.tunnels.ipsec_suites import find_child
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.strongswan import LIBIPSEC_PROGRAMS
+from tunnelmark.tunnels.strongswan import LIBIPSEC_PROGRAMS, Charon
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
+from tunnelmark.tunnels.strongswan_params import StrongswanParams
+from tunnelmark.tunnels.strongswan_tunnel import LIBIPSEC_TUN, StrongswanTunnel
 
 
-class Ikev2Params(EspParams):
+class Ikev2Params(StrongswanParams):
     """What a study can set."""
 
     auth: Literal["eap-mschapv2", "cert"] = Field(
@@ -38,7 +34,7 @@ class Ikev2Params(EspParams):
     )
 
 
-class Ikev2Tunnel(EspTunnel):
+class Ikev2Tunnel(StrongswanTunnel):
     """``count`` clients on one host, each with an account, an IKE association and an address.
 
     With ``clients`` each is on a host of its own.
@@ -67,15 +63,15 @@ class Ikev2Tunnel(EspTunnel):
             return {"install_virtual_ip": "yes", "install_virtual_ip_on": LIBIPSEC_TUN}
         return {}
 
-    def _prepare(self, site: Site, clients: Sequence[End], server: End) -> None:
+    def _prepare(self, site: Site, clients: Sequence[End[Charon]], server: End[Charon]) -> None:
         authority = RunAuthority(site.prefix, datetime.now(UTC))
         passwords = [secrets.token_hex(16) for _ in server.numbers]
         identity = authority.issue(_server(site), "server")
-        server.charon.put_identity(authority.certificate, identity)
+        server.daemon.put_identity(authority.certificate, identity)
         for client in clients:
-            client.charon.put_identity(authority.certificate, None)
+            client.daemon.put_identity(authority.certificate, None)
             for number in client.numbers if self.params.auth == "cert" else ():
-                client.charon.put_identity(
+                client.daemon.put_identity(
                     authority.certificate,
                     authority.issue(_account(site, number), "client"),
                     name=f"client{number}.pem",
@@ -83,23 +79,23 @@ class Ikev2Tunnel(EspTunnel):
         for number in server.numbers:
             self._address(site, server, number)
         for end in (server, *clients):
-            end.charon.load(self._document(site, end, passwords))
+            end.daemon.load(self._document(site, end, passwords))
 
-    def _establish(self, site: Site, client: End, server: End) -> None:
+    def _establish(self, site: Site, client: End[Charon], server: End[Charon]) -> None:
         self._initiate(site, client, server)
-        sas = client.charon.sas()
+        sas = client.daemon.sas()
         for number in client.numbers:
             own, _ = self._inner(site, "client", number)
-            ike, _ = find_child(sas, child_name(number), client.charon.place)
+            ike, _ = find_child(sas, child_name(number), client.daemon.place)
             if ike.local_addresses != (str(ip_address(own)),):
                 raise RefusedError(
-                    f"{client.charon.place}: tunnel {number} was given the addresses "
+                    f"{client.daemon.place}: tunnel {number} was given the addresses "
                     f"{', '.join(ike.local_addresses)}, the server's pool has {own}"
                 )
             if self._chosen == "kernel":
                 self._address(site, client, number)
 
-    def _document(self, site: Site, end: End, passwords: Sequence[str]) -> Settings:
+    def _document(self, site: Site, end: End[Charon], passwords: Sequence[str]) -> Settings:
         """Return what swanctl.conf says of one end; ``passwords`` are those of all accounts."""
         side = end.side
         connections: dict[str, Settings] = {}

@@ -3,28 +3,38 @@
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
+from tunnelmark.model.esp import ESP_SUITES
+from tunnelmark.model.host import Host
 from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone, client_ends, no_dad
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.esp_params import EspParams
-from tunnelmark.tunnels.esp_tunnel import End, EspTunnel, child_name
+from tunnelmark.tunnels.esp_tunnel import End, child_name
 from tunnelmark.tunnels.ike_groups import IKEV2_ONLY
-from tunnelmark.tunnels.ipsec_suites import Mode
+from tunnelmark.tunnels.ikev1 import no_ikev1
+from tunnelmark.tunnels.ipsec_suites import AgreedMode, Mode
 from tunnelmark.tunnels.pki import RunAuthority
+from tunnelmark.tunnels.strongswan import Charon
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
+from tunnelmark.tunnels.strongswan_params import StrongswanParams
+from tunnelmark.tunnels.strongswan_tunnel import StrongswanTunnel
+
+_IPTFS_BLOCK_BYTES: Final = 4
+"""Linux 7.2, __iptfs_get_inner_mtu, rounds to blocks what stands before the AGGFRAG header."""
 
 
-class IpsecParams(EspParams):
+class IpsecParams(StrongswanParams):
     """What a study can set."""
 
-    mode: Mode = Field(
+    mode: AgreedMode = Field(
         "tunnel",
         description="tunnel: whole packets are encapsulated; transport: only what follows their IP "
-        "header, between addresses that the tunnels have on the link itself",
+        "header, between addresses that the tunnels have on the link itself; iptfs: tunnel with "
+        "AGGFRAG payloads (RFC 9347), which hold several packets or a piece of one; refused where "
+        "the kernel has no xfrm_iptfs",
     )
     ike: Literal["v1", "v2"] = Field("v2", description="version of the key exchange")
     auth: Literal["psk", "cert"] = Field(
@@ -44,6 +54,22 @@ class IpsecParams(EspParams):
         return self
 
     @model_validator(mode="after")
+    def _of_iptfs(self) -> "IpsecParams":
+        if self.mode == "iptfs":
+            if self.ike == "v1":
+                raise ValueError("mode iptfs is for ike v2, it cannot be set")
+            if self.ipcomp:
+                raise ValueError(
+                    "ipcomp cannot be set with mode iptfs: with both Linux carries no packet"
+                )
+            if ESP_SUITES[self.suite].block_bytes > _IPTFS_BLOCK_BYTES:
+                raise ValueError(
+                    f"suite {self.suite} cannot be set with mode iptfs: Linux cuts packets for it "
+                    "into pieces that are longer than the link's MTU, and they are lost"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _one_header(self) -> "IpsecParams":
         if self.mode == "transport":
             if self.inner != self.outer:
@@ -57,12 +83,12 @@ class IpsecParams(EspParams):
 
     def no_libipsec(self) -> str | None:
         """Return what libipsec cannot do of this, or None."""
-        if self.mode == "transport":
-            return "transport mode"
+        if self.mode != "tunnel":
+            return "IP-TFS" if self.mode == "iptfs" else "transport mode"
         return "IPComp" if self.ipcomp else super().no_libipsec()
 
 
-class IpsecTunnel(EspTunnel):
+class IpsecTunnel(StrongswanTunnel):
     """``count`` pairs of security associations, each between inner addresses of its own.
 
     In tunnel mode they hang on one IKE association, as child SAs do; in the kernel each has an
@@ -79,9 +105,19 @@ class IpsecTunnel(EspTunnel):
     params_type: ClassVar[type[TunnelParams]] = IpsecParams
     params: IpsecParams
 
+    def unavailable(self, host: Host) -> str | None:
+        """Return also that the host's strongSwan has no IKEv1, if the study asks for that."""
+        if (reason := super().unavailable(host)) or self.params.ike == "v2":
+            return reason
+        return no_ikev1(self._tailored(host))
+
     @property
     def _mode(self) -> Mode:
-        return self.params.mode
+        return "transport" if self.params.mode == "transport" else "tunnel"
+
+    @property
+    def _aggfrag(self) -> bool:
+        return self.params.mode == "iptfs"
 
     @property
     def _ipcomp(self) -> bool:
@@ -94,7 +130,7 @@ class IpsecTunnel(EspTunnel):
     def _authentication(self) -> str:
         return self.params.auth
 
-    def _prepare(self, site: Site, clients: Sequence[End], server: End) -> None:
+    def _prepare(self, site: Site, clients: Sequence[End[Charon]], server: End[Charon]) -> None:
         passwords = [secrets.token_hex(24) for _ in client_ends(site)]
         authority = RunAuthority(site.prefix, datetime.now(UTC))
         for end in (*clients, server):
@@ -102,13 +138,13 @@ class IpsecTunnel(EspTunnel):
                 self._lead(site, end, number)
             if self.params.auth == "cert":
                 identity = authority.issue(_name(site, end.side, end.numbers[0]), end.side)
-                end.charon.put_identity(authority.certificate, identity)
-            end.charon.load(self._document(site, end, passwords))
+                end.daemon.put_identity(authority.certificate, identity)
+            end.daemon.load(self._document(site, end, passwords))
 
-    def _establish(self, site: Site, client: End, server: End) -> None:
+    def _establish(self, site: Site, client: End[Charon], server: End[Charon]) -> None:
         self._initiate(site, client, server)
 
-    def _lead(self, site: Site, end: End, number: int) -> None:
+    def _lead(self, site: Site, end: End[Charon], number: int) -> None:
         """Make addresses and routes that lead traffic to the associations of a tunnel."""
         if self._mode == "tunnel":
             self._address(site, end, number)
@@ -122,7 +158,7 @@ class IpsecTunnel(EspTunnel):
             end.ip("address", "add", *address, *no_dad(own), undo=("address", "del", *address))
         end.ip("route", "add", *route, "src", own, undo=("route", "del", *route))
 
-    def _document(self, site: Site, end: End, passwords: Sequence[str]) -> Settings:
+    def _document(self, site: Site, end: End[Charon], passwords: Sequence[str]) -> Settings:
         """Return what swanctl.conf says of one end; each client has one of the ``passwords``."""
         apart = self._mode == "transport" or bool(site.clients)
         groups = {f"tm{n}": (n,) for n in end.numbers} if apart else {"tm": end.numbers}
@@ -145,7 +181,7 @@ class IpsecTunnel(EspTunnel):
             own, other = self._inner(site, side, number)
             selectors = {"local_ts": alone(own), "remote_ts": alone(other)}
         return child(
-            mode=self._mode,
+            mode=self.params.mode,
             esp_proposals=self.params.proposal(),
             ipcomp=self.params.ipcomp,
             more={**selectors, **self._interface_ids(number), **self.params.esp_settings()},

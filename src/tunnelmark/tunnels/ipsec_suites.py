@@ -7,8 +7,8 @@ from typing import Final, Literal
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.overhead import IpVersion
 from tunnelmark.model.tunnel import WireRule
+from tunnelmark.tunnels.ike_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.protocols import ESP, UDP
-from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 
 Suite = Literal[
     "3DES-SHA1",
@@ -20,6 +20,8 @@ Suite = Literal[
     "NULL-SHA1",
 ]
 Mode = Literal["transport", "tunnel"]
+AgreedMode = Literal["transport", "tunnel", "iptfs"]
+"""The same as charon names it: with AGGFRAG payloads (RFC 9347) tunnel mode is one of its own."""
 
 IKE_PORTS: Final = (500, 4500)
 """RFC 7296 section 2, RFC 3948 section 2.1."""
@@ -53,7 +55,7 @@ class Agreement:
     """What the parameters of a study ask of each pair of associations."""
 
     ike_version: int
-    mode: Mode
+    mode: AgreedMode
     suite: Suite
     udp_encapsulation: bool
     ipcomp: bool

@@ -25,6 +25,9 @@ from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Side, Site, 
 from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.addressing import check_inner_mtu, client_ends
 from tunnelmark.tunnels.base import TunnelParams
+from tunnelmark.tunnels.ike_daemon import settled_sas
+from tunnelmark.tunnels.ike_sas import ChildSa, IkeSa
+from tunnelmark.tunnels.ikev1 import no_ikev1
 from tunnelmark.tunnels.ipsec_suites import (
     NAT_NEEDS_UDP,
     SUITE_NAMES,
@@ -39,9 +42,8 @@ from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
 from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import last_words
 from tunnelmark.tunnels.protocols import UDP
-from tunnelmark.tunnels.strongswan import CHARON, PROGRAMS, Charon, last_words_of, settled_sas
+from tunnelmark.tunnels.strongswan import CHARON, PROGRAMS, Charon, last_words_of
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
-from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.support import (
     Watched,
     inner_interface,
@@ -131,6 +133,12 @@ class L2tpIpsecTunnel(PppTunnel):
         if not self.params.ipsec:
             return Need(programs=programs, kernel=("ppp", "l2tp_ppp"))
         return Need(programs={**programs, **PROGRAMS}, kernel=("ppp", "l2tp_ppp", "esp"))
+
+    def unavailable(self, host: Host) -> str | None:
+        """Return also that the host's strongSwan has no IKEv1, by which ESP is keyed."""
+        if (reason := super().unavailable(host)) or not self.params.ipsec:
+            return reason
+        return no_ikev1(self._tailored(host))
 
     def bring_up(self, site: Site) -> TunnelUp:
         """Bring ESP up first, then L2TP inside it; check what all programs say was agreed."""

@@ -57,8 +57,11 @@ _LIFETIME: Final = "720h"
 _CIPHER: Final = {"AES-256-GCM": "aes", "CHACHA20-POLY1305": "chachapoly"}
 # nebula.io, config reference: how often a host tells the lighthouse where it is; longer than runs.
 _REPORT_INTERVAL_S: Final = 86_400
-_ACTIVE: Final = re.compile(r'msg="Nebula interface is active" build=(\S{1,40}) ')
-_HANDSHAKE: Final = re.compile(r'msg="Handshake message received" certName="?([^" ]{1,80})"? ')
+# Nebula 1.6 writes these first, 1.11 the interface and the addresses before them.
+_ACTIVE: Final = re.compile(r'msg="Nebula interface is active" .{0,200}?\bbuild=(\S{1,40})')
+_HANDSHAKE: Final = re.compile(
+    r'msg="Handshake message received" .{0,200}?\bcertName="?([^" ]{1,80})"? '
+)
 _MESSAGE: Final = re.compile(
     r'level=(?P<level>\w+) msg=(?P<msg>"(?:[^"\\]|\\.){1,300}"|\S{1,300})'
     r'(?: error=(?P<error>"(?:[^"\\]|\\.){1,300}"|\S{1,300}))?'

@@ -80,7 +80,8 @@ _RECORD: Final = Layer("TLS record header", 5, "RFC 8446 section 5.1")
 _DTLS_RECORD: Final = Layer("DTLS record header", 13, "RFC 6347 section 4.1")
 _DRAFT: Final = "draft-mavrogiannopoulos-openconnect"
 _CSTP_BYTES: Final = 8
-_VERSION: Final = re.compile(r"initialized (ocserv [\w.]{1,20})")
+# Version 1.5 calls itself by the whole name.
+_VERSION: Final = re.compile(r"initialized (?:ocserv|OpenConnect VPN Server) ([\w.]{1,20})")
 
 
 class OcservParams(TunnelParams):
@@ -151,7 +152,7 @@ class OcservTunnel(DaemonTunnel):
         wait_for(servers, "start", _is_ready, limit_s=_START_LIMIT_S)
         # Now: later it is too far back in the log of a server of many clients.
         version = _VERSION.search(servers[0].log())
-        self._version = version.group(1) if version else "ocserv"
+        self._version = f"ocserv {version.group(1)}" if version else "ocserv"
         if params.clients is None:
             clients = [self._start_client(site, number) for number in numbers]
             self._wait_for_logins(clients, servers)
@@ -326,7 +327,7 @@ class OcservTunnel(DaemonTunnel):
         config = folder / f"ocserv-{number}.conf"
         host.put(config, "\n".join([*lines, ""]).encode())
         process = host.spawn(
-            ["ocserv", "--foreground", "--config", str(config)],
+            ["ocserv", "--foreground", *_log_words(host), "--config", str(config)],
             name=unique_name(f"ocserv-server-{number}"),
         )
         return self._keep(site, "server", number, f"{interface}0", process)
@@ -489,6 +490,15 @@ def _device(gateway: Daemon, users: Sequence[User], name: str) -> str:
             f"{gateway.place} on {gateway.endpoint.host.name} shows no device of user {name}"
         )
     return device
+
+
+def _log_words(host: Host) -> tuple[str, ...]:
+    """Return the option by which its log is ours: ocserv 1.5 writes to syslog without it.
+
+    ocserv 1.1 has no such option, and needs none.
+    """
+    known = host.run(["ocserv", "--help"], check=False)
+    return ("--log-stderr",) if b"--log-stderr" in known.stdout + known.stderr else ()
 
 
 def _is_ready(log: str) -> bool:

@@ -129,26 +129,42 @@ class PppTunnel(Tunnel):
             self._wait([client, server], "agree on IPv6", lambda end: end.ppp.report().up_ipv6)
         agreed = site.inner_ipv4(client.number)
         inner = inner_addresses(site, client.number, self.params)
-        ends = ((client, agreed, inner), (server, agreed[::-1], inner[::-1]))
-        for end, addresses, (own, remote) in ends:
-            self._addresses[end.side, end.number] = addresses
-            # pppd takes MPPE's bytes off once for each time that both agree on it, which late
-            # packets of the negotiation make twice.
-            mtu = ["link", "set", "dev", end.ppp.setup.interface, "mtu"]
-            end.endpoint.host.run(["ip", *mtu, str(end.ppp.setup.mtu_bytes)])
-            check(end.ppp, place=end.place, addresses=addresses)
-            host, interface = end.endpoint.host, end.ppp.setup.interface
-            quieten(host, interface)
-            if self.params.inner == "ipv6":
-                # RFC 5072 agrees on the lower half of a link-local address and on nothing more.
-                address = ["ip", "address", "add", own, "peer", alone(remote), "dev", interface]
-                host.run([*address, *no_dad(own)])
+        for end, addresses, own in (
+            (client, agreed, inner),
+            (server, agreed[::-1], inner[::-1]),
+        ):
+            self._hold(end, addresses, own)
+        return self._proved(site, client, server.ppp.setup.interface, link_address=link_address)
+
+    def _hold(self, end: Call, addresses: tuple[str, str], inner: tuple[str, str]) -> None:
+        """Hold an end that is up to the study, and give it its inner address where PPP has none.
+
+        Both are this end's own address and the peer's: that agreed on by PPP, that of the traffic.
+        """
+        self._addresses[end.side, end.number] = addresses
+        host, interface = end.endpoint.host, end.ppp.setup.interface
+        # pppd takes MPPE's bytes off once for each time that both agree on it, which late
+        # packets of the negotiation make twice.
+        host.run(["ip", "link", "set", "dev", interface, "mtu", str(end.ppp.setup.mtu_bytes)])
+        check(end.ppp, place=end.place, addresses=addresses)
+        quieten(host, interface)
+        if self.params.inner == "ipv6":
+            own, remote = inner
+            # RFC 5072 agrees on the lower half of a link-local address and on nothing more.
+            address = ["ip", "address", "add", own, "peer", alone(remote), "dev", interface]
+            host.run([*address, *no_dad(own)])
+
+    def _proved(
+        self, site: Site, client: Call, server_interface: str, *, link_address: str | None = None
+    ) -> TrafficPath:
+        """Send a packet from a client whose two ends are up; return the path."""
+        inner = inner_addresses(site, client.number, self.params)
         path = TrafficPath(
             name=str(client.number),
             client_address=inner[0],
             server_address=inner[1],
             client_interface=client.ppp.setup.interface,
-            server_interface=server.ppp.setup.interface,
+            server_interface=server_interface,
             mtu_bytes=client.ppp.setup.mtu_bytes,
             link_address=link_address,
             client=site.clients[client.number] if site.clients else None,

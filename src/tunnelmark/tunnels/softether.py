@@ -1,7 +1,6 @@
 """SoftEther VPN's own protocol: Ethernet in blocks in TLS over TCP, all in user space."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from secrets import token_hex
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
@@ -41,7 +40,18 @@ from tunnelmark.tunnels.daemon import (
     traffic_path,
 )
 from tunnelmark.tunnels.protocols import TCP
-from tunnelmark.tunnels.softether_log import SUITE, Status, last_words, read_status, refusal
+from tunnelmark.tunnels.softether_log import SUITE, Status, last_words, read_status
+from tunnelmark.tunnels.softether_program import (
+    CLIENT,
+    COMMAND,
+    SERVER,
+    START_LIMIT_S,
+    STOP_LIMIT_S,
+    USER,
+    SoftEtherProgram,
+    hub_commands,
+    server_config,
+)
 from tunnelmark.tunnels.support import (
     inner_interface,
     wait_until,
@@ -51,28 +61,17 @@ PORT: Final = 5555
 """What SoftEther's own clients try first."""
 
 _CLIENT_PORT: Final = 9931
-_START_LIMIT_S: Final = 30.0
 _LOGIN_LIMIT_S: Final = 40.0
-_COMMAND_LIMIT_S: Final = 60.0
-_STOP_LIMIT_S: Final = 6.0
-_USER: Final = "tunnelmark"
-# Both wait for two seconds at most: ports and log files have to be asked, since nothing is written.
-_WAIT: Final = "n=0; until {}; do n=$((n+1)); [ $n -lt 20 ] || exit 1; sleep 0.1; done"
-_PORT: Final = _WAIT.format('ss -ltnH sport = ":$1" | grep -q .')
-_SAID: Final = _WAIT.format('grep -rqsF -e "$2" -e "$3" "$1"')
+# For two seconds at most: log files have to be asked, since nothing is written.
+_SAID: Final = (
+    'n=0; until grep -rqsF -e "$2" -e "$3" "$1"; do n=$((n+1)); [ $n -lt 20 ] || exit 1; '
+    "sleep 0.1; done"
+)
 _DETAILS: Final = (
     "/MAXTCP:1 /INTERVAL:1 /TTL:0 /HALF:no /BRIDGE:no /MONITOR:no /NOTRACK:yes /NOQOS:yes "
     "/DISABLEUDP:yes"
 )
-_LOG_LINES: Final = 60
 _BLOCK_BYTES: Final = 8
-_SERVER: Final = "/usr/libexec/softether/vpnserver/vpnserver"
-_CLIENT: Final = "/usr/libexec/softether/vpnclient/vpnclient"
-# Where all three keep state and logs is compiled in; they see folders of the run there instead, in
-# mount namespaces that only they are in.
-_IN_OWN_DIRECTORIES: Final = (
-    'mount --bind "$1/lib" /var/lib && mount --bind "$1/log" /var/log && shift && exec "$@"'
-)
 
 
 class SoftEtherParams(TunnelParams):
@@ -100,7 +99,7 @@ class SoftEtherTunnel(DaemonTunnel):
     library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = SoftEtherParams
     programs: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"vpnserver": _SERVER, "vpnclient": _CLIENT, "vpncmd": "vpncmd"}
+        {"vpnserver": SERVER, "vpnclient": CLIENT, "vpncmd": COMMAND}
     )
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -145,9 +144,10 @@ class SoftEtherTunnel(DaemonTunnel):
         passwords = [token_hex(16) for _ in numbers]
         server = self._start(site, "server")
         client = self._start(site, "client")
-        self._await_port(server, PORT)
+        self._program(site, "server").await_port(server.process, f"{server.place} of tunnel 0")
         self._command(site.server.host, "server", self._hubs(site, passwords))
-        self._await_port(client, _CLIENT_PORT)
+        self._program(site, "server").check_configuration()
+        self._program(site, "client").await_port(client.process, f"{client.place} of tunnel 0")
         self._command(site.client.host, "client", self._accounts(site, passwords))
         paths, negotiated = [], []
         for number in numbers:
@@ -155,7 +155,7 @@ class SoftEtherTunnel(DaemonTunnel):
             self._await_login(ends[0], number)
             for end, letters in zip(ends, ("vpn", "tap"), strict=True):
                 # SoftEther begins the name as it likes.
-                rename(end, f"{letters}_{_nic(site, number)}", limit_s=_START_LIMIT_S)
+                rename(end, f"{letters}_{_nic(site, number)}", limit_s=START_LIMIT_S)
             here, there = inner_addresses(site, number, params)
             configure(ends[0], here=here, there=there, mtu_bytes=mtu_bytes)
             configure(ends[1], here=there, there=here, mtu_bytes=mtu_bytes)
@@ -191,7 +191,7 @@ class SoftEtherTunnel(DaemonTunnel):
         """Stop the client, then the server; their interfaces go with them."""
         self._daemons.clear()
         while self._started:
-            self._started.pop().stop(grace_s=_STOP_LIMIT_S)
+            self._started.pop().stop(grace_s=STOP_LIMIT_S)
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of one packet that finds the stream idle.
@@ -216,31 +216,24 @@ class SoftEtherTunnel(DaemonTunnel):
 
     def _start(self, site: Site, side: Side) -> Daemon:
         endpoint = site.client if side == "client" else site.server
-        host, folder = endpoint.host, self._folder(endpoint.host, side)
-        host.put(folder / "log" / "softether" / "README", b"Made by Tunnelmark for one run.\n")
-        state = folder / "lib" / "softether"
-        host.put(state / "README", b"Made by Tunnelmark for one run.\n")
-        if side == "server":
-            host.put(state / "vpn_server.config", f"\ufeff{self._server_config()}".encode())
-        program = _SERVER if side == "server" else _CLIENT
-        process = host.spawn(
-            # It watches over a child that does the work, and that would outlive it otherwise.
-            [
-                *("unshare", "--pid", "--fork", "--kill-child"),
-                *_in_own_directories(folder, [program, "execsvc"]),
-            ],
-            name=unique_name(f"softether-{side}"),
-            private_dirs=("/run", "/run/softether"),
-        )
+        config = server_config(PORT, "1.3") if side == "server" else None
+        process = self._program(site, side).start(config)
         self._started.append(process)
         return self._daemon(endpoint, side, "", process, f"softether {side}")
+
+    def _program(self, site: Site, side: Side) -> SoftEtherProgram:
+        return self._on((site.client if side == "client" else site.server).host, side)
+
+    def _on(self, host: Host, side: Side) -> SoftEtherProgram:
+        port = PORT if side == "server" else _CLIENT_PORT
+        return SoftEtherProgram(host, host.work_dir / self._name / side, side, port)
 
     def _daemon(
         self, endpoint: Endpoint, side: Side, interface: str, process: Process, place: str
     ) -> Daemon:
         # Both write nothing but their log files.
         def words(log: str) -> str:
-            return last_words(f"{log}\n{self._read_logs(endpoint.host, side)}")
+            return last_words(f"{log}\n{self._on(endpoint.host, side).logs()}")
 
         return Daemon(place, endpoint, interface, process, words)
 
@@ -252,51 +245,12 @@ class SoftEtherTunnel(DaemonTunnel):
         self._daemons.append(end)
         return end
 
-    def _server_config(self) -> str:
-        """Return what of the configuration is not SoftEther's default: nothing but one port."""
-        return f"""\
-declare root
-{{
-\tdeclare DDnsClient
-\t{{
-\t\tbool Disabled true
-\t}}
-\tdeclare ListenerList
-\t{{
-\t\tdeclare Listener0
-\t\t{{
-\t\t\tbool DisableDos true
-\t\t\tbool Enabled true
-\t\t\tuint Port {PORT}
-\t\t}}
-\t}}
-\tdeclare ServerConfiguration
-\t{{
-\t\tbool DisableJsonRpcWebApi true
-\t\tbool DisableNatTraversal true
-\t\tstring PortsUDP $
-\t\tuint ServerLogSwitchType 0
-\t\tbool Tls_Disable1_0 true
-\t\tbool Tls_Disable1_1 true
-\t\tbool Tls_Disable1_2 true
-\t\tbool UseKeepConnect false
-\t}}
-}}
-"""
-
     def _hubs(self, site: Site, passwords: Sequence[str]) -> list[str]:
         lines = []
         for number, password in enumerate(passwords):
-            lines += [
-                f"HubCreate t{number} /PASSWORD:{token_hex(16)}",
-                f"BridgeCreate t{number} /DEVICE:{_nic(site, number)} /TAP:yes",
-                f"Hub t{number}",
-                f"UserCreate {_USER} /GROUP:none /REALNAME:none /NOTE:none",
-                f"UserPasswordSet {_USER} /PASSWORD:{password}",
-                # It would carry the packets outside the stream from some moment on.
-                "ExtOptionSet DisableUdpAcceleration /VALUE:1",
-                "LogDisable packet",
-            ]
+            lines += hub_commands(f"t{number}", device=_nic(site, number), password=password)
+            # It would carry the packets outside the stream from some moment on.
+            lines.append("ExtOptionSet DisableUdpAcceleration /VALUE:1")
         return lines
 
     def forwarded(self) -> tuple[ServerPorts, ...]:
@@ -307,7 +261,7 @@ declare root
         _, reached = reached_addresses(site, self.params)
         lines = []
         for number, password in enumerate(passwords):
-            names = f"/HUB:t{number} /USERNAME:{_USER} /NICNAME:{_nic(site, number)}"
+            names = f"/HUB:t{number} /USERNAME:{USER} /NICNAME:{_nic(site, number)}"
             lines += [
                 f"NicCreate {_nic(site, number)}",
                 f"AccountCreate t{number} /SERVER:{with_port(reached, PORT)} {names}",
@@ -320,54 +274,7 @@ declare root
 
     def _command(self, host: Host, side: Side, lines: Sequence[str]) -> str:
         """Give commands to a daemon; raise ``TunnelError`` with its words if one is refused."""
-        # In a file, since they hold passwords; never shown, since vpncmd writes them out again.
-        file = self._folder(host, side) / "commands"
-        host.put(file, "\n".join([*lines, ""]).encode())
-        where = f"localhost:{PORT}" if side == "server" else "localhost"
-        done = host.run(
-            [
-                *("unshare", "--mount", "--propagation", "private"),
-                *_in_own_directories(
-                    self._folder(host, side),
-                    ["vpncmd", where, f"/{side.upper()}", "/CSV", f"/IN:{file}"],
-                ),
-            ],
-            stdin=b"",
-            timeout_s=_COMMAND_LIMIT_S,
-            check=False,
-        )
-        if refused := refusal(done.text()):
-            raise RefusedError(f"softether {side} on {host.name} refused a command: {refused}")
-        return done.text()
-
-    def _read_logs(self, host: Host, side: Side) -> str:
-        folder = self._folder(host, side) / "log"
-        tail = ["tail", "-q", "-n", str(_LOG_LINES), "{}", "+"]
-        return host.run(["find", str(folder), "-name", "*.log", "-exec", *tail], check=False).text()
-
-    def _folder(self, host: Host, side: Side) -> PurePosixPath:
-        return host.work_dir / self._name / side
-
-    def _await_port(self, daemon: Daemon, port: int) -> None:
-        host = daemon.endpoint.host
-
-        def listens() -> bool | None:
-            if (status := daemon.process.poll()) is not None:
-                raise TunnelError(
-                    f"{daemon.place} of tunnel 0 on {host.name} ended with status {status} before "
-                    f"it could listen: {daemon.last_words()}"
-                )
-            done = host.run(["sh", "-c", _PORT, "wait", str(port)], check=False)
-            return True if done.returncode == 0 else None
-
-        wait_until(
-            listens,
-            limit_s=_START_LIMIT_S,
-            late=lambda: (
-                f"{daemon.place} on {host.name} does not listen on port {port} after "
-                f"{_START_LIMIT_S:g} s: {daemon.last_words()}"
-            ),
-        )
+        return self._on(host, side).command(lines)
 
     def _await_login(self, client: Daemon, number: int) -> None:
         host = client.endpoint.host
@@ -380,9 +287,9 @@ declare root
                     f"log in: {client.last_words()}"
                 )
             known = [f"{begin}{words}" for words in ("Now connected", "The connection has been")]
-            log = str(self._folder(host, "client") / "log")
+            log = str(self._on(host, "client").folder)
             host.run(["sh", "-c", _SAID, "wait", log, *known], check=False)
-            said = [line for line in self._read_logs(host, "client").splitlines() if begin in line]
+            said = [line for line in self._on(host, "client").logs().splitlines() if begin in line]
             for line in said:
                 if "Cause: " in line:
                     raise TunnelError(
@@ -444,10 +351,6 @@ def _check(daemon: Daemon, status: Status) -> None:
                 f"{daemon.place} on {daemon.endpoint.host.name} runs with {what} {is_}, the study "
                 f"asks for {must}"
             )
-
-
-def _in_own_directories(folder: PurePosixPath, argv: Sequence[str]) -> list[str]:
-    return ["sh", "-c", _IN_OWN_DIRECTORIES, "softether", str(folder), *argv]
 
 
 def _nic(site: Site, number: int) -> str:

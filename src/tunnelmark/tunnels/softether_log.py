@@ -16,6 +16,10 @@ _ERROR: Final = re.compile(
 )
 _TIME: Final = re.compile(r"^\d{4}-\d\d-\d\d [\d:.]{8,15} ", re.MULTILINE)
 _SESSION: Final = re.compile(r"[A-Za-z0-9-]{1,60}")
+_VERSION: Final = re.compile(r"^Version,Version (\d{1,3}\.\d{1,3}) Build (\d{1,6})", re.MULTILINE)
+_SSTP_SESSION: Final = re.compile(r"^(SID-[A-Z0-9-]{1,60}\[SSTP\]-\d{1,9}),", re.MULTILINE)
+_LOADED: Final = "The configuration file has been loaded."
+_OWN_SETTINGS: Final = "Attempting to start using initial settings."
 _NOISE: Final = re.compile(r"Monitoring the directory|file does not exist|is terminating|^-+$")
 
 
@@ -46,6 +50,27 @@ def read_status(output: str) -> Status:
     )
 
 
+def server_version(output: str) -> str:
+    """Return what ``ServerInfoGet`` says, as CSV: ``5.02 Build 5188``."""
+    match = _VERSION.search(output)
+    return f"{match.group(1)} Build {match.group(2)}" if match else "of unknown version"
+
+
+def answers_sstp(version: str) -> bool:
+    """Say whether a server of this version answers calls by SSTP, as far as is known.
+
+    Since July 2020 Cedar/Proto.c of SoftEther found no protocol by its name; corrected in December
+    2020. Debian and Ubuntu have the state of August 2020.
+    """
+    return version != "5.01 Build 9674"
+
+
+def sstp_session(output: str) -> str | None:
+    """Return the first session of SSTP in what ``SessionList`` reports, as CSV; None without."""
+    match = _SSTP_SESSION.search(output)
+    return match.group(1) if match else None
+
+
 def refusal(output: str) -> str | None:
     """Return the first error in what vpncmd wrote, None without one.
 
@@ -53,6 +78,13 @@ def refusal(output: str) -> str | None:
     """
     match = _ERROR.search(output)
     return f"{match.group(2).strip()} (error code {match.group(1)})" if match else None
+
+
+def loaded(log: str) -> bool | None:
+    """Return whether a server read its configuration, None as long as it has not said so."""
+    if _OWN_SETTINGS in log:
+        return False
+    return True if _LOADED in log else None
 
 
 def last_words(log: str) -> str:

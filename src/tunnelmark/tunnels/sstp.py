@@ -1,12 +1,14 @@
-"""SSTP: sstp-client against a server of our own (sstp_server.py); PPP in TLS in TCP."""
+"""SSTP: sstp-client against a server of our own (sstp_server.py) or SoftEther's; PPP in TLS."""
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import PurePosixPath
-from typing import ClassVar, Final, Literal
+from types import MappingProxyType
+from typing import ClassVar, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need, Process
@@ -18,21 +20,22 @@ from tunnelmark.model.tunnel import (
     ServerPorts,
     Side,
     Site,
+    TrafficPath,
     TunnelUp,
     WireRule,
 )
-from tunnelmark.tunnels import ppp, sstp_log
-from tunnelmark.tunnels.addressing import check_inner_mtu, client_ends
+from tunnelmark.tunnels import ppp, sstp_log, sstp_softether
+from tunnelmark.tunnels.addressing import alone, check_inner_mtu, client_ends
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.pki import RunAuthority
+from tunnelmark.tunnels.pki import Identity, RunAuthority
 from tunnelmark.tunnels.ppp import Compression, PppAccount, PppEnd, PppFraming, PppSetup
 from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
 from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.protocols import TCP
-from tunnelmark.tunnels.support import (
-    inner_interface,
-    wait_until,
-)
+from tunnelmark.tunnels.softether_log import Status
+from tunnelmark.tunnels.softether_program import COMMAND, SERVER
+from tunnelmark.tunnels.sstp_softether import SoftEtherHubs
+from tunnelmark.tunnels.support import first_problem, inner_interface, wait_until
 
 PORT: Final = 443
 """MS-SSTP section 2.1."""
@@ -52,6 +55,11 @@ _TLS_OVERHEAD: Final[dict[str, tuple[Layer, ...]]] = {
         Layer("TLS nonce and tag", 24, "RFC 5288 section 3"),
     ),
 }
+_SERVER_PROGRAMS: Final = {
+    "tunnelmark": {"python3": "python3"},
+    # Not vpnserver, which Debian has and which cannot serve: the study gives one.
+    "softether": {COMMAND: "softether-vpncmd", "ss": "iproute2"},
+}
 
 
 class SstpParams(TunnelParams):
@@ -62,14 +70,47 @@ class SstpParams(TunnelParams):
         "1.3",
         description="version of TLS; both with AES-GCM, in whichever suite the ends agree on",
     )
+    server: Literal["tunnelmark", "softether"] = Field(
+        "tunnelmark",
+        description="tunnelmark: our own server with pppd; softether: SoftEther VPN Server, which "
+        "the study gives as program: Debian's answers no SSTP call. Of packets that it sends "
+        "together, sstpc may keep the last for up to seconds (docs/design.md)",
+    )
     compression: Compression = Field("none", description="compression of PPP inside TLS")
     mtu_bytes: int = Field(
         1400,
         ge=128,
         le=4000,
         description="MTU of the inner interface; with TLS 1.3, 1420 is the longest that fits one "
-        "segment of 1500",
+        "segment of 1500, with softether 1418",
     )
+
+    def columns(self) -> dict[str, object]:
+        """Return all values, the server only where a study names another: it is newer."""
+        columns = super().columns()
+        if self.server == "tunnelmark":
+            del columns["server"]
+        return columns
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        """Refuse what SoftEther's PPP or this driver has not, before anything is made."""
+        if self.server == "tunnelmark":
+            return self
+        for what, is_, must in (
+            ("inner", self.inner, "ipv4"),
+            ("compression", self.compression, "none"),
+            ("clients", self.clients, None),
+        ):
+            if is_ != must:
+                remedy = "leave it out" if must is None else f"it must be {must}"
+                raise ValueError(f"{what} is {is_}: with server softether {remedy}")
+        if self.mtu_bytes > sstp_softether.MOST_MTU_BYTES:
+            raise ValueError(
+                f"mtu_bytes is {self.mtu_bytes}: SoftEther's PPP carries at most "
+                f"{sstp_softether.MOST_MTU_BYTES}"
+            )
+        return self
 
 
 class _Call(Call):
@@ -94,29 +135,53 @@ class SstpTunnel(PppTunnel):
     library: ClassVar[CipherLibrary] = "OpenSSL"
     params_type: ClassVar[type[TunnelParams]] = SstpParams
     gateway: ClassVar[bool] = True
+    programs: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"vpnserver": SERVER, "vpncmd": COMMAND}
+    )
+    deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "SecureNAT with its DHCP alone (softether)": "SoftEther's PPP takes an address only "
+            "where DHCP tells the rest of the network; its NAT is off and traffic does not pass it",
+            "NAT traversal, dynamic DNS, keep-alive to the Internet off (softether)": "nothing "
+            "leaves the lab",
+            "one listener instead of four (softether)": "others are not used",
+        }
+    )
     params: SstpParams
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""
         super().__init__(params)
-        self._framing = PppFraming(0, 1, mppe=False)
+        self._hubs: SoftEtherHubs | None = None
+        own = PppFraming(0, 1, mppe=False)
+        self._framing = own if self.params.server == "tunnelmark" else sstp_softether.FRAMING
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
-        """Need sstpc, a Python for the server, PPP, and what compresses."""
+        """Need sstpc, PPP, what compresses, and what the server runs with."""
         features = ("ppp", *ppp.KERNEL[self.params.compression])
+        if self.params.server == "softether":
+            features = (*features, "tun")
         return Need(
             programs={
                 **ppp.PROGRAMS,
                 "sstpc": "sstp-client",
-                "python3": "python3",
                 "ping": "iputils-ping",
+                **_SERVER_PROGRAMS[self.params.server],
             },
             kernel=tuple(dict.fromkeys(features)),
         )
 
+    def unavailable(self, host: Host) -> str | None:
+        """Return why this tunnel cannot run on the host; Debian's SoftEther cannot serve."""
+        if self.params.server == "softether" and "vpnserver" not in self._tailoring.programs:
+            return f"{sstp_softether.TOO_OLD} ({sstp_softether.REMEDY})"
+        return super().unavailable(host)
+
     def bring_up(self, site: Site) -> TunnelUp:
         """Start the server, call it from each client, check what both ends say was agreed."""
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
+        if self.params.server == "softether":
+            return self._through_hubs(site)
         numbers = range(self.params.paths)
         accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in numbers]
         server = self._start_server(site, accounts)
@@ -133,6 +198,47 @@ class SstpTunnel(PppTunnel):
         for client, call in ends:
             paths.append(self._settle(site, client, call))
             agreed.append(self._negotiated(client, call))
+        return self._result(site, server, [client for client, _ in ends], paths, agreed)
+
+    def problem(self) -> str | None:
+        """Return which daemon died or which interface vanished."""
+        hubs = self._hubs.ends if self._hubs else []
+        return first_problem([*(end.watched() for end in hubs), *self._watched()])
+
+    def check_agreed(self) -> None:
+        """Hold what both ends say to the study again."""
+        super().check_agreed()
+        if self._hubs is not None:
+            for number in range(self.params.paths):
+                self._hubs.agreed(number)
+
+    def _through_hubs(self, site: Site) -> TunnelUp:
+        """Do what ``bring_up`` says with SoftEther's server."""
+        self._hubs = hubs = SoftEtherHubs(site, PORT, self.params.tls)
+        accounts = [sstp_softether.account(number) for number in range(self.params.paths)]
+        self._server = server = hubs.start()
+        hubs.set_up(server, _identity(site), accounts)
+        clients = [self._call(site, number, one) for number, one in enumerate(accounts)]
+        paths, agreed = [], []
+        for number, client in enumerate(clients):
+            self._wait([client], "agree on addresses", lambda end: end.ppp.report().up)
+            inner = site.inner_ipv4(number)
+            self._hold(client, (inner[0], sstp_softether.dhcp_address(site, number)), inner)
+            end = hubs.settle(server, number, self.params.mtu_bytes)
+            route = ["ip", "route", "replace", alone(inner[1]), "src", inner[0]]
+            client.endpoint.host.run([*route, "dev", client.ppp.setup.interface])
+            paths.append(self._proved(site, client, end.interface))
+            agreed.append(self._agreed_with_hub(client, hubs.agreed(number)))
+        return self._result(site, server, clients, paths, agreed)
+
+    def _result(
+        self,
+        site: Site,
+        server: Process,
+        clients: Sequence[Call],
+        paths: Sequence[TrafficPath],
+        agreed: Sequence[Negotiated],
+    ) -> TunnelUp:
         return TunnelUp(
             paths=tuple(paths),
             negotiated=tuple(agreed),
@@ -144,7 +250,7 @@ class SstpTunnel(PppTunnel):
                 compresses=self.params.compression != "none",
             ),
             processes=(
-                *((client.endpoint.host.name, client.process) for client, _ in ends),
+                *((client.endpoint.host.name, client.process) for client in clients),
                 (site.server.host.name, server),
             ),
         )
@@ -152,7 +258,8 @@ class SstpTunnel(PppTunnel):
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of a packet that finds the connection idle.
 
-        Both programs put each packet of PPP into a packet of SSTP and a TLS record of its own.
+        sstpc and our server put each packet of PPP into a packet of SSTP and a TLS record of its
+        own; of packets that come together, SoftEther's puts as many as there are into one record.
         """
         record, protection = _TLS_OVERHEAD[self.params.tls]
         sstp = Layer("SSTP header", 4, "MS-SSTP section 2.2.1")
@@ -165,12 +272,9 @@ class SstpTunnel(PppTunnel):
 
     def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
         host, folder = site.server.host, _folder(site.server.host, "server")
-        authority = RunAuthority(site.prefix, datetime.now(UTC))
-        identity = authority.issue(site.server.advertised("ipv4"), "server")
+        identity = _identity(site)
         host.put(folder / "server.crt", identity.certificate)
         host.put(folder / "server.key", identity.key)
-        for end, _ in client_ends(site):
-            end.host.put(_folder(end.host, "ca.crt"), authority.certificate, mode=0o644)
         ppp.put_etc(host, folder / "etc", accounts)
         for number, account in enumerate(accounts):
             setup = self._setup(site, "server", number)
@@ -240,6 +344,8 @@ class SstpTunnel(PppTunnel):
     def _setup(self, site: Site, side: Side, number: int) -> PppSetup:
         endpoint = site.client_of(number) if side == "client" else site.server
         client, server = site.inner_ipv4(number)
+        if self.params.server == "softether":
+            server = sstp_softether.dhcp_address(site, number)
         name = f"{site.prefix}-{number}"
         sstpc = (
             f"sstpc --nolaunchpppd --log-stderr --log-level 3 --ipparam {name} "
@@ -272,6 +378,21 @@ class SstpTunnel(PppTunnel):
                 f"{server.place} runs with {tls.version or 'no TLS'} and "
                 f"{'a' if tls.bound else 'no'} crypto binding, the study asks for {wanted} and one"
             )
+        return self._report(
+            client,
+            cipher=tls.cipher,
+            carried_by="PPP in the kernel, SSTP and TLS in user space (sstpc; our own server)",
+            details={
+                "encryption": f"{tls.version} {tls.cipher}",
+                "server": "tunnelmark's own SSTP server in Python; it compares nonce and "
+                "certificate of the crypto binding, not its compound MAC",
+            },
+        )
+
+    def _report(
+        self, client: Call, *, cipher: str | None, carried_by: str, details: Mapping[str, str]
+    ) -> Negotiated:
+        """Return what the client's pppd says was agreed, and what the driver knows beside."""
         report = client.ppp.report()
         self._framing = ppp.framing(report)
         done = client.endpoint.host.run(["sstpc", "--version"], check=False)
@@ -280,21 +401,37 @@ class SstpTunnel(PppTunnel):
             client.ppp,
             report,
             programs=[f"sstp-client {version}"],
-            carried_by="PPP in the kernel, SSTP and TLS in user space (sstpc; our own server)",
+            carried_by=carried_by,
         )
         return Negotiated(
-            cipher=tls.cipher,
+            cipher=cipher,
             version=agreed.version,
             implementation="sstpc, pppd",
             mtu_bytes=agreed.mtu_bytes,
             data_path=agreed.data_path,
+            details={**agreed.details, **details},
+        )
+
+    def _agreed_with_hub(self, client: Call, status: Status) -> Negotiated:
+        return self._report(
+            client,
+            cipher=status.suite,
+            carried_by="PPP in the client's kernel; SSTP, TLS and the server's PPP in user space "
+            "(sstpc; vpnserver)",
             details={
-                **agreed.details,
-                "encryption": f"{tls.version} {tls.cipher}",
-                "server": "tunnelmark's own SSTP server in Python; it compares nonce and "
-                "certificate of the crypto binding, not its compound MAC",
+                "encryption": f"TLSv{self.params.tls} {status.suite}",
+                "server": f"SoftEther VPN {status.version}, which does not check the crypto "
+                "binding; the hub's virtual DHCP is on, its NAT is off",
             },
         )
+
+
+def _identity(site: Site) -> Identity:
+    """Return the server's certificate; each client gets that of the authority that signed it."""
+    authority = RunAuthority(site.prefix, datetime.now(UTC))
+    for end, _ in client_ends(site):
+        end.host.put(_folder(end.host, "ca.crt"), authority.certificate, mode=0o644)
+    return authority.issue(site.server.advertised("ipv4"), "server")
 
 
 def _folder(host: Host, what: str) -> PurePosixPath:

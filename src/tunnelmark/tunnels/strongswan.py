@@ -1,20 +1,17 @@
 """strongSwan's charon as IPsec tunnels use it: configured by files, asked by swanctl."""
 
 import re
-import time
-from collections import Counter
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Completed, Host, Process
 from tunnelmark.model.names import unique_name
-from tunnelmark.model.together import together
 from tunnelmark.model.tunnel import Side
+from tunnelmark.tunnels.ike_sas import IkeSa
 from tunnelmark.tunnels.pki import Identity
 from tunnelmark.tunnels.strongswan_config import Settings, render
-from tunnelmark.tunnels.strongswan_sas import IkeSa, read_sas
+from tunnelmark.tunnels.strongswan_sas import read_sas
 from tunnelmark.tunnels.support import check_socket, wait_until
 
 CHARON: Final = "/usr/lib/ipsec/charon"
@@ -26,8 +23,6 @@ LIBIPSEC_PROGRAMS: Final = {"/usr/lib/ipsec/lookip": "libcharon-extra-plugins"}
 _SWANCTL_LIMIT_S: Final = 30.0
 """Of one call of swanctl: it waits for ever for a charon that hangs."""
 _START_LIMIT_S: Final = 30.0
-_SETTLE_LIMIT_S: Final = 15.0
-_SETTLE_POLL_S: Final = 0.2
 _LOG_LINES: Final = 400
 _READY: Final = "[JOB] spawning "
 """What it says when all plugins, that of the control socket among them, are loaded."""
@@ -171,45 +166,6 @@ class Charon:
         )
 
 
-def settled_sas(
-    ends: Sequence[tuple[Charon, Collection[str]]],
-) -> tuple[tuple[str, tuple[IkeSa, ...]], ...]:
-    """Return (place, associations) of each end once all its children are installed.
-
-    ``ends`` are daemons, each with the names of the children that it must have. With IKEv1 the
-    server still waits for the last message when the client is done already (RFC 2409 section 5.5).
-    After a limit what there is is returned, to be judged.
-    """
-    deadline = time.monotonic() + _SETTLE_LIMIT_S
-    while True:
-        last = time.monotonic() >= deadline
-        found = _listed([charon for charon, _ in ends])
-        # Two of a name: keys are being changed, the old association goes in a moment.
-        if last or all(
-            _has_each(sas, names) for (_, names), (_, sas) in zip(ends, found, strict=True)
-        ):
-            return found
-        time.sleep(_SETTLE_POLL_S)
-
-
-_AT_ONCE: Final = 8
-"""So many daemons are asked at a time: each takes a process."""
-
-
-def _listed(charons: Sequence[Charon]) -> tuple[tuple[str, tuple[IkeSa, ...]], ...]:
-    sas: list[tuple[IkeSa, ...]] = []
-    for start in range(0, len(charons), _AT_ONCE):
-        sas += together(*(partial(Charon.sas, one) for one in charons[start : start + _AT_ONCE]))
-    return tuple(zip((charon.place for charon in charons), sas, strict=True))
-
-
-def _has_each(sas: Sequence[IkeSa], names: Collection[str]) -> bool:
-    installed = Counter(
-        child.name for ike in sas for child in ike.children if child.state == "INSTALLED"
-    )
-    return all(installed[name] == 1 for name in names)
-
-
 def last_words_of(charon: Process) -> str:
     """Return what a daemon's log says best."""
     return last_words(charon.log_tail(_LOG_LINES))
@@ -245,12 +201,16 @@ _HARMLESS: Final = re.compile(
 )
 
 
+# What swanctl says of any call, and of all connections together: no reason.
+_SUMMARY: Final = re.compile(r"opening directory|^loaded [0-9]+ of [0-9]+ ")
+
+
 def _refusal(done: Completed) -> str:
     lines = [
         line.strip()
         for line in (done.stderr + b"\n" + done.stdout).decode("utf-8", "replace").splitlines()
     ]
-    telling = [line for line in lines if "failed" in line and "opening directory" not in line]
+    telling = [line for line in lines if "failed" in line and not _SUMMARY.search(line)]
     return telling[-1] if telling else done.last_words()
 
 

@@ -103,7 +103,7 @@ def build(
         building.mkdir(mode=0o700)
         started = clock()
         say(f"downloading {len(recipe.packages)} packages and what they need")
-        found = packages.download(recipe, mirrors or Mirrors(), downloads)
+        found = _downloaded(recipe, mirrors or Mirrors(), downloads)
         downloaded = clock()
         system, kernel_packages = found
         taken = _kernel(recipe, own, kernel_packages, building, say)
@@ -127,6 +127,22 @@ def build(
                 and cache.is_own_of(other, base)
             )
         return image
+
+
+def _downloaded(
+    recipe: Recipe, mirrors: Mirrors, directory: Path
+) -> tuple[tuple[Package, ...], tuple[Package, ...]]:
+    """Download all packages; where lists are too old, say how they are taken all the same."""
+    try:
+        return packages.download(recipe, mirrors, directory)
+    except LabError as error:
+        if _EXPIRED in str(error) and not mirrors.expired:
+            raise LabError(f"{error} (tunnelmark vm build --expired takes it as it is)") from error
+        raise
+
+
+_EXPIRED: Final = " is expired "
+"""What apt-get says of a list whose time is over."""
 
 
 def _kernel(

@@ -49,8 +49,10 @@ def download(
         raise LabError(f"{directory}: a path with a quotation mark cannot be given to apt")
     env = _private_apt(recipe, mirrors, directory)
     programs.run(["apt-get", "-q", "update"], env=env)
-    install = ["apt-get", "-q", "-y", "--download-only", "install", *recipe.packages]
-    programs.run(install, env=env, timeout_s=1800)
+    # One by one: apt finds no set of packages that has one of ``beside`` and what it excludes.
+    for wanted in (recipe.packages, *((name,) for name in recipe.beside)):
+        install = ["apt-get", "-q", "-y", "--download-only", "install", *wanted]
+        programs.run(install, env=env, timeout_s=1800)
     system = tuple(_package(file) for file in sorted((directory / "archives").glob("*.deb")))
     return system, () if recipe.own_kernel else _kernel(recipe, directory / "kernel", env)
 

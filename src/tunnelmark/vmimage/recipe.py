@@ -46,6 +46,9 @@ class Recipe:
     """Packages that come from the suite's backports."""
     own_kernel: str = ""
     """SHA-256 of a user's own kernel and its modules, which take the place of the suite's."""
+    beside: tuple[str, ...] = ()
+    """Packages that Debian does not install together with one of ``packages``, since both want to
+    be the one daemon of a system; no file is in both. What they depend on comes with them."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Packages of other suites that this one cannot have, each with the reason."""
 
@@ -61,7 +64,7 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_NEWER: Final = ("backports", "own_kernel")
+_NEWER: Final = ("backports", "own_kernel", "beside")
 
 
 RECIPE: Final = Recipe(
@@ -227,5 +230,7 @@ RECIPE: Final = Recipe(
     },
     directories=("proc", "sys", "dev", "run", "tmp", "root", "mnt", "var/log", "var/tmp"),
     init=resources.files("tunnelmark.vmimage").joinpath("init.sh").read_text(encoding="utf-8"),
+    # Conflicts with strongSwan, of which the image has the daemon and swanctl.
+    beside=("libreswan",),
 )
 """The image that machines start from unless a run asks for another suite."""

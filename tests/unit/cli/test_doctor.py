@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tunnelmark.cli.doctor import _NOT_CHECKED, _text, doctor
+from tunnelmark.cli.doctor import _NOT_CHECKED, _text, _text_of_system, doctor
 from tunnelmark.lab import doctor as lab_doctor
 from tunnelmark.lab import rootless
 from tunnelmark.lab.ability import Ability
 from tunnelmark.lab.doctor import Finding
 from tunnelmark.lab.placement import Placement
+from tunnelmark.model.suites import MachineSystem
 from tunnelmark.tunnels.registry import tunnel_kinds
-from tunnelmark.vmimage import cache, programs
+from tunnelmark.vmimage import build, cache, programs
 
 _NOT_HERE = "namespaces need root"
 
@@ -26,7 +27,7 @@ def _runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def found(
     monkeypatch: pytest.MonkeyPatch, *findings: Finding, machine: str, local: str = _NOT_HERE
 ) -> None:
-    monkeypatch.setattr(lab_doctor, "examine", lambda: list(findings))
+    monkeypatch.setattr(lab_doctor, "examine", lambda *_: list(findings))
     monkeypatch.setattr(rootless, "stand", lambda _wanted: None)
     monkeypatch.setattr(Placement, "local_host", lambda _self: local)
     monkeypatch.setattr(Placement, "ready_machine", lambda _self: machine)
@@ -79,8 +80,40 @@ def test_of_a_suite_only_machines_are_asked(monkeypatch: pytest.MonkeyPatch) -> 
     done = CliRunner().invoke(doctor, words, standalone_mode=False)
     assert done.return_value == 3
     assert asked == ["trixie with kernel 6.16.0"]
-    line = "gre          --    --       no image (tunnelmark vm build --suite trixie)"
-    assert line in done.stdout.splitlines()
+    said = "tunnels were not checked: no image (tunnelmark vm build --suite trixie)"
+    assert done.stdout.splitlines()[-1] == said
+
+
+def test_of_a_suite_the_table_has_machines_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [Ability("gre", "GRE", "here", None), Ability("fastd", "fastd", "here", "no image")]
+    engine = Finding("engine", ok=True, message="there")
+    _text_of_system([engine], asked, MachineSystem("trixie"), None)
+    assert capsys.readouterr().out.splitlines() == [
+        "ok  engine       there",
+        "",
+        "tunnel       machine  why not",
+        "gre          ok",
+        "fastd        --       no image",
+        "",
+        "a study of trixie has all its tunnels in virtual machines",
+    ]
+
+
+def test_the_machine_that_is_found_is_that_of_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = cache.Image(Path(), "0" * 16, "6.12.1", {}, (), {}, {}, 0, 0)
+    asked = []
+
+    def ready(system: MachineSystem) -> cache.Image | None:
+        asked.append(system.name)
+        return image if system.name == "trixie" else None
+
+    monkeypatch.setattr(programs, "find", lambda program: program)
+    monkeypatch.setattr(build, "ready", ready)
+    trixie = lab_doctor._machine(MachineSystem("trixie"))
+    assert (trixie.ok, trixie.message) == (True, "machines of trixie with Linux 6.12.1")
+    forky = lab_doctor._machine(MachineSystem("forky"))
+    assert (forky.ok, forky.fix) == (False, "tunnelmark vm build --suite forky")
+    assert asked == ["trixie", "forky"]
 
 
 def test_a_suite_needs_a_machine() -> None:
@@ -106,6 +139,6 @@ def test_a_missing_emulator_and_a_missing_image_are_named_with_their_remedy(
     monkeypatch.setattr(programs, "_PATH", "/nonexistent")
     assert machine().fix == "apt-get install qemu-system-x86"
     monkeypatch.setattr(programs, "find", lambda program: program)
-    monkeypatch.setattr(cache, "find", lambda: None)
+    monkeypatch.setattr(build, "ready", lambda _system: None)
     assert machine().fix == "tunnelmark vm build"
     assert not machine().ok

@@ -16,7 +16,7 @@ from tunnelmark.hosts.vm_machine import Machine, MachineFacts
 from tunnelmark.hosts.vm_payload import Payload
 from tunnelmark.hosts.vm_qemu import MachineSpec
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.host import Host
+from tunnelmark.model.host import Host, Need
 from tunnelmark.vmimage import cpio
 from tunnelmark.vmimage.cache import Image
 
@@ -99,6 +99,14 @@ class TestHost:
         as_host: Host = host
         assert (as_host.name, as_host.unique) == ("client", "tm0client")
         assert as_host.run(["stat", "-c", "%a", str(as_host.work_dir)]).text() == "700\n"
+
+    def test_what_is_not_there_is_not_in_the_image(self, host: VmHost) -> None:
+        need = Need(programs={"no-vpnserver": "softether-vpnserver"})
+        assert need.missing(host) == "no-vpnserver is not in the image of bookworm"
+        host._suite = "trixie"
+        assert need.missing(host) == (
+            "no-vpnserver is not in the image of trixie: Debian has no such package since 13"
+        )
 
     def test_a_program_runs_to_its_end(self, host: VmHost) -> None:
         done = host.run(["sh", "-c", 'cat; echo "$WORD" >&2'], stdin=b"in", env={"WORD": "err"})

@@ -77,6 +77,31 @@ def test_what_esp_encrypts_fills_whole_blocks(payload: int, suite: str) -> None:
     assert costs["ESP padding"] < ESP_SUITES[suite].block_bytes
 
 
+@given(
+    payload=st.integers(1, 9000),
+    suite=st.sampled_from(sorted(ESP_SUITES)),
+    udp=st.booleans(),
+    mtu=st.integers(576, 9000),
+)
+def test_pieces_of_ip_tfs_fit_the_link_and_carry_all(
+    payload: int, suite: str, udp: bool, mtu: int
+) -> None:
+    wrap = esp(
+        ESP_SUITES[suite],
+        mode="tunnel",
+        inner_mtu_bytes=9100,
+        udp_encapsulation=udp,
+        aggfrag=True,
+    )
+    wire = datagram(payload, link_mtu_bytes=mtu, encapsulation=wrap)
+    *full, last = wire.outer_packet_bytes
+    assert sum(layer.bytes for layer in wire.layers) == wire.overhead_bytes
+    assert len(set(full)) <= 1
+    assert all(last <= one <= mtu for one in full)
+    # One byte more would have been another block.
+    assert all(mtu - one < ESP_SUITES[suite].block_bytes for one in full)
+
+
 def test_best_inner_mtu_just_fits() -> None:
     def layers(wrapped: int) -> tuple[Layer, ...]:
         return (ip_layer(4), Layer("padding", padding(wrapped, 16), "test"))

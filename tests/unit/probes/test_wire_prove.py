@@ -367,6 +367,13 @@ def test_the_rest_of_a_datagram_in_a_stream_may_come_with_the_next_one() -> None
     assert 2000 not in {sample.payload_bytes for sample in found.samples}
 
 
+def test_a_stream_that_shows_no_cut_is_not_said_to_have_none() -> None:
+    # Each segment takes the start of the datagram behind it along.
+    found = proof(Link(encrypting(24), rest_ns=6 * MS), STREAM, payload_sizes=(100, 1000, 2000))
+    assert found.fragmentation_point_bytes is None
+    assert "a stream that does not show where packets are cut" in found.message
+
+
 def test_a_stream_without_the_rest_of_a_datagram_proves_nothing() -> None:
     whole = encrypting(24)
     found = proof(Link(lambda payload: whole(payload[:1000])), STREAM, payload_sizes=(100, 2000))

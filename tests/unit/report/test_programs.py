@@ -67,3 +67,26 @@ def test_a_tunnel_that_ran_as_two_programs_names_both_and_none_none() -> None:
     assert programs(blocks) == (
         "wireguard: wireguard-go v0.0.2 in user space and WireGuard 1.0.0 in the kernel",
     )
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "words"),
+    [
+        (0x0A, 0x0A, ", DSCP and ECN copied to the packets on the link"),
+        (0x0A, 0x08, ", DSCP but not ECN copied to the packets on the link"),
+        (0x0A, 0x02, ", ECN but not DSCP copied to the packets on the link"),
+        (0x0A, 0x00, ", neither DSCP nor ECN copied to the packets on the link"),
+        (0x0A, None, ""),
+        (0x00, 0x00, ""),
+        (None, 0x0A, ""),
+    ],
+)
+def test_what_of_the_traffic_class_is_copied(base: int | None, own: int | None, words: str) -> None:
+    one = block("openvpn", "OpenVPN 2.6.14", "openvpn", DataPath.USER_SPACE)
+    (proof,) = one.proofs[:1]
+    seen = replace(
+        one,
+        proofs=(replace(proof, traffic_class=own),),
+        baseline_proofs=(replace(proof, traffic_class=base),),
+    )
+    assert programs([seen]) == (f"openvpn: OpenVPN 2.6.14 in user space{words}",)

@@ -6,7 +6,6 @@ import pytest
 
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.tunnel import Site
-from tunnelmark.tunnels.esp_tunnel import EspParams
 from tunnelmark.tunnels.ike_groups import (
     IkeGroup,
     hold_group,
@@ -16,6 +15,7 @@ from tunnelmark.tunnels.ike_groups import (
 )
 from tunnelmark.tunnels.ipsec import IpsecParams
 from tunnelmark.tunnels.strongswan import Charon
+from tunnelmark.tunnels.strongswan_params import StrongswanParams
 
 LISTED = """\
 encryption:
@@ -65,7 +65,7 @@ def test_each_group_is_one_proposal() -> None:
     assert ike_proposal("x25519-mlkem768") == "aes128-sha256-x25519-ke1_mlkem768"
     assert plugins_for("x25519") == ()
     assert plugins_for("x25519-mlkem768") == ("ml",)
-    params = EspParams.model_validate({"ike_group": "x25519"})
+    params = StrongswanParams.model_validate({"ike_group": "x25519"})
     assert params.ike_settings()["proposals"] == "aes128-sha256-x25519"
 
 
@@ -77,8 +77,10 @@ def test_another_group_than_asked_for_is_refused() -> None:
 
 
 def test_a_column_stands_only_for_another_group_than_ever() -> None:
-    assert "ike_group" not in EspParams.model_validate({}).columns()
-    assert EspParams.model_validate({"ike_group": "x25519"}).columns()["ike_group"] == "x25519"
+    assert "ike_group" not in StrongswanParams.model_validate({}).columns()
+    assert (
+        StrongswanParams.model_validate({"ike_group": "x25519"}).columns()["ike_group"] == "x25519"
+    )
 
 
 def test_what_is_of_ikev2_is_refused_with_ikev1() -> None:

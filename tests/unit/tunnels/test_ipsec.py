@@ -46,6 +46,13 @@ def agreed(mtu_bytes: int, implementation: str = "kernel") -> Negotiated:
         ({"esn": True, "implementation": "libipsec"}, "cannot do sequence numbers of 64 bits"),
         ({"childless": True, "ike": "v1"}, "childless is for ike v2"),
         ({"rekey": "90500 ms"}, "rekey has a part of a second"),
+        ({"mode": "iptfs", "implementation": "libipsec"}, "cannot do IP-TFS"),
+        ({"mode": "iptfs", "ike": "v1"}, "mode iptfs is for ike v2"),
+        ({"mode": "iptfs", "ipcomp": True}, "ipcomp cannot be set with mode iptfs"),
+        (
+            {"mode": "iptfs", "suite": "3DES-SHA1"},
+            "suite 3DES-SHA1 cannot be set with mode iptfs: Linux cuts packets for it into pieces",
+        ),
     ],
 )
 def test_what_is_impossible_is_refused_before_anything_starts(
@@ -71,6 +78,7 @@ def test_the_parameters_of_another_driver_are_refused() -> None:
         ({"udp_encapsulation": True}, set(), ("tun",)),
         ({"implementation": "kernel"}, set(), ("esp", "xfrm_interface")),
         ({"implementation": "libipsec"}, {"esp"}, ("tun",)),
+        ({"mode": "iptfs"}, set(), ("esp", "xfrm_interface", "xfrm_iptfs")),
     ],
 )
 def test_libipsec_is_chosen_where_the_kernel_has_no_esp_and_it_can_do_it(
@@ -112,6 +120,8 @@ def test_where_the_kernel_escapes_the_limit_auto_is_libipsec_if_it_can_do_it(hos
         ({"inner": "ipv6"}, 1446, 1104, 1398, None),
         ({"outer": "ipv6"}, 1426, 1104, 1398, None),
         ({"inner": "ipv6", "outer": "ipv6", "udp_encapsulation": True}, 1418, 1132, 1370, None),
+        # Cut by the tunnel itself: no fragment of IP, which has a multiple of 8 bytes.
+        ({"mode": "iptfs"}, 1500, 1088, 1414, (1500, 60)),
     ],
 )
 def test_the_model_gives_the_packets_that_were_captured(
@@ -151,6 +161,8 @@ def test_libipsec_is_always_encapsulated_in_udp() -> None:
         ({}, "libipsec", 1400),
         ({"mtu_bytes": 1300}, "libipsec", 1300),
         ({"mode": "transport"}, "kernel", 1500),
+        ({"mode": "iptfs"}, "kernel", 1500),
+        ({"mode": "iptfs", "mtu_bytes": 9000}, "kernel", 9000),
     ],
 )
 def test_the_inner_mtu_is_the_longest_that_fits(
@@ -218,6 +230,18 @@ def test_a_gateway_chooses_as_one_pair_does(hosts: Any) -> None:
     hosts[0].kernel = set()
     assert tunnel(clients=2)._choose(hosts[0]) == "libipsec"
     assert tunnel(clients=2, mode="transport")._choose(hosts[0]) == "kernel"
+
+
+def test_ip_tfs_is_a_mode_of_each_child_between_the_addresses_of_a_tunnel(site: Site) -> None:
+    driver = tunnel(mode="iptfs", count=2)
+    charon: Any = None
+    text = render(driver._document(site, End("client", site.client, charon, (0, 1)), ["one"]))
+    assert text.count('mode = "iptfs"') == text.count("remote_ts") == 2
+    # Packets that wait go together; what a longer one is cut into has headers of its own.
+    model = driver.encapsulation(agreed(1500))
+    assert model.shares
+    wire = datagram(2900, link_mtu_bytes=1500, encapsulation=model)
+    assert wire.outer_packet_bytes == (1500, 116, 1500, 64)
 
 
 def test_all_clients_of_a_gateway_are_behind_one_interface_of_the_kernel(

@@ -10,7 +10,7 @@ import pytest
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.daemon import Daemon
-from tunnelmark.tunnels.ocserv import OcservParams, OcservTunnel
+from tunnelmark.tunnels.ocserv import _VERSION, OcservParams, OcservTunnel, _log_words
 from tunnelmark.tunnels.ocserv_log import (
     SCRIPT,
     Session,
@@ -157,3 +157,21 @@ def test_a_socket_path_that_no_socket_can_have_is_refused(
     tunnel = OcservTunnel(OcservParams.model_validate({}))
     with pytest.raises(RefusedError, match="is longer than 98 characters"):
         tunnel._start_server(site, 0)
+
+
+def test_the_log_is_taken_from_where_the_version_writes_it(hosts: Any) -> None:
+    hosts[0].answer = lambda _argv, _stdin: (0, "  -f, --foreground\n  -d, --debug=num\n")
+    assert _log_words(hosts[0]) == ()
+    hosts[0].answer = lambda _argv, _stdin: (0, "  -e, --log-stderr           Log to stderr\n")
+    assert _log_words(hosts[0]) == ("--log-stderr",)
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("ocserv[7]: main: initialized ocserv 1.1.6", "1.1.6"),
+        ("main: initialized OpenConnect VPN Server 1.5.0", "1.5.0"),
+    ],
+)
+def test_the_version_is_that_of_its_log(line: str, version: str) -> None:
+    assert _VERSION.findall(line) == [version]

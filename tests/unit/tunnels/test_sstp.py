@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tunnelmark.model.overhead import datagram, fragmentation_point
 from tunnelmark.model.topology import gateway_ipv4
 from tunnelmark.model.tunnel import Negotiated, Site
+from tunnelmark.tunnels import sstp_softether
 from tunnelmark.tunnels.sstp import SstpParams, SstpTunnel
 from tunnelmark.tunnels.sstp_log import ServerReport, last_words, read_server_log, version
 
@@ -37,6 +39,48 @@ def test_sizes_as_they_were_seen(tls: str, outer: int) -> None:
     wrap = SstpTunnel(SstpParams.model_validate({"tls": tls})).encapsulation(AGREED)
     assert datagram(1000, link_mtu_bytes=1500, encapsulation=wrap).outer_packet_bytes == (outer,)
     assert fragmentation_point(link_mtu_bytes=1500, encapsulation=wrap) == 1372
+
+
+@pytest.mark.parametrize(("tls", "outer"), [("1.3", 1110), ("1.2", 1117)])
+def test_softether_s_ppp_has_four_bytes(tls: str, outer: int) -> None:
+    params = SstpParams.model_validate({"tls": tls, "server": "softether"})
+    wrap = SstpTunnel(params).encapsulation(AGREED)
+    assert datagram(1000, link_mtu_bytes=1500, encapsulation=wrap).outer_packet_bytes == (outer,)
+
+
+def test_the_server_is_a_column_only_where_it_is_another() -> None:
+    assert "server" not in SstpParams.model_validate({}).columns()
+    assert SstpParams.model_validate({"server": "softether"}).columns()["server"] == "softether"
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"inner": "ipv6"}, "inner is ipv6: with server softether it must be ipv4"),
+        ({"compression": "bsd"}, "compression is bsd: with server softether it must be none"),
+        ({"clients": 2}, "clients is 2: with server softether leave it out"),
+        ({"mtu_bytes": 1501}, "mtu_bytes is 1501: SoftEther's PPP carries at most 1500"),
+    ],
+)
+def test_what_softether_s_ppp_has_not_is_refused(params: dict[str, Any], words: str) -> None:
+    SstpParams.model_validate(params)
+    with pytest.raises(ValidationError, match=words):
+        SstpParams.model_validate({"server": "softether"} | params)
+
+
+def test_debian_s_softether_is_refused_before_anything_starts(hosts: Any) -> None:
+    tunnel = SstpTunnel(SstpParams.model_validate({"server": "softether"}))
+    reason = tunnel.unavailable(hosts[0]) or ""
+    assert reason.startswith(
+        "SoftEther VPN 5.01 Build 9674, which Debian has, answers no SSTP call"
+    )
+    assert 'program = { vpnserver = "' in reason
+
+
+def test_the_client_of_a_hub_asks_for_its_address_and_for_that_of_its_dhcp(site: Site) -> None:
+    tunnel = SstpTunnel(SstpParams.model_validate({"server": "softether", "count": 2}))
+    assert "198.19.0.5:198.19.0.7" in tunnel._setup(site, "client", 1).more
+    assert sstp_softether.account(1).name == "tunnelmark@t1"
 
 
 def test_the_server_s_log_is_read_by_call() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tunnelmark.model.errors import TunnelError
+from tunnelmark.tunnels.ike_sas import ChildSa, IkeSa
 from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, Agreement, check_pair, esp_rule
 from tunnelmark.tunnels.strongswan import CHARON, Charon, last_words
 from tunnelmark.tunnels.strongswan_config import render
-from tunnelmark.tunnels.strongswan_sas import ChildSa, IkeSa
 
 CLIENT = ChildSa(
     name="esp0",
@@ -59,6 +59,14 @@ def test_what_needs_escaping_is_refused_and_not_repeated(value: str) -> None:
 def test_a_name_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is not a setting name"):
         render({name: 1})
+
+
+def test_an_end_that_fell_back_from_ip_tfs_to_tunnel_mode_is_refused() -> None:
+    wanted = replace(WANTED, mode="iptfs")
+    client, server = (replace(one, mode="IPTFS") for one in (CLIENT, SERVER))
+    assert checked(ike(client), ike(server), wanted) == client
+    with pytest.raises(TunnelError, match="mode is 'TUNNEL', the study asks for 'IPTFS'"):
+        checked(ike(client), ike(SERVER), wanted)
 
 
 def test_both_ends_that_agree_pass() -> None:
@@ -185,7 +193,10 @@ def test_a_socket_path_that_no_socket_can_have_is_refused(
 
 
 def test_a_refused_configuration_is_reported_by_the_line_that_failed(hosts: Any) -> None:
-    text = "opening directory '/x' failed: No such file\nloading connection 'tm' failed: invalid\n"
+    text = (
+        "opening directory '/x' failed: No such file\nloading connection 'tm' failed: invalid\n"
+        "loaded 0 of 1 connections, 1 failed to load, 0 unloaded\n"
+    )
     hosts[0].answer = lambda argv, _stdin: (22, text) if "--load-all" in argv else (0, "")
     with pytest.raises(TunnelError, match="refused its configuration: loading connection 'tm'"):
         Charon("client", hosts[0]).load({})

@@ -54,6 +54,12 @@ def test_keys_of_their_own_and_long_numbers_are_read() -> None:
     assert (sa.esn, sa.group) == (True, "CURVE_25519")
 
 
+def test_ip_tfs_is_a_mode_of_its_own() -> None:
+    # As strongSwan 6.1.0 wrote it.
+    (sa,) = read_sas(EVENT.replace("mode=TUNNEL", "mode=IPTFS"))[0].children
+    assert sa.mode == "IPTFS"
+
+
 def test_a_selector_has_brackets_of_its_own() -> None:
     text = EVENT.replace("[198.19.0.2/32]", "[198.18.0.1/32[udp/l2f] 198.18.0.3/32[udp/1701]]")
     (sa,) = read_sas(text)[0].children

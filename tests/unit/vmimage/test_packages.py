@@ -1,10 +1,13 @@
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Never
 
 import pytest
 
 from tunnelmark.model.errors import LabError
-from tunnelmark.vmimage import packages, programs
+from tunnelmark.vmimage import build, packages, programs
 from tunnelmark.vmimage.packages import Mirrors
 from tunnelmark.vmimage.recipe import RECIPE
 from tunnelmark.vmimage.suites import SUITES
@@ -88,6 +91,21 @@ def test_backports_are_taken_for_the_packages_that_are_named(
     assert not list((tmp_path / "stable/etc/preferences.d").iterdir())
 
 
+def test_of_a_list_whose_time_is_over_the_option_that_takes_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def old(*_: object) -> Never:
+        raise LabError("apt-get: E: Release file for http://mirror is expired (invalid since 1d)")
+
+    monkeypatch.setattr(packages, "download", old)
+    with pytest.raises(
+        LabError, match=r"since 1d\) \(tunnelmark vm build --expired takes it as it"
+    ):
+        build._downloaded(RECIPE, Mirrors(), tmp_path)
+    with pytest.raises(LabError, match=r"since 1d\)$"):
+        build._downloaded(RECIPE, Mirrors(expired=True), tmp_path)
+
+
 def test_without_the_keyring_the_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,3 +130,23 @@ def test_a_program_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(programs, "_PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(LabError, match=r"^depmod: the reason$"):
         programs.run(["depmod"])
+
+
+def test_what_excludes_another_is_asked_for_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def apt(argv: Sequence[str], **_more: object) -> str:
+        if "install" in argv:
+            asked.append(tuple(argv[argv.index("install") + 1 :]))
+            (tmp_path / "archives" / f"{asked[-1][0]}_1_amd64.deb").touch()
+        return ""
+
+    monkeypatch.setattr(packages, "_KEYRING", tmp_path)
+    monkeypatch.setattr(programs, "run", apt)
+    recipe = replace(RECIPE, packages=("strongswan-charon",), own_kernel="0" * 64)
+    system, kernel = packages.download(recipe, Mirrors(), tmp_path)
+    assert asked == [("strongswan-charon",), ("libreswan",)]
+    assert [one.name for one in system] == ["libreswan", "strongswan-charon"]
+    assert kernel == ()

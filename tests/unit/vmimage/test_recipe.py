@@ -18,6 +18,7 @@ def test_the_digest_changes_with_anything_in_the_recipe() -> None:
         replace(RECIPE, files={}),
         replace(RECIPE, backports=("openvpn",)),
         replace(RECIPE, own_kernel="0" * 64),
+        replace(RECIPE, beside=()),
     ]
     digests = {recipe.digest() for recipe in (RECIPE, *changed)}
     assert len(digests) == len(changed) + 1

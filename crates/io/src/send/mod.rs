@@ -292,6 +292,7 @@ fn open(plan: &SendPlan) -> Result<Vec<Socket>, IoError> {
             dont_fragment: plan.dont_fragment,
             interface: flow.interface.clone(),
             netns: flow.netns.clone(),
+            traffic_class: flow.traffic_class,
             time_to_live: false,
             receive_time: plan.receive_time,
             shared: false,

@@ -23,6 +23,8 @@ pub struct FlowPlan {
     pub interface: Option<String>,
     /// Network namespace that it sends from; none: that of the program.
     pub netns: Option<PathBuf>,
+    /// DSCP and ECN of its packets, as one byte.
+    pub traffic_class: u8,
 }
 
 /// The whole run.

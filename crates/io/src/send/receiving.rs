@@ -157,6 +157,7 @@ mod tests {
             source: any,
             interface: None,
             netns: None,
+            traffic_class: 0,
         };
         SendPlan {
             flows: (0..count).map(flow).collect(),
@@ -187,6 +188,7 @@ mod tests {
             dont_fragment: false,
             interface: None,
             netns: None,
+            traffic_class: 0,
             time_to_live: false,
             receive_time: plan.receive_time,
             shared: false,

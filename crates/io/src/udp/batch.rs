@@ -238,6 +238,7 @@ mod tests {
             dont_fragment: false,
             interface: None,
             netns: None,
+            traffic_class: 0,
             time_to_live: false,
             receive_time,
             shared: false,

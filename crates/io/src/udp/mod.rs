@@ -20,6 +20,8 @@ pub struct Options {
     pub interface: Option<String>,
     /// Network namespace that the socket is in; none: that of the program.
     pub netns: Option<PathBuf>,
+    /// DSCP and ECN of all packets: the second byte of IPv4's header, the traffic class of IPv6's.
+    pub traffic_class: u8,
     /// Tell the time to live (or hop limit) with which packets arrive.
     pub time_to_live: bool,
     /// What an arrival is.

@@ -60,6 +60,14 @@ impl Socket {
             };
             set(fd, level, option, 1).map_err(|error| IoError::new("time to live", error))?;
         }
+        if options.traffic_class != 0 {
+            let (level, option) = match local {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            };
+            set(fd, level, option, i32::from(options.traffic_class))
+                .map_err(|error| IoError::new("traffic class", error))?;
+        }
         if let Some(name) = &options.interface {
             bind_to_interface(fd, name)?;
         }

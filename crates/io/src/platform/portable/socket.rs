@@ -30,6 +30,7 @@ impl Socket {
             (options.dont_fragment, "dont_fragment is true"),
             (options.time_to_live, "stamp is not empty"),
             (options.shared, "shards is more than 1"),
+            (options.traffic_class != 0, "traffic_class is not 0"),
         ] {
             if asked {
                 return Err(IoError::needs_linux(what));
