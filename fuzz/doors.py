@@ -135,7 +135,8 @@ def _folder() -> Path:
 
 @cache
 def _made() -> "tempfile.TemporaryDirectory[str]":
-    folder = tempfile.TemporaryDirectory(prefix="tm-doors-")  # goes with the process
+    # It goes with the process, or with scripts/fuzz.
+    folder = tempfile.TemporaryDirectory(prefix="tm-doors-")
     good = Path(folder.name) / "good"
     for name, kind in (
         ("manifest.json", "manifest"),
