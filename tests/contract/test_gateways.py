@@ -22,7 +22,7 @@ from tunnelmark.model.topology import Topology, wire_macs
 from tunnelmark.model.tunnel import TunnelUp
 from tunnelmark.probes.prober import EngineProber
 from tunnelmark.probes.wire import prove
-from tunnelmark.tunnels import strongswan
+from tunnelmark.tunnels import ike_daemon
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.esp_tunnel import EspTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
@@ -190,7 +190,7 @@ def test_a_client_that_agrees_no_more_is_seen_beside_the_others(
     standing: Standing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, tunnel, _ = standing.up("ipsec", {})
-    monkeypatch.setattr(strongswan, "_SETTLE_LIMIT_S", 0.0)
+    monkeypatch.setattr(ike_daemon, "_SETTLE_LIMIT_S", 0.0)
     assert isinstance(tunnel, EspTunnel)
     client = tunnel._ends[1].daemon
     assert client._swanctl("--terminate", "--child", "esp1", "--force").returncode == 0

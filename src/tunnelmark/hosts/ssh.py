@@ -138,9 +138,15 @@ class SshAgent(Agent):
 
         try:
             ours.settimeout(_CONNECT_LIMIT_S)
-            # What the host does not say or take it has refused: its status says why.
-            with contextlib.suppress(OSError):
+            try:
                 payload = _hand_over(ours, name, payload)
+            except TimeoutError:
+                raise LabError(
+                    f"{name}: the login there took longer than {_CONNECT_LIMIT_S:g} s: see what "
+                    f"its shell does at start (ssh {entry.ssh} true)"
+                ) from None
+            except OSError:
+                pass  # what the host does not say or take it has refused: its status says why
             ours.settimeout(None)
             made = cls(
                 Channel(ours, name=name, lost=lost),
