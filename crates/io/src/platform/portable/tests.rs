@@ -14,7 +14,7 @@ fn options() -> Options {
         dont_fragment: false,
         interface: None,
         netns: None,
-            traffic_class: 0,
+        traffic_class: 0,
         time_to_live: false,
         receive_time: ReceiveTime::Kernel,
         shared: false,
