@@ -48,6 +48,7 @@ from tunnelmark.tunnels.softether_program import (
     START_LIMIT_S,
     STOP_LIMIT_S,
     USER,
+    WAIT,
     SoftEtherProgram,
     hub_commands,
     server_config,
@@ -62,11 +63,7 @@ PORT: Final = 5555
 
 _CLIENT_PORT: Final = 9931
 _LOGIN_LIMIT_S: Final = 40.0
-# For two seconds at most: log files have to be asked, since nothing is written.
-_SAID: Final = (
-    'n=0; until grep -rqsF -e "$2" -e "$3" "$1"; do n=$((n+1)); [ $n -lt 20 ] || exit 1; '
-    "sleep 0.1; done"
-)
+_SAID: Final = WAIT.format('grep -rqsF -e "$2" -e "$3" "$1"')
 _DETAILS: Final = (
     "/MAXTCP:1 /INTERVAL:1 /TTL:0 /HALF:no /BRIDGE:no /MONITOR:no /NOTRACK:yes /NOQOS:yes "
     "/DISABLEUDP:yes"

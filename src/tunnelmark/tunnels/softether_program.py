@@ -28,11 +28,10 @@ STOP_LIMIT_S: Final = 6.0
 
 _COMMAND_LIMIT_S: Final = 60.0
 _LOG_LINES: Final = 60
-# For two seconds at most: ports have to be asked, since nothing is written.
-_PORT: Final = (
-    'n=0; until ss -ltnH sport = ":$1" | grep -q .; do n=$((n+1)); [ $n -lt 20 ] || exit 1; '
-    "sleep 0.1; done"
-)
+WAIT: Final = "n=0; until {}; do n=$((n+1)); [ $n -lt 20 ] || exit 1; sleep 0.1; done"
+"""Shell that waits for two seconds at most: ports and log files have to be asked, since nothing is
+written."""
+_PORT: Final = WAIT.format('ss -ltnH sport = ":$1" | grep -q .')
 # Where they keep state and logs is compiled in: Debian's in /var, others beside the program, where
 # they need hamcore.se2. They see folders of the run there instead, in mount namespaces that only
 # they are in.
