@@ -14,13 +14,6 @@ class EspParams(TunnelParams):
     udp_encapsulation: bool | None = Field(
         None, description="ESP inside UDP port 4500 as through a NAT; default: off"
     )
-    replay_window: int | None = Field(
-        None,
-        ge=0,
-        le=4096,
-        description="window of the replay protection, in packets; 0: no protection; "
-        "default: the program's own",
-    )
     esn: bool = Field(False, description="sequence numbers of 64 bits, of which 32 are sent")
     ike_group: IkeGroup = Field(DEFAULT_GROUP, description="group of IKE's own key exchange")
     ike_fragmentation: bool = Field(

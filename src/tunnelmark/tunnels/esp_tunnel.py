@@ -1,13 +1,14 @@
 """What the drivers of IPsec share: ends with an IKE daemon, ways into ESP, what was agreed."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import ClassVar, Final, Generic, Literal, TypeVar
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.esp import ESP_SUITES, esp
-from tunnelmark.model.host import Host, Process
+from tunnelmark.model.host import Host
 from tunnelmark.model.overhead import (
     IP_VERSIONS,
     Encapsulation,
@@ -16,6 +17,7 @@ from tunnelmark.model.overhead import (
 from tunnelmark.model.tunnel import (
     DataPath,
     Endpoint,
+    Milestone,
     Negotiated,
     ServerPorts,
     Side,
@@ -53,6 +55,7 @@ from tunnelmark.tunnels.support import (
 
 Implementation = Literal["kernel", "libipsec"]
 
+INITIATE_LIMIT_S: Final = 30.0
 _FIRST_PACKET_LIMIT_S: Final = 15.0
 
 DaemonT = TypeVar("DaemonT", bound=IkeDaemon)
@@ -138,7 +141,7 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
 
     @abstractmethod
     def _establish(self, site: Site, client: End[DaemonT], server: End[DaemonT]) -> None:
-        """Bring all associations of a client up, named by ``child_name``."""
+        """Bring all associations of a client up, named by ``child_name``: by ``_initiate``."""
 
     @abstractmethod
     def _authentication(self) -> str:
@@ -169,7 +172,7 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
                     f"{_FIRST_PACKET_LIMIT_S:g} s, though both ends have its associations: {words}"
                 )
         self._watched = [
-            Watched(end.endpoint.host, name, end.daemon.process, _words_of(end.daemon))
+            end.daemon.watched(name)
             for end in self._ends
             for name in dict.fromkeys(
                 self._interface(site, end.side, number) for number in end.numbers
@@ -262,6 +265,13 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
             )
         check_inner_mtu(self.kind, self.params.inner, wanted)
         return wanted
+
+    def _initiate(self, site: Site, client: End[DaemonT], server: End[DaemonT]) -> None:
+        site.reached(Milestone.DIALING)
+        for number in client.numbers:
+            limit_s = ceil(site.patience(INITIATE_LIMIT_S))
+            client.daemon.initiate(child_name(number), limit_s=limit_s, peer=server.daemon)
+        site.reached(Milestone.AGREED)
 
     def _begin(self, side: Side, endpoint: Endpoint, numbers: tuple[int, ...]) -> End[DaemonT]:
         end = self._start(side, endpoint, numbers)
@@ -413,7 +423,3 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
 def child_name(number: int) -> str:
     """Return what the associations of a tunnel are called in the daemons."""
     return f"esp{number}"
-
-
-def _words_of(daemon: IkeDaemon) -> Callable[[Process], str]:
-    return lambda _process: daemon.last_words()

@@ -42,7 +42,7 @@ from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
 from tunnelmark.tunnels.ppp_check import negotiated
 from tunnelmark.tunnels.ppp_log import last_words
 from tunnelmark.tunnels.protocols import UDP
-from tunnelmark.tunnels.strongswan import CHARON, PROGRAMS, Charon, last_words_of
+from tunnelmark.tunnels.strongswan import CHARON, PROGRAMS, Charon
 from tunnelmark.tunnels.strongswan_config import Settings, child, connection
 from tunnelmark.tunnels.support import (
     Watched,
@@ -437,7 +437,7 @@ class L2tpIpsecTunnel(PppTunnel):
     def _watched(self) -> list[Watched]:
         # The causes first: pppd ends because xl2tpd did, a client because its server did.
         ike = [
-            Watched(end.endpoint.host, end.endpoint.interface, end.charon.process, last_words_of)
+            end.charon.watched(end.endpoint.interface)
             for end in self._ends
             if end.charon is not None
         ]

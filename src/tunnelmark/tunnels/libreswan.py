@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from math import ceil
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
@@ -13,12 +12,10 @@ from tunnelmark.model.tunnel import Endpoint, Side, Site
 from tunnelmark.tunnels.addressing import alone
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.esp_params import EspParams
-from tunnelmark.tunnels.esp_tunnel import End, EspTunnel, child_name
+from tunnelmark.tunnels.esp_tunnel import INITIATE_LIMIT_S, End, EspTunnel, child_name
 from tunnelmark.tunnels.ipsec_suites import Suite
 from tunnelmark.tunnels.pluto import PLUTO, PROGRAMS, Pluto
 from tunnelmark.tunnels.support import quieten
-
-_INITIATE_LIMIT_S: Final = 30.0
 
 # In the words of ipsec.conf.
 _ESP: Final[dict[Suite, str]] = {
@@ -113,9 +110,7 @@ class LibreswanTunnel(EspTunnel[Pluto]):
         return f'@{_name(site, "client")} @{_name(site, "server")} : PSK "{secret}"\n'
 
     def _establish(self, site: Site, client: End[Pluto], server: End[Pluto]) -> None:
-        for number in client.numbers:
-            limit_s = ceil(site.patience(_INITIATE_LIMIT_S))
-            client.daemon.initiate(child_name(number), limit_s=limit_s, peer=server.daemon)
+        self._initiate(site, client, server)
         mtu_bytes = self._mtu_bytes(site)
         for end in (client, server):
             for number in end.numbers:
@@ -155,7 +150,7 @@ class LibreswanTunnel(EspTunnel[Pluto]):
             "ikelifetime": _LIFETIME,
             "salifetime": _LIFETIME,
             "keyingtries": "1",
-            "retransmit-timeout": f"{_INITIATE_LIMIT_S:g}s",
+            "retransmit-timeout": f"{INITIATE_LIMIT_S:g}s",
             "encapsulation": _ENCAPSULATION[params.udp_encapsulation],
             "fragmentation": _yes_no(value=params.ike_fragmentation),
             "ipsec-interface": str(self._interface_id(number)),

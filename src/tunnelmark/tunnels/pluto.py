@@ -1,15 +1,15 @@
 """Libreswan's pluto as a tunnel uses it: configured by ipsec.conf, asked by whack."""
 
 import re
-from typing import Final
+from typing import ClassVar, Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Completed, Host, Process
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.tunnel import Side
+from tunnelmark.tunnels.ike_daemon import IkeDaemon
 from tunnelmark.tunnels.ike_sas import IkeSa
 from tunnelmark.tunnels.pluto_sas import read_sas
-from tunnelmark.tunnels.support import check_socket, wait_until
 
 PLUTO: Final = "/usr/libexec/ipsec/pluto"
 PROGRAMS: Final = {
@@ -21,11 +21,7 @@ PROGRAMS: Final = {
 """What a tunnel of Libreswan starts, with its Debian packages."""
 
 _WHACK, _ADDCONN = "/usr/libexec/ipsec/whack", "/usr/libexec/ipsec/addconn"
-_START_LIMIT_S: Final = 30.0
 _COMMAND_LIMIT_S: Final = 30.0
-_LOG_LINES: Final = 400
-_READY: Final = "loading secrets from "
-"""What it says last when it listens on the addresses of its host."""
 _SET_UP: Final = """\
 config setup
     dnssec-enable=no
@@ -33,20 +29,22 @@ config setup
 """
 
 
-class Pluto:
-    """One IKE daemon on one host, with files of its own."""
+class Pluto(IkeDaemon):
+    """Libreswan's."""
+
+    program: ClassVar[str] = "pluto"
+    readiness: ClassVar[str] = "listen"
+    # The last that it says when it listens on the addresses of its host.
+    ready_words: ClassVar[str] = "loading secrets from "
 
     def __init__(self, side: Side, host: Host) -> None:
         """Start it, with a database of keys that is empty."""
-        self.side = side
-        self.host = host
-        self._folder = host.work_dir / unique_name("pluto")
-        self._socket = self._folder / "pluto.ctl"
-        check_socket(f"pluto on {host.name}", self._socket)
-        self._conf = self._folder / "ipsec.conf"
+        super().__init__(side, host, folder="pluto", socket="pluto.ctl")
         self._secrets = self._folder / "ipsec.secrets"
         keys = self._folder / "nss"
-        self._put_connections("")
+        # Not in the file of the connections, to which a study may append.
+        set_up = self._folder / "setup.conf"
+        host.put(set_up, _SET_UP.format(folder=self._folder).encode())
         host.put(self._secrets, b"")
         host.run(["mkdir", "-p", "-m", "0700", str(keys)])
         # pluto makes no database itself. There are no private keys for a password to protect.
@@ -54,39 +52,19 @@ class Pluto:
         self.process: Process = host.spawn(
             [
                 *(PLUTO, "--nofork", "--stderrlog", "--log-no-time"),
-                *("--config", str(self._conf), "--secretsfile", str(self._secrets)),
+                *("--config", str(set_up), "--secretsfile", str(self._secrets)),
                 *("--nssdir", str(keys), "--ipsecdir", str(self._folder)),
                 *("--rundir", str(self._folder)),
             ],
             name=unique_name(f"pluto-{side}"),
         )
 
-    @property
-    def place(self) -> str:
-        """How error messages call it."""
-        return f"pluto of the {self.side} on {self.host.name}"
-
-    def wait_ready(self) -> None:
-        """Wait until it listens."""
-
-        def ready() -> bool | None:
-            self.require_alive("listen")
-            return True if _READY in self.process.log_tail(_LOG_LINES) else None
-
-        wait_until(
-            ready,
-            limit_s=_START_LIMIT_S,
-            poll_s=0.05,
-            late=lambda: (
-                f"{self.place} did not listen within {_START_LIMIT_S:g} s: {self.last_words()}"
-            ),
-        )
-
     def load(self, connections: str, names: tuple[str, ...], secret_lines: str) -> None:
         """Hand it connections in the form of ipsec.conf, and secrets of ipsec.secrets."""
-        self._put_connections(connections)
+        conf = self._folder / "ipsec.conf"
+        self.host.put(conf, connections.encode())
         self.host.put(self._secrets, secret_lines.encode())
-        add = [_ADDCONN, "--config", str(self._conf), "--ctlsocket", str(self._socket), *names]
+        add = [_ADDCONN, "--config", str(conf), "--ctlsocket", str(self._socket), *names]
         for argv in (add, [*self._whack(), "--listen"]):
             done = self._command(argv)
             if done.returncode != 0:
@@ -96,22 +74,12 @@ class Pluto:
                     f"{_telling(done.text()) or self.last_words()}"
                 )
 
-    def initiate(self, connection: str, *, limit_s: int, peer: "Pluto") -> None:
-        """Bring one connection up; ``TunnelError`` has the last messages of both daemons."""
+    def initiate(self, child: str, *, limit_s: int, peer: IkeDaemon) -> None:
+        """Bring one child up, by the connection of its name; raise as ``_not_established``."""
         # It ends with status 0 when the peer refuses, too, so its words decide.
-        done = self._command(
-            [*self._whack(), "--initiate", "--name", connection], limit_s=limit_s + 10
-        )
-        if _ESTABLISHED in done.text():
-            return
-        self.require_alive(f"establish {connection}", peer)
-        peer.require_alive(f"establish {connection}", self)
-        words = (_telling(done.text()) or done.last_words(), self.last_words(), peer.last_words())
-        error = RefusedError if any(map(_DISAGREED.search, words)) else TunnelError
-        raise error(
-            f"{self.place} could not establish {connection} ({words[0]}); last messages of the "
-            f"{self.side}: {words[1]}; of the {peer.side}: {words[2]}"
-        )
+        done = self._command([*self._whack(), "--initiate", "--name", child], limit_s=limit_s + 10)
+        if _ESTABLISHED not in done.text():
+            raise self._not_established(child, _telling(done.text()) or done.last_words(), peer)
 
     def sas(self) -> tuple[IkeSa, ...]:
         """Return the security associations as it and the kernel see them."""
@@ -128,25 +96,9 @@ class Pluto:
         match = re.match(r"Libreswan [0-9][\w.-]{0,30}", self._command([PLUTO, "--version"]).text())
         return match.group() if match else "Libreswan of unknown version"
 
-    def last_words(self) -> str:
-        """Return the line of its log that says best what went wrong."""
-        return last_words(self.process.log_tail(_LOG_LINES))
-
-    def require_alive(self, what: str, peer: "Pluto | None" = None) -> None:
-        """Raise ``TunnelError`` if it has ended."""
-        if (status := self.process.poll()) is not None:
-            more = f"; last messages of the {peer.side}: {peer.last_words()}" if peer else ""
-            raise TunnelError(
-                f"{self.place} ended with status {status} before it could {what}: "
-                f"{self.last_words()}{more}"
-            )
-
-    def stop(self) -> None:
-        """End it; it takes its interfaces and associations with it."""
-        self.process.stop()
-
-    def _put_connections(self, text: str) -> None:
-        self.host.put(self._conf, (_SET_UP.format(folder=self._folder) + text).encode())
+    def words(self, log: str) -> str:
+        """Return what ``last_words`` does."""
+        return last_words(log)
 
     def _whack(self) -> list[str]:
         return [_WHACK, "--rundir", str(self._folder)]
@@ -172,10 +124,6 @@ def _telling(text: str) -> str:
 
 
 _ESTABLISHED: Final = "established Child SA"
-# RFC 7296 section 3.10.1: what another attempt of the same peers ends with again.
-_DISAGREED: Final = re.compile(
-    r"AUTHENTICATION_FAILED|NO_PROPOSAL_CHOSEN|TS_UNACCEPTABLE|INVALID_KE_PAYLOAD"
-)
 # The code of a message to whack, the time of one in the log.
 _BEFORE: Final = re.compile(r"^(?:[0-9]{3} |[A-Z][a-z]{2} +[0-9]+ [0-9:.]+: )")
 _TELLING: Final = re.compile(

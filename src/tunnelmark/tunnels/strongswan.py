@@ -2,17 +2,17 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Completed, Host, Process
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.tunnel import Side
+from tunnelmark.tunnels.ike_daemon import IkeDaemon
 from tunnelmark.tunnels.ike_sas import IkeSa
 from tunnelmark.tunnels.pki import Identity
 from tunnelmark.tunnels.strongswan_config import Settings, render
 from tunnelmark.tunnels.strongswan_sas import read_sas
-from tunnelmark.tunnels.support import check_socket, wait_until
 
 CHARON: Final = "/usr/lib/ipsec/charon"
 PROGRAMS: Final = {CHARON: "strongswan-charon", "swanctl": "strongswan-swanctl"}
@@ -22,10 +22,6 @@ LIBIPSEC_PROGRAMS: Final = {"/usr/lib/ipsec/lookip": "libcharon-extra-plugins"}
 
 _SWANCTL_LIMIT_S: Final = 30.0
 """Of one call of swanctl: it waits for ever for a charon that hangs."""
-_START_LIMIT_S: Final = 30.0
-_LOG_LINES: Final = 400
-_READY: Final = "[JOB] spawning "
-"""What it says when all plugins, that of the control socket among them, are loaded."""
 _PLUGINS: Final = (
     *("random", "nonce", "openssl", "hmac", "kdf", "gcm", "chapoly", "pem", "x509", "pubkey"),
     *("pkcs1", "pkcs8", "constraints"),
@@ -35,8 +31,13 @@ _PLUGINS_AFTER: Final = ("kernel-netlink", "socket-default", "vici", "updown")
 _PRIVATE_DIRS: Final = ("/run",)
 
 
-class Charon:
-    """One IKE daemon on one host, with files of its own."""
+class Charon(IkeDaemon):
+    """strongSwan's; ready when libipsec has made its TUN device, too."""
+
+    program: ClassVar[str] = "charon"
+    readiness: ClassVar[str] = "open its control socket"
+    # All plugins are loaded by then, that of the control socket among them.
+    ready_words: ClassVar[str] = "[JOB] spawning "
 
     def __init__(
         self,
@@ -47,11 +48,7 @@ class Charon:
         settings: Settings | None = None,
     ) -> None:
         """Start it; ``plugins`` are loaded beside the usual ones, ``settings`` go to ``charon``."""
-        self.side = side
-        self.host = host
-        self._folder = host.work_dir / unique_name("ike")
-        self._socket = self._folder / "vici"
-        check_socket(f"charon on {host.name}", self._socket)
+        super().__init__(side, host, folder="ike", socket="vici")
         self._env = {
             "STRONGSWAN_CONF": str(self._folder / "strongswan.conf"),
             "SWANCTL_DIR": str(self._folder),
@@ -63,28 +60,6 @@ class Charon:
             name=unique_name(f"charon-{side}"),
             env=self._env,
             private_dirs=_PRIVATE_DIRS,
-        )
-
-    @property
-    def place(self) -> str:
-        """How error messages call it."""
-        return f"charon of the {self.side} on {self.host.name}"
-
-    def wait_ready(self) -> None:
-        """Wait until it listens on its control socket, and libipsec has made its TUN device."""
-
-        def ready() -> bool | None:
-            self.require_alive("open its control socket")
-            return True if _READY in self.process.log_tail(_LOG_LINES) else None
-
-        wait_until(
-            ready,
-            limit_s=_START_LIMIT_S,
-            poll_s=0.05,
-            late=lambda: (
-                f"{self.place} did not open its control socket within {_START_LIMIT_S:g} s: "
-                f"{self.last_words()}"
-            ),
         )
 
     def put_identity(
@@ -105,20 +80,13 @@ class Charon:
             self.require_alive("load its configuration")
             raise RefusedError(f"{self.place} refused its configuration: {_refusal(done)}")
 
-    def initiate(self, child: str, *, limit_s: int, peer: "Charon") -> None:
+    def initiate(self, child: str, *, limit_s: int, peer: IkeDaemon) -> None:
         """Bring one child up; ``TunnelError`` has the last messages of both daemons."""
         done = self._swanctl(
             "--initiate", "--child", child, "--timeout", str(limit_s), limit_s=limit_s + 10
         )
         if done.returncode != 0:
-            self.require_alive(f"establish {child}", peer)
-            peer.require_alive(f"establish {child}", self)
-            words = (_refusal(done), self.last_words(), peer.last_words())
-            error = RefusedError if any(map(_DISAGREED.search, words)) else TunnelError
-            raise error(
-                f"{self.place} could not establish {child} ({words[0]}); last messages of the "
-                f"{self.side}: {words[1]}; of the {peer.side}: {words[2]}"
-            )
+            raise self._not_established(child, _refusal(done), peer)
 
     def sas(self) -> tuple[IkeSa, ...]:
         """Return the security associations as it sees them."""
@@ -139,22 +107,9 @@ class Charon:
         match = re.match(r"strongSwan [0-9][\w.-]{0,30}", done.text())
         return match.group() if match else "strongSwan of unknown version"
 
-    def last_words(self) -> str:
-        """Return the line of its log that says best what went wrong."""
-        return last_words_of(self.process)
-
-    def require_alive(self, what: str, peer: "Charon | None" = None) -> None:
-        """Raise ``TunnelError`` if it has ended."""
-        if (status := self.process.poll()) is not None:
-            more = f"; last messages of the {peer.side}: {peer.last_words()}" if peer else ""
-            raise TunnelError(
-                f"{self.place} ended with status {status} before it could {what}: "
-                f"{self.last_words()}{more}"
-            )
-
-    def stop(self) -> None:
-        """End it; what it put into the kernel goes with it, or by ``flush``."""
-        self.process.stop()
+    def words(self, log: str) -> str:
+        """Return what ``last_words`` does."""
+        return last_words(log)
 
     def _swanctl(self, *arguments: str, limit_s: float = _SWANCTL_LIMIT_S) -> Completed:
         self.require_alive(f"do swanctl {arguments[0]}")
@@ -164,11 +119,6 @@ class Charon:
             timeout_s=limit_s,
             check=False,
         )
-
-
-def last_words_of(charon: Process) -> str:
-    """Return what a daemon's log says best."""
-    return last_words(charon.log_tail(_LOG_LINES))
 
 
 def last_words(log: str) -> str:
@@ -181,10 +131,6 @@ def last_words(log: str) -> str:
     return lines[-1] if lines else "nothing in its log"
 
 
-# RFC 7296 section 3.10.1: what another attempt of the same peers ends with again.
-_DISAGREED: Final = re.compile(
-    r"AUTHENTICATION_FAILED|NO_PROPOSAL_CHOSEN|TS_UNACCEPTABLE|INVALID_KE_PAYLOAD"
-)
 _ALGORITHM: Final = re.compile(r"\b([A-Z][A-Z0-9_]{1,40})\[[a-z0-9-]{1,40}\]")
 _THREAD: Final = re.compile(r"^[0-9]{2,3}(?=\[)")
 _TELLING: Final = re.compile(

@@ -1,13 +1,12 @@
 """ESP keyed by strongSwan: the kernel's, or libipsec's in user space."""
 
 from collections.abc import Mapping
-from math import ceil
 from types import MappingProxyType
 from typing import ClassVar, Final
 
 from tunnelmark.model.host import Host, Need
-from tunnelmark.model.tunnel import Endpoint, Milestone, Side, Site
-from tunnelmark.tunnels.esp_tunnel import End, EspTunnel, Implementation, child_name
+from tunnelmark.model.tunnel import Endpoint, Side, Site
+from tunnelmark.tunnels.esp_tunnel import End, EspTunnel, Implementation
 from tunnelmark.tunnels.ike_groups import plugins_for, require_group
 from tunnelmark.tunnels.strongswan import CHARON, LIBIPSEC_PROGRAMS, PROGRAMS, Charon
 from tunnelmark.tunnels.strongswan_config import Settings
@@ -18,7 +17,6 @@ LIBIPSEC_MTU_BYTES: Final = 1400
 """What libipsec gives its TUN device (TUN_DEFAULT_MTU of strongSwan's tun_device.c)."""
 # One for all associations. The name is compiled in and libipsec routes by it: no other is possible.
 LIBIPSEC_TUN: Final = "ipsec0"
-_INITIATE_LIMIT_S: Final = 30.0
 
 # PFS by the study's name and by that which charon shows.
 _GROUP: Final = {
@@ -76,13 +74,6 @@ class StrongswanTunnel(EspTunnel[Charon]):
         if self.params.no_libipsec() or (host.has_kernel("esp") and not self.confined):
             return "kernel"
         return "libipsec"
-
-    def _initiate(self, site: Site, client: End[Charon], server: End[Charon]) -> None:
-        site.reached(Milestone.DIALING)
-        for number in client.numbers:
-            limit_s = ceil(site.patience(_INITIATE_LIMIT_S))
-            client.daemon.initiate(child_name(number), limit_s=limit_s, peer=server.daemon)
-        site.reached(Milestone.AGREED)
 
     def _charon_settings(self, side: Side) -> Settings:  # noqa: ARG002 - for subclasses
         return {}
