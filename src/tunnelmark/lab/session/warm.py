@@ -12,7 +12,11 @@ from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams
 
 _PAYLOAD_BYTES: Final = 256
 # A fifth of a second at a rate that no link of interest minds.
-_STREAM: Final = {"gap": "5 ms", "packets": 40, "payload_bytes": _PAYLOAD_BYTES, "load": "each"}
+_GAP_NS: Final = 5 * 10**6
+_PACKETS: Final = 40
+# However many clients a gateway has, it must have an answer for each: they share what it takes.
+_SHARED_GAP_NS: Final = 2 * 10**6
+_LEAST_PACKETS: Final = 10
 _USUAL_WAIT_NS: Final = 10**9
 _SHORT_WAIT_NS: Final = 2 * 10**8
 
@@ -35,15 +39,29 @@ def warm_up(up: TunnelUp, lab: Lab, *, seed: int) -> None:
         owner_pid=lab.place.owner_pid,
     )
     fixed = fixed_round_trip(lab.link, _PAYLOAD_BYTES, lab.client.mtu_bytes)
-    wait = f"{waiting_ns(fixed if lab.place.stratum is Stratum.NAMESPACES else None)} ns"
-    stream = {**_STREAM, "late": wait, "drain": wait}
-    outcome = UdpEcho(UdpEchoParams.model_validate(stream)).run(context)
+    wait_ns = waiting_ns(fixed if lab.place.stratum is Stratum.NAMESPACES else None)
+    outcome = UdpEcho(stream(len(up.paths), wait_ns)).run(context)
     for measurement in outcome.measurements:
         if measurement.metrics.get("rtt_p50_ns") is None:
             raise TunnelError(f"path {measurement.path}: no packet of the warm-up came back")
     if not outcome.measurements:
         reasons = "; ".join(check.message for check in outcome.checks if not check.ok)
         raise TunnelError(f"the warm-up failed: {reasons}")
+
+
+def stream(paths: int, wait_ns: int) -> UdpEchoParams:
+    """Return what is sent through each of so many paths, waiting so long for replies."""
+    gap_ns = max(_GAP_NS, _SHARED_GAP_NS * paths)
+    return UdpEchoParams.model_validate(
+        {
+            "gap": f"{gap_ns} ns",
+            "packets": max(_LEAST_PACKETS, _PACKETS * _GAP_NS // gap_ns),
+            "payload_bytes": _PAYLOAD_BYTES,
+            "load": "each",
+            "late": f"{wait_ns} ns",
+            "drain": f"{wait_ns} ns",
+        }
+    )
 
 
 def waiting_ns(fixed: RoundTrip | None, *, gap_ns: int | None = None) -> int:

@@ -1,28 +1,22 @@
-"""How long the warm-up waits for replies that may be lost."""
+"""What a warm-up sends: enough for each path, and never more than a slow gateway answers."""
 
 import pytest
 
-from tunnelmark.lab.session.floor import RoundTrip
-from tunnelmark.lab.session.warm import waiting_ns
+from tunnelmark.lab.session.warm import stream
 
-MS = 10**6
-
-
-@pytest.mark.parametrize(
-    ("fixed", "wait_ns"),
-    [
-        (None, 1000 * MS),
-        (RoundTrip(0, 0), 200 * MS),
-        (RoundTrip(600 * MS, 1), 800 * MS),
-        (RoundTrip(5000 * MS, 1), 1000 * MS),
-    ],
-)
-def test_a_link_of_known_delay_is_not_waited_for_longer_than_it_needs(
-    fixed: RoundTrip | None, wait_ns: int
-) -> None:
-    assert waiting_ns(fixed) == wait_ns
+_S_NS = 10**9
+_WAIT_NS = 2 * 10**8
 
 
-@pytest.mark.parametrize(("gap_ns", "wait_ns"), [(3 * MS, 220 * MS), (2 * MS, 1000 * MS)])
-def test_where_packets_wait_for_one_another_it_is_the_usual_time(gap_ns: int, wait_ns: int) -> None:
-    assert waiting_ns(RoundTrip(20 * MS, 3 * MS), gap_ns=gap_ns) == wait_ns
+@pytest.mark.parametrize("paths", [1, 2, 3, 10, 50, 200])
+def test_clients_share_a_rate_that_a_slow_gateway_answers(paths: int) -> None:
+    sent = stream(paths, _WAIT_NS)
+    assert sent.load == "each"
+    assert paths * _S_NS / sent.gap <= 500
+    assert sent.packet_count >= 10
+    assert (sent.late, sent.drain) == (_WAIT_NS, _WAIT_NS)
+
+
+def test_one_path_has_a_fifth_of_a_second() -> None:
+    sent = stream(1, _WAIT_NS)
+    assert (sent.gap, sent.packet_count) == (5_000_000, 40)
