@@ -11,6 +11,7 @@ from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.compressed import compressed
 from tunnelmark.report.families import Family
+from tunnelmark.report.fragments import fragmented
 from tunnelmark.report.names import MOST_NAMED, names
 from tunnelmark.report.notes import notes_of
 from tunnelmark.report.sections import Part, Section
@@ -52,6 +53,8 @@ def findings(
     for section in parts:
         found += _largest(section)
         found += compressed(_points(section), section.title)
+        for part in section.parts:
+            found += fragmented(part.family.points, _where(section, part))
     for section, part, own in asked:
         found += _alike(_where(section, part), own)
     found += _few([(_where(section, part), own) for section, part, own in asked])
