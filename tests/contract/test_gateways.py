@@ -22,9 +22,9 @@ from tunnelmark.model.topology import Topology, wire_macs
 from tunnelmark.model.tunnel import TunnelUp
 from tunnelmark.probes.prober import EngineProber
 from tunnelmark.probes.wire import prove
-from tunnelmark.tunnels import ike_daemon
 from tunnelmark.tunnels.base import Tunnel
-from tunnelmark.tunnels.esp_tunnel import EspTunnel
+from tunnelmark.tunnels.esp import daemon as ike_daemon
+from tunnelmark.tunnels.esp.tunnel import EspTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 CLIENTS = 3

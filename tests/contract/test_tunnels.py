@@ -18,12 +18,12 @@ from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.host import Completed, Host, Process
 from tunnelmark.model.overhead import IP_VERSIONS, datagram, fragmentation_point
 from tunnelmark.model.tunnel import DataPath, Site, TunnelUp
-from tunnelmark.tunnels import wireguard
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.openvpn import OpenVpnTunnel
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.registry import tunnel_kinds
-from tunnelmark.tunnels.wireguard import WireGuardTunnel
+from tunnelmark.tunnels.wireguard import driver as wireguard
+from tunnelmark.tunnels.wireguard.driver import WireGuardTunnel
 
 KINDS = tunnel_kinds()
 BETWEEN = [kind for kind, driver in KINDS.items() if not driver.is_link]

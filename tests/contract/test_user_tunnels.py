@@ -13,14 +13,15 @@ from tunnelmark.lab.lab import Lab
 from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import Site
-from tunnelmark.tunnels import daemon, ocserv, tinc
+from tunnelmark.tunnels import daemon, tinc
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.nebula import NebulaTunnel
-from tunnelmark.tunnels.ocserv import OcservTunnel, _pin
+from tunnelmark.tunnels.ocserv import driver as ocserv
+from tunnelmark.tunnels.ocserv.driver import OcservTunnel, _pin
 from tunnelmark.tunnels.openvpn import OpenVpnTunnel
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.softether import SoftEtherTunnel
-from tunnelmark.tunnels.ssh_tun import SshTunTunnel, _private
+from tunnelmark.tunnels.softether.driver import SoftEtherTunnel
+from tunnelmark.tunnels.ssh_tun.driver import SshTunTunnel, _private
 from tunnelmark.tunnels.tinc import TincTunnel
 
 pytestmark = pytest.mark.lab

@@ -9,7 +9,7 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.session.foreign import foreign_check
 from tunnelmark.model.topology import Topology
-from tunnelmark.tunnels.wireguard import WireGuardParams, WireGuardTunnel
+from tunnelmark.tunnels.wireguard.driver import WireGuardParams, WireGuardTunnel
 
 pytestmark = pytest.mark.lab
 

@@ -12,8 +12,8 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.topology import Topology
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
-from tunnelmark.tunnels.softether import SoftEtherTunnel
-from tunnelmark.tunnels.softether_log import read_status
+from tunnelmark.tunnels.softether.driver import SoftEtherTunnel
+from tunnelmark.tunnels.softether.log import read_status
 from tunnelmark.tunnels.tinc import TincTunnel
 
 pytestmark = pytest.mark.lab

@@ -18,15 +18,15 @@ from tunnelmark.model.topology import OUTSIDE_ROUTER_IPV4, Topology
 from tunnelmark.model.tunnel import Side, Site, TunnelUp
 from tunnelmark.probes.prober import EngineProber
 from tunnelmark.probes.wire import Watch, prove
-from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.ipsec import IpsecTunnel
-from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecTunnel
-from tunnelmark.tunnels.libreswan import LibreswanTunnel
+from tunnelmark.tunnels.l2tp_ipsec.driver import L2tpIpsecTunnel
+from tunnelmark.tunnels.libreswan.driver import LibreswanTunnel
+from tunnelmark.tunnels.ppp import pppd
 from tunnelmark.tunnels.pptp import PptpTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
-from tunnelmark.tunnels.softether_program import SERVER
-from tunnelmark.tunnels.sstp import SstpTunnel
+from tunnelmark.tunnels.softether.program import SERVER
+from tunnelmark.tunnels.sstp.driver import SstpTunnel
 
 pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
@@ -226,14 +226,14 @@ class OtherPasswordOfL2tp(L2tpIpsecTunnel):
     """The client has a password that the server does not know."""
 
     def _call(self, site: Site, number: int, account: Any, daemon: Any) -> Any:
-        return super()._call(site, number, ppp.new_account(account.name), daemon)
+        return super()._call(site, number, pppd.new_account(account.name), daemon)
 
 
 class OtherPasswordOfPptp(PptpTunnel):
     """The client has a password that the server does not know."""
 
     def _call(self, site: Site, number: int, account: Any) -> Any:
-        return super()._call(site, number, ppp.new_account(account.name))
+        return super()._call(site, number, pppd.new_account(account.name))
 
 
 REFUSALS: list[tuple[type[Tunnel], Params, str]] = [

@@ -21,8 +21,8 @@ from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.overhead import datagram
 from tunnelmark.probes.prober import EngineProber
 from tunnelmark.probes.wire import Watch, prove
-from tunnelmark.tunnels import ppp
-from tunnelmark.tunnels.sstp import SstpTunnel
+from tunnelmark.tunnels.ppp import pppd
+from tunnelmark.tunnels.sstp.driver import SstpTunnel
 
 pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
@@ -118,7 +118,7 @@ class OtherPassword(SstpTunnel):
     """The client has a password that the server does not know."""
 
     def _call(self, site: Any, number: int, account: Any) -> Any:
-        return super()._call(site, number, ppp.new_account(account.name))
+        return super()._call(site, number, pppd.new_account(account.name))
 
 
 def test_a_user_that_the_hub_does_not_know_is_refused(lab: Lab) -> None:

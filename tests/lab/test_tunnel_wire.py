@@ -24,7 +24,7 @@ from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.none import NoneTunnel
 from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
-from tunnelmark.tunnels.wireguard import WireGuardTunnel
+from tunnelmark.tunnels.wireguard.driver import WireGuardTunnel
 
 pytestmark = pytest.mark.lab
 

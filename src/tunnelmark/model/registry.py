@@ -1,4 +1,4 @@
-"""Finds drivers: one file, one class, no list to edit."""
+"""Finds drivers: one file or folder, one class, no list to edit."""
 
 import importlib
 import inspect
@@ -13,14 +13,17 @@ T = TypeVar("T")
 
 
 def drivers(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
-    """Return the concrete subclasses of ``base`` in a package's modules, by their ``kind``."""
+    """Return the concrete subclasses of ``base`` in a package's modules, by their ``kind``.
+
+    A driver of several files is a package of its own that names its class in ``__init__.py``.
+    """
     found: dict[str, type[T]] = {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         for value in vars(module).values():
             if not (isinstance(value, type) and issubclass(value, base)):
                 continue
-            if inspect.isabstract(value) or value.__module__ != module.__name__:
+            if inspect.isabstract(value) or not is_own(module, value):
                 continue
             kind: str = value.kind  # type: ignore[attr-defined]
             if kind in found:
@@ -29,6 +32,11 @@ def drivers(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
                 )
             found[kind] = value
     return found
+
+
+def is_own(module: ModuleType, value: type) -> bool:
+    """Say whether a class is a module's own, or a package's: what it imports from others is not."""
+    return f"{value.__module__}.".startswith(f"{module.__name__}.")
 
 
 def make(kinds: Mapping[str, type[T]], spec: DriverSpec) -> T:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -28,3 +29,17 @@ class SetUp:
 
 Again = Callable[[float], SetUp]
 """Takes the tunnel down and brings it up again, within so many seconds."""
+
+
+class Joining(Protocol):
+    """Clients of a gateway that leave and join again while the others stay."""
+
+    def leave(self, number: int) -> None:
+        """End one of the clients."""
+
+    def join(self, number: int, limit_s: float) -> Callable[[], SetUp]:
+        """Start a client that left; what is returned waits until it has joined, on any thread.
+
+        Only its time is in what comes of it: the link carries the others' packets, too. Both
+        raise ``TunnelmarkError`` where something other than the joining failed.
+        """

@@ -20,7 +20,7 @@ from tunnelmark.study.hypotheses import RUN_METRICS, at_scale, hypotheses
 from tunnelmark.study.lines import Path, line_index, line_of
 from tunnelmark.study.messages import nearest, shown
 from tunnelmark.study.recipes import own_kinds
-from tunnelmark.study.restarts import no_restarts
+from tunnelmark.study.restarts import no_joins, no_restarts
 from tunnelmark.study.scale import FULL, Scaled, names, scaled
 from tunnelmark.study.study import PlaceParams, Study
 from tunnelmark.tunnels.registry import tunnel_kinds
@@ -228,6 +228,8 @@ class _Parser:
             if reason := workload.withheld(metric):
                 raise self._error(place, f"workload {spec.label}: {reason}")
             if workload.restarts and (reason := no_restarts(study, spec)):
+                raise self._error(place, f"workload {spec.label}: {reason}")
+            if (joining := workload.joining) and (reason := no_joins(study, spec, joining)):
                 raise self._error(place, f"workload {spec.label}: {reason}")
             self._serves(study, f"workload {spec.label}", workload, place, counts)
             for one in spec.background:

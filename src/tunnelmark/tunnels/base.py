@@ -3,7 +3,7 @@
 import json
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Self
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.errors import RefusedError
-from tunnelmark.model.host import Host, Need
+from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, IpName
 from tunnelmark.model.params import Params
 from tunnelmark.model.topology import MOST_CLIENTS, Router
@@ -142,6 +142,8 @@ class Tunnel(ABC):
     """The tunnel is on a medium of its own, made by what the study's link says: the lab then starts
     no emulator, and ``TunnelUp.medium`` stands in for it."""
 
+    joins: ClassVar[bool] = False
+    """Whether a client of its gateway can leave and join again while the others stay."""
     tells_set_up: ClassVar[bool] = False
     """Whether it comes up by a handshake and tells ``Site.reached`` how far that is."""
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -234,6 +236,12 @@ class Tunnel(ABC):
             return "a handshake is timed with one tunnel: leave out count and clients"
         return None
 
+    def no_joins(self) -> str | None:
+        """Return why no client of it can leave and join again, or None."""
+        if self.params.clients is None:
+            return "it has no clients that could join: set clients"
+        return None if self.joins else f"clients of {self.kind} cannot leave and join again"
+
     def up(self, site: Site) -> TunnelUp:
         """Bring all ``count`` tunnels up and return when traffic can pass.
 
@@ -243,6 +251,27 @@ class Tunnel(ABC):
         if reason := self.no_gateway():
             raise RefusedError(reason)
         return _with_details(self._as_tailored(site), self._clients())
+
+    def leave(self, site: Site, number: int) -> None:  # noqa: ARG002 - for drivers whose clients leave
+        """End a client of a gateway that is up; the gateway and the other clients stay."""
+        raise RefusedError(f"client {number} of {self.kind} cannot leave and join again")
+
+    def join(self, site: Site, number: int) -> Callable[[], None]:
+        """Start a client that left, with the keys that it had, and do not wait for the gateway.
+
+        What is returned waits until an answer has come through; it starts no process, so it may be
+        called on any thread. ``site.reached`` hears how far this client is. Raises
+        ``TunnelError`` if the client does not start, as what is returned does if it does not join.
+        """
+        return self.start_client(self._tailored_site(site), number)
+
+    def start_client(self, site: Site, number: int) -> Callable[[], None]:  # noqa: ARG002 - for drivers whose clients join
+        """Do what ``join`` says; the hosts of the site start the programs that the study gives."""
+        raise RefusedError(f"client {number} of {self.kind} cannot leave and join again")
+
+    def processes(self) -> tuple[tuple[str, Process], ...]:
+        """Return (host name, daemon) of what carries it now."""
+        return ()
 
     def _clients(self) -> dict[str, str]:
         """Return what a result says of the clients of a gateway."""
@@ -258,20 +287,24 @@ class Tunnel(ABC):
             return self.bring_up(site)
         if reason := self._tailoring.unknown():
             raise RefusedError(f"{self.kind}: {reason}")
-        client, server = (
-            TailoredHost(end.host, self._tailoring) for end in (site.client, site.server)
-        )
-        tailored = replace(
+        tailored = self._tailored_site(site)
+        up = self.bring_up(tailored)
+        hosts = [end.host for end in (tailored.client, tailored.server)]
+        own = [host for host in hosts if isinstance(host, TailoredHost)]
+        return _with_details(up, reported(self._tailoring, own))
+
+    def _tailored_site(self, site: Site) -> Site:
+        """Return the site with what the study gives of its own on all hosts."""
+        client, server = (self._tailored(end.host) for end in (site.client, site.server))
+        return replace(
             site,
             client=replace(site.client, host=client),
             server=replace(site.server, host=server),
             clients=tuple(
-                replace(end, host=TailoredHost(end.host, self._tailoring) if place else client)
+                replace(end, host=self._tailored(end.host) if place else client)
                 for place, end in enumerate(site.clients)
             ),
         )
-        up = self.bring_up(tailored)
-        return _with_details(up, reported(self._tailoring, (client, server)))
 
     @abstractmethod
     def bring_up(self, site: Site) -> TunnelUp:

@@ -77,13 +77,21 @@ class DaemonTunnel(Tunnel):
         while self._daemons:
             self._daemons.pop().process.stop()
 
+    def _stop_client(self, interface: str, *, gateway: str = "") -> None:
+        """Stop the client at an interface, and watch the gateway's interface of it no longer."""
+        (client,) = (end for end in self._daemons if end.interface == interface)
+        client.process.stop()
+        self._daemons.remove(client)
+        self._gateway_ends = [end for end in self._gateway_ends if end.interface != gateway]
+
     def _gateway_end(self, gateway: Daemon, interface: str) -> Daemon:
         """Return a gateway at its interface for one client, which is watched from now on."""
         end = replace(gateway, interface=interface)
         self._gateway_ends.append(end)
         return end
 
-    def _processes(self) -> tuple[tuple[str, Process], ...]:
+    def processes(self) -> tuple[tuple[str, Process], ...]:
+        """Return (host name, daemon) of both ends of all tunnels."""
         return tuple((daemon.endpoint.host.name, daemon.process) for daemon in self._daemons)
 
 

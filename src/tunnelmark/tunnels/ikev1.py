@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from tunnelmark.model.host import Host
-from tunnelmark.tunnels.strongswan import CHARON
+from tunnelmark.tunnels.strongswan.charon import CHARON
 
 _LIBRARY: Final = "libcharon.so.0"
 # What charon logs when it begins with IKEv1: a build without it (Debian's 6.1) does not contain it.

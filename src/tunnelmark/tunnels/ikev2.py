@@ -15,13 +15,13 @@ from tunnelmark.model.overhead import IpName
 from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.esp_tunnel import End, child_name
-from tunnelmark.tunnels.ipsec_suites import find_child
+from tunnelmark.tunnels.esp.suites import find_child
+from tunnelmark.tunnels.esp.tunnel import End, child_name
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.strongswan import LIBIPSEC_PROGRAMS, Charon
-from tunnelmark.tunnels.strongswan_config import Settings, child, connection
-from tunnelmark.tunnels.strongswan_params import StrongswanParams
-from tunnelmark.tunnels.strongswan_tunnel import LIBIPSEC_TUN, StrongswanTunnel
+from tunnelmark.tunnels.strongswan.charon import LIBIPSEC_PROGRAMS, Charon
+from tunnelmark.tunnels.strongswan.config import Settings, child, connection, connection_name
+from tunnelmark.tunnels.strongswan.params import StrongswanParams
+from tunnelmark.tunnels.strongswan.tunnel import LIBIPSEC_TUN, StrongswanTunnel
 
 
 class Ikev2Params(StrongswanParams):
@@ -123,7 +123,7 @@ class Ikev2Tunnel(StrongswanTunnel):
                 more: Settings = {"pools": f"pool{number}", "unique": "never"}
             else:
                 more = {"vips": _ANY[self.params.inner]}
-            connections[f"tm{number}"] = connection(
+            connections[connection_name(number)] = connection(
                 version=2,
                 addresses=self._outer(site, side, number),
                 udp_encapsulation=self._udp_encapsulation(),

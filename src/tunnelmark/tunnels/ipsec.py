@@ -12,15 +12,15 @@ from tunnelmark.model.host import Host
 from tunnelmark.model.tunnel import CipherLibrary, Side, Site
 from tunnelmark.tunnels.addressing import alone, client_ends, no_dad
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.esp_tunnel import End, child_name
-from tunnelmark.tunnels.ike_groups import IKEV2_ONLY
+from tunnelmark.tunnels.esp.groups import IKEV2_ONLY
+from tunnelmark.tunnels.esp.suites import AgreedMode, Mode
+from tunnelmark.tunnels.esp.tunnel import End, child_name
 from tunnelmark.tunnels.ikev1 import no_ikev1
-from tunnelmark.tunnels.ipsec_suites import AgreedMode, Mode
 from tunnelmark.tunnels.pki import RunAuthority
-from tunnelmark.tunnels.strongswan import Charon
-from tunnelmark.tunnels.strongswan_config import Settings, child, connection
-from tunnelmark.tunnels.strongswan_params import StrongswanParams
-from tunnelmark.tunnels.strongswan_tunnel import StrongswanTunnel
+from tunnelmark.tunnels.strongswan.charon import Charon
+from tunnelmark.tunnels.strongswan.config import Settings, child, connection, connection_name
+from tunnelmark.tunnels.strongswan.params import StrongswanParams
+from tunnelmark.tunnels.strongswan.tunnel import StrongswanTunnel
 
 _IPTFS_BLOCK_BYTES: Final = 4
 """Linux 7.2, __iptfs_get_inner_mtu, rounds to blocks what stands before the AGGFRAG header."""
@@ -161,7 +161,7 @@ class IpsecTunnel(StrongswanTunnel):
     def _document(self, site: Site, end: End[Charon], passwords: Sequence[str]) -> Settings:
         """Return what swanctl.conf says of one end; each client has one of the ``passwords``."""
         apart = self._mode == "transport" or bool(site.clients)
-        groups = {f"tm{n}": (n,) for n in end.numbers} if apart else {"tm": end.numbers}
+        groups = {connection_name(n): (n,) for n in end.numbers} if apart else {"tm": end.numbers}
         connections = {
             name: self._connection(site, end.side, numbers) for name, numbers in groups.items()
         }

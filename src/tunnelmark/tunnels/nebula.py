@@ -148,7 +148,7 @@ class NebulaTunnel(DaemonTunnel):
                 udp_ports=ports,
                 ip_version=outer_version(self.params),
             ),
-            processes=self._processes(),
+            processes=self.processes(),
         )
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:

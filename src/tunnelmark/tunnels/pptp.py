@@ -12,13 +12,13 @@ from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.names import unique_name
 from tunnelmark.model.overhead import Encapsulation, Layer, ip_layer
 from tunnelmark.model.tunnel import Negotiated, Side, Site, TunnelUp, WireRule
-from tunnelmark.tunnels import ppp
 from tunnelmark.tunnels.addressing import check_inner_mtu
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.ppp import Compression, Mppe, PppAccount, PppEnd, PppFraming, PppSetup
-from tunnelmark.tunnels.ppp_call import LOG_LINES, Call, PppTunnel
-from tunnelmark.tunnels.ppp_check import MPPE_CIPHERS, negotiated
-from tunnelmark.tunnels.ppp_log import last_words
+from tunnelmark.tunnels.ppp import pppd
+from tunnelmark.tunnels.ppp.call import LOG_LINES, Call, PppTunnel
+from tunnelmark.tunnels.ppp.check import MPPE_CIPHERS, negotiated
+from tunnelmark.tunnels.ppp.log import last_words
+from tunnelmark.tunnels.ppp.pppd import Compression, Mppe, PppAccount, PppEnd, PppFraming, PppSetup
 from tunnelmark.tunnels.protocols import GRE, TCP
 from tunnelmark.tunnels.support import (
     inner_interface,
@@ -115,10 +115,10 @@ class PptpTunnel(PppTunnel):
 
     def need(self, host: Host) -> Need:  # noqa: ARG002 - the same on every host
         """Need both programs on both hosts, PPP, and what encrypts or compresses."""
-        features = (*ppp.KERNEL[self.params.mppe], *ppp.KERNEL[self.params.compression])
+        features = (*pppd.KERNEL[self.params.mppe], *pppd.KERNEL[self.params.compression])
         return Need(
             programs={
-                **ppp.PROGRAMS,
+                **pppd.PROGRAMS,
                 "pptpd": "pptpd",
                 "pptp": "pptp-linux",
                 "ping": "iputils-ping",
@@ -135,7 +135,7 @@ class PptpTunnel(PppTunnel):
                 "pptp: the router's NAT cannot follow its GRE, the kernel lacks nf_nat_pptp"
             )
         numbers = range(self.params.paths)
-        accounts = [ppp.new_account(f"{site.prefix}-{number}") for number in numbers]
+        accounts = [pppd.new_account(f"{site.prefix}-{number}") for number in numbers]
         server = self._start_server(site, accounts)
         ends = []
         for number, account in enumerate(accounts):
@@ -187,11 +187,11 @@ class PptpTunnel(PppTunnel):
     def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
         host, folder = site.server.host, _folder(site.server.host, "server")
         addresses = [site.inner_ipv4(number) for number in range(len(accounts))]
-        ppp.put_etc(host, folder / "etc", accounts)
+        pppd.put_etc(host, folder / "etc", accounts)
         for number, account in enumerate(accounts):
             client, server = addresses[number]
             setup = self._setup(site, "server", number)
-            ppp.put_options(host, folder / f"call-{server}:{client}", setup, account)
+            pppd.put_options(host, folder / f"call-{server}:{client}", setup, account)
         host.put(folder / "pppd-of-a-call", _PPPD_OF_A_CALL, mode=0o700)
         lines = [
             f"ppp {folder / 'pppd-of-a-call'}",
@@ -203,7 +203,9 @@ class PptpTunnel(PppTunnel):
         ]
         host.put(folder / "pptpd.conf", "\n".join(lines).encode())
         daemon = host.spawn(
-            ppp.in_own_etc(folder / "etc", ["pptpd", "--fg", "--conf", str(folder / "pptpd.conf")]),
+            pppd.in_own_etc(
+                folder / "etc", ["pptpd", "--fg", "--conf", str(folder / "pptpd.conf")]
+            ),
             name=unique_name("pptpd"),
             private_dirs=("/run",),
         )
@@ -233,10 +235,10 @@ class PptpTunnel(PppTunnel):
         endpoint = site.client_of(number)
         host, folder = endpoint.host, _folder(endpoint.host, f"client-{number}")
         setup = self._setup(site, "client", number)
-        ppp.put_etc(host, folder / "etc", [])
-        ppp.put_options(host, folder / "options", setup, account)
+        pppd.put_etc(host, folder / "etc", [])
+        pppd.put_options(host, folder / "options", setup, account)
         process = host.spawn(
-            ppp.in_own_etc(folder / "etc", ["pppd", "file", str(folder / "options")]),
+            pppd.in_own_etc(folder / "etc", ["pppd", "file", str(folder / "options")]),
             name=unique_name(f"pptp-client-{number}"),
             # pptp keeps a socket for each server in /run: two calls would share a connection.
             private_dirs=("/run",),
@@ -263,7 +265,7 @@ class PptpTunnel(PppTunnel):
 
     def _negotiated(self, client: _Call) -> Negotiated:
         report = client.ppp.report()
-        self._framing = ppp.framing(report)
+        self._framing = pppd.framing(report)
         programs = [
             _version(client.endpoint.host, ["pptp", "--version"], "pptp-linux"),
             _version(client.endpoint.host, ["pptpd", "--version"], "pptpd"),

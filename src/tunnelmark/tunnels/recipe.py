@@ -125,7 +125,7 @@ class RecipeTunnel(DaemonTunnel):
             paths=tuple(paths),
             negotiated=tuple(negotiated),
             wire=self._rule(),
-            processes=self._processes(),
+            processes=self.processes(),
         )
 
     def forwarded(self) -> tuple[ServerPorts, ...] | None:

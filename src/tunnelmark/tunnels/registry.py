@@ -11,6 +11,7 @@ from typing import Final
 
 import tunnelmark.tunnels
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.registry import is_own
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.recipe import KIND, RecipeTunnel, packaged
 
@@ -60,13 +61,13 @@ def _found(_folders: tuple[str, ...]) -> dict[str, type[Tunnel]]:
 
 
 def drivers_in(module: ModuleType) -> list[type[Tunnel]]:
-    """Return the drivers that a module defines itself; what it imports does not count."""
+    """Return the drivers that a module or package defines itself; other imports do not count."""
     return [
         value
         for value in vars(module).values()
         if inspect.isclass(value)
         and issubclass(value, Tunnel)
-        and value.__module__ == module.__name__
+        and is_own(module, value)
         and not inspect.isabstract(value)
         and value is not RecipeTunnel
         and _is_whole(module.__name__, value)

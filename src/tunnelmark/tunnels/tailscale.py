@@ -194,7 +194,7 @@ class TailscaleTunnel(DaemonTunnel):
             paths=tuple(paths),
             negotiated=tuple(negotiated),
             wire=self._rule(),
-            processes=self._processes(),
+            processes=self.processes(),
         )
 
     def check_agreed(self) -> None:

@@ -183,7 +183,7 @@ class TincTunnel(DaemonTunnel):
                 tcp_ports=ports,
                 ip_version=outer_version(self.params),
             ),
-            processes=self._processes(),
+            processes=self.processes(),
         )
 
     def check_agreed(self) -> None:

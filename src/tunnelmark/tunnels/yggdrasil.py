@@ -153,7 +153,7 @@ class YggdrasilTunnel(DaemonTunnel):
                 tcp_ports=ports,
                 ip_version=outer_version(params),
             ),
-            processes=self._processes(),
+            processes=self.processes(),
         )
 
     def forwarded(self) -> tuple[ServerPorts, ...]:

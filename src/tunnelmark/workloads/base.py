@@ -13,7 +13,7 @@ from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.engine.records import Flow
 from tunnelmark.model.host import Host, Need
 from tunnelmark.model.params import Params
-from tunnelmark.model.set_up import Again
+from tunnelmark.model.set_up import Again, Joining
 from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.tunnel import ServerPorts, TrafficPath
 from tunnelmark.model.validity import Check
@@ -82,6 +82,8 @@ class TrialContext:
     """Runs something with the study's background beside it, for a ``wants_background``."""
     set_up: Again | None = None
     """Sets the tunnel up again, for workloads that ``restarts``; None for others."""
+    joining: Joining | None = None
+    """Lets clients of a gateway leave and join again, for workloads with ``joining``."""
     carry_bulk: CarryBulk | None = None
     """Carries bulk transfers where hosts have no programs: in virtual time; else None."""
     carry_clients: CarryClients | None = None
@@ -168,6 +170,11 @@ class Workload(ABC):
     def content(self) -> str:
         """What its payload is for a tunnel that compresses; ``random`` gets no smaller."""
         return str(getattr(self.params, "content", "random"))
+
+    @property
+    def joining(self) -> int:
+        """How many clients of a gateway it lets leave and join again."""
+        return 0
 
     @property
     def server_begins(self) -> bool:

@@ -1,6 +1,5 @@
 """Delay of small packets while the study's background runs, against the idle link."""
 
-import dataclasses
 from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
@@ -11,12 +10,11 @@ from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
-from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES, UdpEcho, UdpEchoParams
+from tunnelmark.workloads.phases import added, echo, joined
+from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES
 
 _S: Final = 10**9
 _START_S: Final = 1.0
-_WAIT: Final = "5 s"
-"""How long a reply is waited for: deeper than any sensible queue, and no packet's last chance."""
 _COMPARED: Final = ("rtt_p50_ns", "rtt_p99_ns", "owd_forward_p50_ns", "owd_reverse_p50_ns")
 _ADDED: Final = {
     "load_added_rtt_ns": "rtt_p50_ns",
@@ -96,23 +94,15 @@ class LatencyUnderLoad(Workload):
         return self._echo(context, "loaded", self.params.loaded)
 
     def _echo(self, context: TrialContext, phase: str, duration_ns: int) -> Outcome:
-        params = UdpEchoParams.model_validate(
-            {
-                "gap": f"{self.params.gap} ns",
-                "payload_bytes": self.params.payload_bytes,
-                "duration": f"{duration_ns} ns",
-                "late": _WAIT,
-                "drain": _WAIT,
-                "load": "each",
-            }
-        )
-        own = dataclasses.replace(
+        return echo(
             context,
-            sample_stem=f"{context.sample_stem}-{phase}",
+            phase,
+            gap_ns=self.params.gap,
+            payload_bytes=self.params.payload_bytes,
+            duration_ns=duration_ns,
             # What is sent before the load counts proves nothing.
-            samples_dir=None if phase == "settle" else context.samples_dir,
+            keep=phase != "settle",
         )
-        return UdpEcho(params).run(own)
 
 
 def _both(idle: Outcome, loaded: Outcome) -> Outcome:
@@ -131,20 +121,6 @@ def _both(idle: Outcome, loaded: Outcome) -> Outcome:
         }
         figures |= {f"idle_{name}": alone.get(name) for name in _COMPARED}
         figures |= {f"loaded_{name}": under.get(name) for name in _COMPARED}
-        for added, name in _ADDED.items():
-            was, is_now = alone.get(name), under.get(name)
-            figures[added] = None if was is None or is_now is None else is_now - was
+        figures |= {name: added(alone, under, of) for name, of in _ADDED.items()}
         measurements.append(Measurement(measurement.path, figures))
-    return dataclasses.replace(
-        loaded,
-        measurements=tuple(measurements),
-        payload_bytes=idle.payload_bytes + loaded.payload_bytes,
-        payload_packets=idle.payload_packets + loaded.payload_packets,
-        measuring_s=idle.measuring_s + loaded.measuring_s,
-        checks=(
-            *(dataclasses.replace(check, name=f"{check.name}_idle") for check in idle.checks),
-            *loaded.checks,
-        ),
-        details={**loaded.details, "idle": dict(idle.details)},
-        samples=(*idle.samples, *loaded.samples),
-    )
+    return joined(idle, loaded, name="idle", measurements=measurements)

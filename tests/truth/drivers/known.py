@@ -80,7 +80,7 @@ class KnownTunnel(DaemonTunnel):
                 udp_ports=(_PORT,),
                 ip_version=outer_version(self.params),
             ),
-            processes=self._processes(),
+            processes=self.processes(),
         )
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:

@@ -14,6 +14,7 @@ _EVIDENCE: Final = "tests/unit/lab/session/test_evidence.py"
 _TRIAL: Final = "tests/unit/lab/session/test_trial.py"
 _WORKLOADS: Final = "tests/unit/workloads/test_verdicts_of_workloads.py"
 _PROGRAMS: Final = "tests/contract/test_program_workloads.py"
+_JOINS = "tests/unit/workloads/test_client_joins.py"
 FAILS_IN: Final = {
     "processes": (_PROGRAMS, "test_a_program_that_is_killed_is_a_failed_check"),
     "all_sent": (_ECHO, "test_a_sender_that_disagrees_with_its_records_is_seen"),
@@ -35,6 +36,8 @@ FAILS_IN: Final = {
     "content": (_PROGRAMS, "test_a_file_that_is_damaged_is_a_failed_check"),
     "negotiated": (_WORKLOADS, "test_files_over_another_cipher_than_was_asked_for_are_seen"),
     "set_ups": (_TRIAL, "test_what_breaks_while_the_tunnel_is_restored_is_a_fault"),
+    "joins": (_JOINS, "test_a_client_that_does_not_start_makes_the_trial_invalid"),
+    "joins_on_time": (_JOINS, "test_starts_that_come_too_late_make_the_trial_invalid"),
     "proved_again": (_TRIAL, "test_a_tunnel_that_is_another_behind_its_set_ups_is_seen"),
     "background_*": (
         "tests/contract/test_background.py",

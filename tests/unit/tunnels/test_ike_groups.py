@@ -6,7 +6,7 @@ import pytest
 
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.tunnel import Site
-from tunnelmark.tunnels.ike_groups import (
+from tunnelmark.tunnels.esp.groups import (
     IkeGroup,
     hold_group,
     ike_proposal,
@@ -14,8 +14,8 @@ from tunnelmark.tunnels.ike_groups import (
     require_group,
 )
 from tunnelmark.tunnels.ipsec import IpsecParams
-from tunnelmark.tunnels.strongswan import Charon
-from tunnelmark.tunnels.strongswan_params import StrongswanParams
+from tunnelmark.tunnels.strongswan.charon import Charon
+from tunnelmark.tunnels.strongswan.params import StrongswanParams
 
 LISTED = """\
 encryption:

@@ -6,8 +6,8 @@ import pytest
 
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.ipsec import IpsecParams, IpsecTunnel
-from tunnelmark.tunnels.l2tp_ipsec import L2tpIpsecParams, L2tpIpsecTunnel
-from tunnelmark.tunnels.strongswan import CHARON
+from tunnelmark.tunnels.l2tp_ipsec.driver import L2tpIpsecParams, L2tpIpsecTunnel
+from tunnelmark.tunnels.strongswan.charon import CHARON
 
 BY_IKEV1 = [
     IpsecTunnel(IpsecParams(implementation="libipsec", ike="v1")),

@@ -6,11 +6,11 @@ import pytest
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.tunnel import Site
-from tunnelmark.tunnels.esp_tunnel import End
+from tunnelmark.tunnels.esp.tunnel import End
 from tunnelmark.tunnels.ikev2 import Ikev2Params, Ikev2Tunnel
 from tunnelmark.tunnels.ipsec import IpsecParams
-from tunnelmark.tunnels.strongswan import Charon
-from tunnelmark.tunnels.strongswan_config import render
+from tunnelmark.tunnels.strongswan.charon import Charon
+from tunnelmark.tunnels.strongswan.config import render
 
 SA = (
     "list-sa event {{tm0 {{version=2 state=ESTABLISHED encr-alg=AES_CBC local-vips=[{vip}] "

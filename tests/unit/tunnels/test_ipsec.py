@@ -11,10 +11,10 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import datagram, fragmentation_point
 from tunnelmark.model.topology import gateway_ipv4, gateway_ipv6
 from tunnelmark.model.tunnel import Negotiated, Site
-from tunnelmark.tunnels.esp_tunnel import End
+from tunnelmark.tunnels.esp.tunnel import End
 from tunnelmark.tunnels.ipsec import IpsecParams, IpsecTunnel
-from tunnelmark.tunnels.strongswan_config import render
-from tunnelmark.tunnels.wireguard import WireGuardParams
+from tunnelmark.tunnels.strongswan.config import render
+from tunnelmark.tunnels.wireguard.driver import WireGuardParams
 
 
 def tunnel(**params: object) -> IpsecTunnel:
@@ -263,7 +263,7 @@ def test_all_clients_of_a_gateway_are_behind_one_interface_of_the_kernel(
             driver._address(gateway, end, number)
         ran = [argv for argv, _ in host.ran]
         made.append([argv[4:] for argv in ran if argv[:3] == ("ip", "link", "add")])
-        made.append([argv[3:] for argv in ran if argv[:3] == ("ip", "address", "add")])
+        made.append([argv[3:] for argv in ran if argv[:2] == ("ip", "address")])
     assert made == [
         [("tmabcdee1c", "type", "xfrm", "dev", "eth0", "if_id", "1")],
         [("198.19.0.3", "peer", "198.19.0.1/32", "dev", "tmabcdee1c")],

@@ -10,14 +10,14 @@ from tunnelmark.model.overhead import datagram
 from tunnelmark.model.topology import gateway_ipv4
 from tunnelmark.model.tunnel import DataPath, Negotiated, Site
 from tunnelmark.tunnels.ipsec import IpsecParams
-from tunnelmark.tunnels.l2tp_files import client_config, server_config
-from tunnelmark.tunnels.l2tp_ipsec import (
+from tunnelmark.tunnels.l2tp_ipsec.driver import (
     L2tpIpsecParams,
     L2tpIpsecTunnel,
     _End,
     _link_address,
 )
-from tunnelmark.tunnels.strongswan_config import render
+from tunnelmark.tunnels.l2tp_ipsec.files import client_config, server_config
+from tunnelmark.tunnels.strongswan.config import render
 
 
 def tunnel(**params: object) -> L2tpIpsecTunnel:

@@ -10,8 +10,8 @@ import pytest
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.daemon import Daemon
-from tunnelmark.tunnels.ocserv import _VERSION, OcservParams, OcservTunnel, _log_words
-from tunnelmark.tunnels.ocserv_log import (
+from tunnelmark.tunnels.ocserv.driver import _VERSION, OcservParams, OcservTunnel, _log_words
+from tunnelmark.tunnels.ocserv.log import (
     SCRIPT,
     Session,
     last_words,

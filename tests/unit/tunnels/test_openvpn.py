@@ -353,8 +353,8 @@ def test_a_static_key_is_one_secret_used_in_both_directions(hosts: Any, site: Si
 def test_ends_without_a_handshake_are_woken_by_a_packet(
     hosts: Any, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunnelmark.tunnels.openvpn._START_LIMIT_S", 0.0)
-    monkeypatch.setattr("tunnelmark.tunnels.openvpn._START_LIMIT_PER_TUNNEL_S", 0.1)
+    monkeypatch.setattr("tunnelmark.tunnels.openvpn.driver._START_LIMIT_S", 0.0)
+    monkeypatch.setattr("tunnelmark.tunnels.openvpn.driver._START_LIMIT_PER_TUNNEL_S", 0.1)
     machine = Machine(hosts)
     started, done = machine.start, "Initialization Sequence Completed"
 

@@ -7,9 +7,8 @@ import pytest
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.tunnel import Site
-from tunnelmark.tunnels import openvpn, openvpn_gateway
-from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel
-from tunnelmark.tunnels.openvpn_gateway import client_file, common_name, of_clients, server_words
+from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel, driver, gateway
+from tunnelmark.tunnels.openvpn.gateway import client_file, common_name, of_clients, server_words
 
 LOG = """\
 2026-11-22 19:20:00 us=100 OpenVPN 2.6.14 x86_64-pc-linux-gnu [SSL (OpenSSL)]
@@ -53,9 +52,9 @@ def _ends(site: Site, log: str) -> tuple[Any, Any, list[Any]]:
     host: Any = site.server.host
     process = host.spawn(["openvpn"], name="openvpn-server-0")
     process.log = log
-    server = openvpn._End("server", site.server, "tmo0s", process, str, "server", 0)
+    server = driver._End("server", site.server, "tmo0s", process, str, "server", 0)
     clients = [
-        openvpn._End(f"client {n}", site.client, "tmo0c", process, str, "client", n) for n in (0, 1)
+        driver._End(f"client {n}", site.client, "tmo0c", process, str, "client", n) for n in (0, 1)
     ]
     return tunnel, server, clients
 
@@ -68,9 +67,9 @@ def test_a_gateway_s_log_is_read_once_for_all_clients(
 
     def counted(text: str) -> Any:
         lines.extend(text.splitlines())
-        return openvpn.read_log(text)
+        return driver.read_log(text)
 
-    monkeypatch.setattr(openvpn_gateway, "read_log", counted)
+    monkeypatch.setattr(gateway, "read_log", counted)
     found = tunnel._of_gateway(server, clients)
     assert [found[number].cipher for number in (0, 1)] == ["AES-256-GCM", "AES-128-GCM"]
     # Each line but that of the client which has not shown its certificate.
@@ -80,7 +79,7 @@ def test_a_gateway_s_log_is_read_once_for_all_clients(
 def test_a_client_of_which_the_gateway_says_nothing_is_named(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openvpn, "_SHOWN_LIMIT_S", 0.0)
+    monkeypatch.setattr(driver, "_SHOWN_LIMIT_S", 0.0)
     tunnel, server, clients = _ends(site, LOG.replace("tmx-client-1/", ""))
     with pytest.raises(TunnelError, match="does not say what it agreed on with client 1"):
         tunnel._of_gateway(server, clients)

@@ -8,8 +8,8 @@ import pytest
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.openvpn import OpenVpnTunnel
-from tunnelmark.tunnels.openvpn_groups import no_group
-from tunnelmark.tunnels.openvpn_params import OpenVpnParams
+from tunnelmark.tunnels.openvpn.groups import no_group
+from tunnelmark.tunnels.openvpn.params import OpenVpnParams
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 SAID = """\

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunnelmark.tunnels.openvpn_log import OpenVpnReport, last_words, read_log
+from tunnelmark.tunnels.openvpn.log import OpenVpnReport, last_words, read_log
 
 SERVER = """\
 2026-11-21 05:00:01 WARNING: Compression for receiving enabled. Compression has been used in the \

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tunnelmark.tunnels.openvpn import OpenVpnTunnel
-from tunnelmark.tunnels.openvpn_params import OpenVpnParams
-from tunnelmark.tunnels.openvpn_wire import data_channel
+from tunnelmark.tunnels.openvpn.params import OpenVpnParams
+from tunnelmark.tunnels.openvpn.wire import data_channel
 
 
 @pytest.mark.parametrize(

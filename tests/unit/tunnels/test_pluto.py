@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelmark.model.errors import TunnelError
-from tunnelmark.tunnels.ipsec_suites import Agreement, check_pair
-from tunnelmark.tunnels.pluto import last_words
-from tunnelmark.tunnels.pluto_sas import LONGEST_TEXT, read_sas
+from tunnelmark.tunnels.esp.suites import Agreement, check_pair
+from tunnelmark.tunnels.libreswan.pluto import last_words
+from tunnelmark.tunnels.libreswan.sas import LONGEST_TEXT, read_sas
 
 # As Libreswan 4.10 wrote it.
 STATUS = """\

@@ -8,13 +8,13 @@ from typing import Any, get_args
 import pytest
 
 from tunnelmark.model.errors import LabError
-from tunnelmark.tunnels import ppp
-from tunnelmark.tunnels.ppp import PppEnd, PppSetup, framing, option_lines
-from tunnelmark.tunnels.ppp_log import PppReport
+from tunnelmark.tunnels.ppp import pppd
+from tunnelmark.tunnels.ppp.log import PppReport
+from tunnelmark.tunnels.ppp.pppd import PppEnd, PppSetup, framing, option_lines
 
 CLIENT = PppSetup("client", "tmx0c", 1400, PurePosixPath("/w/log"))
 SERVER = PppSetup("server", "tmx0s", 1400, PurePosixPath("/w/log"))
-ACCOUNT = ppp.PppAccount("tmx0", "0123")
+ACCOUNT = pppd.PppAccount("tmx0", "0123")
 
 
 class Files:
@@ -37,8 +37,8 @@ def test_only_the_client_has_the_password_and_only_root_reads_it() -> None:
     assert "password 0123" in option_lines(CLIENT, ACCOUNT)
     assert not any("0123" in line for line in option_lines(SERVER, ACCOUNT))
     host: Any = Files()
-    ppp.put_options(host, PurePosixPath("/w/options"), CLIENT, ACCOUNT)
-    ppp.put_etc(host, PurePosixPath("/w/etc"), [ACCOUNT, ppp.PppAccount("tmx1", "4567")])
+    pppd.put_options(host, PurePosixPath("/w/options"), CLIENT, ACCOUNT)
+    pppd.put_etc(host, PurePosixPath("/w/etc"), [ACCOUNT, pppd.PppAccount("tmx1", "4567")])
     assert {mode for _, mode in host.files.values()} == {0o600}
     assert host.files["/w/etc/options"][0] == b""
     assert host.files["/w/log"][0] == b""
@@ -46,13 +46,13 @@ def test_only_the_client_has_the_password_and_only_root_reads_it() -> None:
 
 
 def test_passwords_are_new_each_time() -> None:
-    passwords = {ppp.new_account("a").password for _ in range(20)}
+    passwords = {pppd.new_account("a").password for _ in range(20)}
     assert len(passwords) == 20
     assert all(re.fullmatch("[0-9a-f]{32}", password) for password in passwords)
 
 
-@pytest.mark.parametrize("mppe", get_args(ppp.Mppe))
-def test_the_interface_gets_its_mtu_with_and_without_encryption(mppe: ppp.Mppe) -> None:
+@pytest.mark.parametrize("mppe", get_args(pppd.Mppe))
+def test_the_interface_gets_its_mtu_with_and_without_encryption(mppe: pppd.Mppe) -> None:
     lines = option_lines(replace(CLIENT, mppe=mppe), ACCOUNT)
     expected = 1400 if mppe == "none" else 1404
     assert f"mtu {expected}" in lines
@@ -79,7 +79,7 @@ def test_both_ends_agree_on_who_has_which_ipv6_identifier() -> None:
 
 
 def test_a_program_gets_its_own_etc() -> None:
-    argv = ppp.in_own_etc(PurePosixPath("/w/etc"), ["pppd", "file", "/w/o"])
+    argv = pppd.in_own_etc(PurePosixPath("/w/etc"), ["pppd", "file", "/w/o"])
     assert argv[:4] == ["unshare", "--mount", "--propagation", "private"]
     assert argv[-4:] == ["/w/etc", "pppd", "file", "/w/o"]
 

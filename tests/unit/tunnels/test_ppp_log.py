@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunnelmark.tunnels.ppp_log import PppReport, last_words, read_log
+from tunnelmark.tunnels.ppp.log import PppReport, last_words, read_log
 
 LINK = """\
 using channel 1

@@ -13,9 +13,9 @@ from tunnelmark.model.host import Completed
 from tunnelmark.model.overhead import datagram, fragmentation_point
 from tunnelmark.model.topology import MOST_CLIENTS, gateway_ipv4, inner_ipv4
 from tunnelmark.model.tunnel import DataPath, Negotiated, Site
-from tunnelmark.tunnels.ppp import PppSetup
-from tunnelmark.tunnels.ppp_check import negotiated
-from tunnelmark.tunnels.ppp_log import PppReport
+from tunnelmark.tunnels.ppp.check import negotiated
+from tunnelmark.tunnels.ppp.log import PppReport
+from tunnelmark.tunnels.ppp.pppd import PppSetup
 from tunnelmark.tunnels.pptp import PptpParams, PptpTunnel, address_lines
 
 AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400, data_path=None)

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from tunnelmark.tunnels.sing_box import FIRST_PORT, SingBoxParams, SingBoxTunnel
-from tunnelmark.tunnels.sing_box_config import Peer, Protocol, configuration
+from tunnelmark.tunnels.sing_box.config import Peer, Protocol, configuration
+from tunnelmark.tunnels.sing_box.driver import FIRST_PORT, SingBoxParams, SingBoxTunnel
 
 HERE, THERE = Peer("198.18.0.1", 8443, "client.test"), Peer("198.18.0.2", 8444, "server.test")
 PROTOCOLS = ("vless", "trojan", "shadowsocks", "anytls", "hysteria2", "tuic")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunnelmark.tunnels.softether_log import (
+from tunnelmark.tunnels.softether.log import (
     SUITE,
     Status,
     answers_sstp,
@@ -13,7 +13,7 @@ from tunnelmark.tunnels.softether_log import (
     server_version,
     sstp_session,
 )
-from tunnelmark.tunnels.softether_program import server_config
+from tunnelmark.tunnels.softether.program import server_config
 
 STATUS = """\
 Connected to VPN Client "localhost".

@@ -7,7 +7,7 @@ import pytest
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.daemon import Daemon, last_complaint
-from tunnelmark.tunnels.ssh_tun import SshTunParams, SshTunTunnel
+from tunnelmark.tunnels.ssh_tun.driver import SshTunParams, SshTunTunnel
 
 SAID = """\
 debug1: kex: algorithm: sntrup761x25519-sha512@openssh.com

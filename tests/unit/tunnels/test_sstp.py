@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from tunnelmark.model.overhead import datagram, fragmentation_point
 from tunnelmark.model.topology import gateway_ipv4
 from tunnelmark.model.tunnel import Negotiated, Site
-from tunnelmark.tunnels import sstp_softether
-from tunnelmark.tunnels.sstp import SstpParams, SstpTunnel
-from tunnelmark.tunnels.sstp_log import ServerReport, last_words, read_server_log, version
+from tunnelmark.tunnels.sstp import softether
+from tunnelmark.tunnels.sstp.driver import SstpParams, SstpTunnel
+from tunnelmark.tunnels.sstp.log import ServerReport, last_words, read_server_log, version
 
 AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400, data_path=None)
 SERVER = """\
@@ -80,7 +80,7 @@ def test_debian_s_softether_is_refused_before_anything_starts(hosts: Any) -> Non
 def test_the_client_of_a_hub_asks_for_its_address_and_for_that_of_its_dhcp(site: Site) -> None:
     tunnel = SstpTunnel(SstpParams.model_validate({"server": "softether", "count": 2}))
     assert "198.19.0.5:198.19.0.7" in tunnel._setup(site, "client", 1).more
-    assert sstp_softether.account(1).name == "tunnelmark@t1"
+    assert softether.account(1).name == "tunnelmark@t1"
 
 
 def test_the_server_s_log_is_read_by_call() -> None:

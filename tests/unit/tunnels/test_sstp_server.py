@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunnelmark.tunnels import sstp_server
-from tunnelmark.tunnels.sstp_server import (
+from tunnelmark.tunnels.sstp import server as sstp_server
+from tunnelmark.tunnels.sstp.server import (
     CONTROL,
     DATA,
     SstpError,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tunnelmark.model.errors import TunnelError
-from tunnelmark.tunnels.ike_sas import ChildSa, IkeSa
-from tunnelmark.tunnels.ipsec_suites import SUITE_NAMES, Agreement, check_pair, esp_rule
-from tunnelmark.tunnels.strongswan import CHARON, Charon, last_words
-from tunnelmark.tunnels.strongswan_config import render
+from tunnelmark.tunnels.esp.sas import ChildSa, IkeSa
+from tunnelmark.tunnels.esp.suites import SUITE_NAMES, Agreement, check_pair, esp_rule
+from tunnelmark.tunnels.strongswan.charon import CHARON, Charon, last_words
+from tunnelmark.tunnels.strongswan.config import render
 
 CLIENT = ChildSa(
     name="esp0",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelmark.model.errors import TunnelError
-from tunnelmark.tunnels.strongswan_sas import LONGEST_TEXT, read_sas
+from tunnelmark.tunnels.strongswan.sas import LONGEST_TEXT, read_sas
 
 # As strongSwan 5.9.8 wrote it.
 EVENT = (

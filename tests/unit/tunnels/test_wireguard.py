@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.tunnel import DataPath, Site
-from tunnelmark.tunnels.wireguard import WireGuardParams, WireGuardTunnel
-from tunnelmark.tunnels.wireguard_end import End, new_keys
+from tunnelmark.tunnels.wireguard.driver import WireGuardParams, WireGuardTunnel
+from tunnelmark.tunnels.wireguard.end import End, new_keys
 
 PEER = "A" * 43 + "="
 VERSIONS = {

@@ -14,10 +14,9 @@ from tunnelmark.links.wlan import Wlan, WlanParams
 from tunnelmark.model.errors import RefusedError, StudyError, TunnelError
 from tunnelmark.model.tunnel import Endpoint, SharedMedium, Site
 from tunnelmark.study import parse_study
-from tunnelmark.tunnels import wpa2_says as says
-from tunnelmark.tunnels.wpa2 import Wpa2Params, Wpa2Tunnel, _Link
-from tunnelmark.tunnels.wpa2_agreed import disagreement, is_wanted
-from tunnelmark.tunnels.wpa2_config import (
+from tunnelmark.tunnels.wpa2 import says
+from tunnelmark.tunnels.wpa2.agreed import disagreement, is_wanted
+from tunnelmark.tunnels.wpa2.config import (
     MTU_MAX_BYTES,
     Bss,
     Radio,
@@ -27,6 +26,7 @@ from tunnelmark.tunnels.wpa2_config import (
     radio_of,
     supplicant_text,
 )
+from tunnelmark.tunnels.wpa2.driver import Wpa2Params, Wpa2Tunnel, _Link
 
 B, G, N = "wlan-80211b-11", "wlan-80211g-54", "wlan-80211n-ht20"
 N_WIDE = "wlan-80211n-ht40-2ss"

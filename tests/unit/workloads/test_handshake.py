@@ -10,7 +10,8 @@ import pytest
 from tunnelmark.model.errors import LabError, RefusedError, TunnelError
 from tunnelmark.model.set_up import Sent, SetUp
 from tunnelmark.workloads.base import TrialContext
-from tunnelmark.workloads.handshake import Handshake, HandshakeParams, figures
+from tunnelmark.workloads.handshake import Handshake, HandshakeParams
+from tunnelmark.workloads.set_up_figures import figures
 
 MS = 10**6
 

@@ -37,7 +37,7 @@ def check_jobs(
     # Those that must stand together are asked for, also where only one of them is to run.
     wanted = _by_label(spec for job in jobs for spec in (job.block.tunnel, *job.together))
     tunnels = {label: spec for label, spec in wanted.items() if spec.kind != BASELINE}
-    restarts = any(workload.restarts for workload in workloads.values())
+    restarts = any(workload.restarts or workload.joining for workload in workloads.values())
     router = jobs[0].topology.router
     skipped, chosen = _placed(tunnels, router, placement, restarts=restarts)
     if isinstance(placement, HostsPlacement):

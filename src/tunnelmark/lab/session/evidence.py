@@ -276,7 +276,7 @@ def run_metrics(
 
 
 def of_no_data_path(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Return the metrics of a trial in which tunnels were only set up: those of the machine.
+    """Return the metrics of a trial in which tunnels were set up: those of the machine.
 
     What starts of programs cost says nothing of packets; it would stand beside figures that do.
     """

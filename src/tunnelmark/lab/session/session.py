@@ -11,6 +11,7 @@ from tunnelmark.lab.place import Place
 from tunnelmark.lab.session import evidence
 from tunnelmark.lab.session.congestion import noted
 from tunnelmark.lab.session.floor import Floor, Floors, measure_floor
+from tunnelmark.lab.session.joins import Joins
 from tunnelmark.lab.session.layers import layers_seen, model_check
 from tunnelmark.lab.session.limits import limits_at
 from tunnelmark.lab.session.proving import hold, proofs_after, proofs_before
@@ -117,7 +118,8 @@ class LabSession:
             limit.settle()
         own = trial.point.tunnel.kind == self._block.tunnel.kind
         task = Task(trial, attempt, workload, loads_of(trial.point.workload))
-        set_ups = SetUps(stand, trial.point.tunnel) if workload.restarts else None
+        kind = Joins if workload.joining else SetUps if workload.restarts else None
+        set_ups = None if kind is None else kind(stand, trial.point.tunnel)
         if set_ups is not None:
             self._closing.append(set_ups.down)
         side = stand.own if own else stand.base

@@ -23,7 +23,7 @@ from tunnelmark.tunnels.support import first_through
 _QUIET_S: Final = 0.1
 """A link that carried nothing for so long has the last of a handshake behind it: TCP delays an
 acknowledgement by 40 ms."""
-_FIRST_ANSWER_S: Final = 15.0
+FIRST_ANSWER_S: Final = 15.0
 _MORE_TRIES: Final = 3
 _LEAST_WAIT_S: Final = 0.1
 # ping(8): 56 bytes of data behind an ICMP header.
@@ -51,8 +51,8 @@ class SetUps:
         asked for, ``TunnelError`` and ``LabError`` where it failed before the client began.
         """
         if self._spec.kind == BASELINE:
-            return self._bare(limit_s)
-        watch = _Watch(self.stand.lab, limit_s)
+            return self._answer(limit_s)
+        watch = _Watch(limit_s, lab=self.stand.lab)
         try:
             up, tunnel = self._renewed(watch)
         except RefusedError:
@@ -65,17 +65,14 @@ class SetUps:
             self._take_down()
             forward, reverse = watch.sent()
             return SetUp(None, forward, reverse, str(error))
-        took_ns = watch.took_ns
         if Milestone.AGREED not in watch.at_ns:
             watch.count()
         forward, reverse = watch.sent()
         if Milestone.AGREED not in watch.at_ns:
             # The first packet began the handshake: the packets of ping are subtracted.
             forward, reverse = watch.without_echoes(tunnel, up, forward, reverse)
-        if took_ns > limit_s * 1e9:
-            reason = f"it took {took_ns / 1e9:.1f} s, the limit is {limit_s:g} s"
-            return SetUp(None, forward, reverse, reason)
-        return SetUp(took_ns, forward, reverse)
+        late = watch.over()
+        return SetUp(None if late else watch.took_ns, forward, reverse, late or "")
 
     def restore(self) -> None:
         """See that the tunnel is up for what follows; else ``lost`` says why not."""
@@ -114,12 +111,12 @@ class SetUps:
         self.stand.tunnel.down()
         self.down()
 
-    def _bare(self, limit_s: float) -> SetUp:
+    def _answer(self, limit_s: float) -> SetUp:
         """Return the time of the first answer beside the tunnel; nothing is sent before it."""
-        watch = _Watch(self.stand.lab, limit_s)
+        watch = _Watch(limit_s, lab=self.stand.lab)
         site = replace(self.stand.lab.site, reached=watch.reached, patience=watch.patience)
         watch.reached(Milestone.DIALING)
-        words = first_through(site, self.stand.base.up.paths[0], limit_s=_FIRST_ANSWER_S)
+        words = first_through(site, self.stand.base.up.paths[0], limit_s=FIRST_ANSWER_S)
         nothing = Sent(0, 0)
         if words is not None:
             return SetUp(None, nothing, nothing, words)
@@ -127,17 +124,50 @@ class SetUps:
 
 
 @dataclass
-class _Watch:
-    """One set-up as the driver tells it, with the link's counters before and behind."""
+class Timed:
+    """One set-up as the driver tells it."""
 
-    lab: Lab
     limit_s: float
     at_ns: dict[Milestone, int] = field(default_factory=dict)
+    _paused_ns: int = 0
+    """So long the lab kept the driver waiting, which the set-up does not take."""
+
+    def reached(self, milestone: Milestone) -> None:
+        """Note the time."""
+        self.at_ns[milestone] = time.monotonic_ns()
+
+    def patience(self, usual_s: float) -> float:
+        """Return what is left of the limit, where that is less than usual."""
+        if Milestone.DIALING not in self.at_ns:
+            return usual_s
+        gone_ns = time.monotonic_ns() - self.at_ns[Milestone.DIALING] - self._paused_ns
+        return min(usual_s, max(_LEAST_WAIT_S, self.limit_s - gone_ns / 1e9))
+
+    @property
+    def took_ns(self) -> int:
+        """How long it took, without what the lab did between agreement and first packet."""
+        at = self.at_ns
+        if Milestone.AGREED not in at:
+            return at[Milestone.ANSWERED] - at[Milestone.DIALING]
+        agreed = at[Milestone.AGREED] - at[Milestone.DIALING]
+        return agreed + at[Milestone.ANSWERED] - at[Milestone.PROBING]
+
+    def over(self) -> str | None:
+        """Return that it took longer than its limit, or None."""
+        if self.took_ns <= self.limit_s * 1e9:
+            return None
+        return f"it took {self.took_ns / 1e9:.1f} s, the limit is {self.limit_s:g} s"
+
+
+@dataclass
+class _Watch(Timed):
+    """One set-up with the link's counters before and behind."""
+
+    lab: Lab = field(kw_only=True)
     _before: LinkCounters | None = None
     _after: LinkCounters | None = None
     _echoes: tuple[int, int] | None = None
     """Echo requests of the client and replies of the server before it began."""
-    _paused_ns: int = 0
 
     def reached(self, milestone: Milestone) -> None:
         """Note the time; at the two ends of a handshake wait for a quiet link and count."""
@@ -152,26 +182,10 @@ class _Watch:
             self.count()
             self._paused_ns = time.monotonic_ns() - now_ns
 
-    def patience(self, usual_s: float) -> float:
-        """Return what is left of the limit, where that is less than usual."""
-        if Milestone.DIALING not in self.at_ns:
-            return usual_s
-        gone_ns = time.monotonic_ns() - self.at_ns[Milestone.DIALING] - self._paused_ns
-        return min(usual_s, max(_LEAST_WAIT_S, self.limit_s - gone_ns / 1e9))
-
     def count(self) -> None:
         """Read the link's counters once nothing of the handshake is under way."""
         wait_until_quiet(self.lab, look_s=_QUIET_S)
         self._after = self.lab.counters()
-
-    @property
-    def took_ns(self) -> int:
-        """How long it took, without what the lab did between agreement and first packet."""
-        at = self.at_ns
-        if Milestone.AGREED not in at:
-            return at[Milestone.ANSWERED] - at[Milestone.DIALING]
-        agreed = at[Milestone.AGREED] - at[Milestone.DIALING]
-        return agreed + at[Milestone.ANSWERED] - at[Milestone.PROBING]
 
     def sent(self) -> tuple[Sent | None, Sent | None]:
         """Return what (client, server) sent between the two counts."""

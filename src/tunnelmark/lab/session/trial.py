@@ -12,6 +12,7 @@ from tunnelmark.lab.session import evidence
 from tunnelmark.lab.session.awake import Awake
 from tunnelmark.lab.session.congestion import InForce, congestion
 from tunnelmark.lab.session.foreign import foreign_check
+from tunnelmark.lab.session.joins import Joins
 from tunnelmark.lab.session.losses import Losses, LossWatch, sent_packets
 from tunnelmark.lab.session.passing import Findings, findings, watching
 from tunnelmark.lab.session.proving import proofs_after
@@ -46,7 +47,8 @@ def run_trial(
 ) -> TrialResult:
     """Run one trial over a side of what stands, its tunnel or nothing beside it.
 
-    A workload that restarts the tunnel does so by ``set_ups``, which then has what stands.
+    A workload that restarts the tunnel, or clients of it, does so by ``set_ups``, which then has
+    what stands.
 
     Never raises for a failure of the system under test or of the measurement, or for a mistake in a
     workload, probe or driver: the result is invalid and says why. ``UnwritableError`` comes out.
@@ -250,7 +252,7 @@ class _Running:
             and all(agreed.data_path is DataPath.USER_SPACE for agreed in self.side.up.negotiated),
         )
         common |= device
-        if self.task.workload.restarts:
+        if self.set_ups is not None:
             common = evidence.of_no_data_path(common)
         common |= seen.lost.metrics(sent_packets(outcome.details)) | seen.found.metrics
         sizes = self.task.workload.payload_sizes
@@ -307,6 +309,7 @@ class _Running:
             to_one_clock=None if self.clocks is None else self.clocks.to_one_clock,
             emulated=lab.place.stratum is Stratum.EMULATED,
             set_up=None if self.set_ups is None else self.set_ups.again,
+            joining=self.set_ups if isinstance(self.set_ups, Joins) else None,
         )
 
     def _groups(self) -> dict[str, set[int]]:

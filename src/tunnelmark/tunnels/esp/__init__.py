@@ -1,0 +1,1 @@
+"""ESP whose keys IKE agrees on, whichever daemon runs it: ends, suites, associations."""

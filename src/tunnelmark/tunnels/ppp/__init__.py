@@ -1,0 +1,1 @@
+"""PPP, as the tunnels that carry it use it: pppd started, its calls, its log, what was agreed."""

@@ -1,0 +1,1 @@
+"""strongSwan's charon: its configuration, its associations, and ESP keyed by it."""

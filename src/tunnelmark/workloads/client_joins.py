@@ -1,0 +1,250 @@
+"""Clients that join a gateway while others carry traffic: how long each takes, what others see."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import DurationNs
+from tunnelmark.model.set_up import Joining, SetUp
+from tunnelmark.model.trial import Measurement, Progress
+from tunnelmark.model.validity import Check
+from tunnelmark.workloads.background import START_LIMIT_S
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.phases import added, echo, joined
+from tunnelmark.workloads.set_up_figures import LONGEST_LIMIT_NS, failures, figures, withheld
+from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES
+
+_S: Final = 10**9
+_COMPARED: Final = ("rtt_p50_ns", "rtt_p99_ns")
+_LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
+_START_S: Final = 2.0
+
+
+class ClientJoinsParams(Params):
+    """How many clients join, how fast one after the other, and what the others send."""
+
+    joining: Annotated[int, Field(ge=1, le=199)] = Field(
+        5, description="clients that leave and join again, the last ones; the others stay"
+    )
+    gap: Annotated[DurationNs, Field(ge=10**7, le=60 * _S)] = Field(
+        _S, description="time from the start of one client to the start of the next"
+    )
+    limit: Annotated[DurationNs, Field(ge=_S, le=LONGEST_LIMIT_NS)] = Field(
+        LONGEST_LIMIT_NS, description="time after which a client has failed to join"
+    )
+    before: Annotated[DurationNs, Field(ge=10**8, le=600 * _S)] = Field(
+        5 * _S, description="how long the clients that stay are measured before any joins"
+    )
+    packet_gap: Annotated[DurationNs, Field(ge=10**5, le=10 * _S)] = Field(
+        20_000_000,
+        description="time from packet to packet of each client that stays; a 99th percentile "
+        "needs 300 packets of all of them before any joins, and as many while they do",
+    )
+    payload_bytes: Annotated[int, Field(ge=SMALLEST_PAYLOAD_BYTES, le=1400)] = Field(
+        200, description="UDP payload of each of these packets"
+    )
+
+
+class ClientJoins(Workload):
+    """An echo of the clients that stay: first alone, then while the others join."""
+
+    kind: ClassVar[str] = "client_joins"
+    title: ClassVar[str] = "Clients that join"
+    params_type: ClassVar[type[Params]] = ClientJoinsParams
+    may_be_background: ClassVar[bool] = False
+    many_clients: ClassVar[bool] = True
+    metrics: ClassVar[tuple[str, ...]] = (
+        "setup_p50_ns",
+        "setup_p95_ns",
+        "setup_max_ns",
+        "setup_failed_ratio",
+        "joins_s",
+        "join_added_p99_ns",
+        "join_added_p50_ns",
+        *(f"{state}_{name}" for state in ("before", "joining") for name in _COMPARED),
+        *_LOSSES,
+    )
+    params: ClientJoinsParams
+
+    def withheld(self, metric: str) -> str | None:
+        """Return that too few clients join for the percentile, or None."""
+        return withheld(metric, "joining", self.params.joining)
+
+    @property
+    def joining(self) -> int:
+        """The last clients of the gateway."""
+        return self.params.joining
+
+    @property
+    def expected_s(self) -> float:
+        """The echo before, and the starts one after the other."""
+        params = self.params
+        return (params.before + params.joining * params.gap) / 1e9 + 2 * _START_S
+
+    def run(self, context: TrialContext) -> Outcome:
+        """Run one trial."""
+        if context.joining is None or len(context.paths) <= self.params.joining:
+            failed = Check("joins", ok=False, message="nothing here lets clients leave and join")
+            return Outcome((), (failed,), 0, 0, 0.0)
+        staying = len(context.paths) - self.params.joining
+        numbers = range(staying, len(context.paths))
+        others = dataclasses.replace(context, paths=context.paths[:staying])
+        try:
+            for number in numbers:
+                context.joining.leave(number)
+            before = self._echo(others, "before", self.params.before)
+            if not before.measurements:
+                return before
+            while_joining, found = self._beside(others, context.joining, numbers)
+        except TunnelmarkError as error:
+            # Not of the joining: a client did not start, or is not what was asked for.
+            broken = Check("joins", ok=False, message=str(error))
+            return Outcome((), (broken,), 0, 0, 0.0)
+        if not while_joining.measurements:
+            return while_joining
+        return self._both(before, while_joining, found)
+
+    def _beside(
+        self, others: TrialContext, joining: Joining, numbers: Sequence[int]
+    ) -> tuple[Outcome, "_Joined"]:
+        """Let clients join while the others' echo goes on."""
+        params = self.params
+        # Ended when all have joined; so long at most do starts and limits take.
+        longest_ns = len(numbers) * (params.gap + _S) + params.limit + int(START_LIMIT_S * 1e9)
+        beside = _Beside(lambda own: self._echo(own, "joining", longest_ns), others)
+        with beside:
+            found = self._join(others, joining, numbers)
+        return beside.outcome(), found
+
+    def _join(self, context: TrialContext, joining: Joining, numbers: Sequence[int]) -> "_Joined":
+        """Start one client after the other; each is waited for beside the next ones' starts."""
+        limit_s, gap_s = self.params.limit / 1e9, self.params.gap / 1e9
+        late_s, begun_s = 0.0, time.monotonic()
+        with ThreadPoolExecutor(max_workers=len(numbers)) as pool:
+            waiting = []
+            for place, number in enumerate(numbers):
+                due_s = begun_s + place * gap_s
+                time.sleep(max(0.0, due_s - time.monotonic()))
+                if context.cancelled():
+                    break
+                late_s = max(late_s, time.monotonic() - due_s)
+                # Started on this thread: a process ends with the thread that started it.
+                waiting.append(pool.submit(_waited, joining.join(number, limit_s)))
+                context.progress(Progress(len(waiting) / len(numbers), {}))
+            done = [future.result() for future in waiting]
+        if not done:
+            raise TunnelmarkError("the trial ended before a client joined")
+        lasted_s = max(at_s for _, at_s in done) - begun_s
+        return _Joined(tuple(one for one, _ in done), late_s, lasted_s)
+
+    def _echo(self, context: TrialContext, phase: str, duration_ns: int) -> Outcome:
+        return echo(
+            context,
+            phase,
+            gap_ns=self.params.packet_gap,
+            payload_bytes=self.params.payload_bytes,
+            duration_ns=duration_ns,
+        )
+
+    def _both(self, before: Outcome, while_joining: Outcome, found: "_Joined") -> Outcome:
+        first, second = (
+            next(m.metrics for m in one.measurements if m.path == "total")
+            for one in (before, while_joining)
+        )
+        came = sum(one.took_ns is not None for one in found.set_ups)
+        metrics: dict[str, float | None] = {
+            # The link carries the others' packets, too: a handshake's cannot be counted.
+            **{k: v for k, v in figures(found.set_ups).items() if k in self.metrics},
+            "joins_s": came / found.lasted_s,
+            "join_added_p50_ns": added(first, second, "rtt_p50_ns"),
+            "join_added_p99_ns": added(first, second, "rtt_p99_ns"),
+            **{f"before_{name}": first.get(name) for name in _COMPARED},
+            **{f"joining_{name}": second.get(name) for name in _COMPARED},
+            **{name: second.get(name) for name in _LOSSES},
+        }
+        both = joined(
+            before, while_joining, name="before", measurements=[Measurement("total", metrics)]
+        )
+        return dataclasses.replace(
+            both,
+            checks=(
+                *both.checks,
+                failures(found.set_ups, self.params.limit),
+                self._on_time(found.late_s),
+            ),
+            details={**both.details, "set_ups": [asdict(one) for one in found.set_ups]},
+        )
+
+    def _on_time(self, late_s: float) -> Check:
+        """Judge whether clients came as fast as the study asks for."""
+        gap_s = self.params.gap / 1e9
+        return Check(
+            "joins_on_time",
+            ok=late_s <= gap_s,
+            message=f"the start of a client was up to {late_s:.3f} s late; the limit is the gap, "
+            f"{gap_s:g} s",
+            value=late_s,
+            limit=gap_s,
+            unit="s",
+        )
+
+
+def _waited(wait: Callable[[], SetUp]) -> tuple[SetUp, float]:
+    """Return what came of a client, and when that was."""
+    return wait(), time.monotonic()
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """What came of clients that were to join."""
+
+    set_ups: tuple[SetUp, ...]
+    late_s: float
+    """So long at most a start came after its time."""
+    lasted_s: float
+    """From the first start to the end of the last wait."""
+
+
+class _Beside:
+    """An echo on a thread of its own, under way when the body begins, ended after it."""
+
+    def __init__(self, run: Callable[[TrialContext], Outcome], context: TrialContext) -> None:
+        self._run = run
+        self._begun, self._over = threading.Event(), threading.Event()
+        self._context = dataclasses.replace(
+            context, progress=lambda _progress: self._begun.set(), enough=self._over.is_set
+        )
+        self._came: list[Outcome] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._echo, name="clients that stay")
+
+    def __enter__(self) -> None:
+        self._thread.start()
+        if not self._begun.wait(START_LIMIT_S):
+            self._error = TunnelmarkError(f"no packet was sent within {START_LIMIT_S:g} s")
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def outcome(self) -> Outcome:
+        """Return what it came to; raises what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._came[0]
+
+    def _echo(self) -> None:
+        try:
+            self._came.append(self._run(self._context))
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+            self._error = error
+        finally:
+            self._begun.set()
