@@ -40,6 +40,7 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("openvpn", {"transport": "tcp", "control": "tls-crypt", "count": 2}),
     ("openvpn", {"key_exchange": "static", "cipher": "AES-256-CBC"}),
     ("openvpn", {"offload": "kernel"}),
+    ("ocserv", {"compression": "lz4"}),
     ("openvpn", {"cipher": "AES-128-GCM", "control": "tls-crypt-v2", "keepalive": "10 s"}),
     ("wireguard", {"psk": True, "keepalive": "25 s", "count": 2}),
     ("wireguard", {"implementation": "wireguard-go"}),

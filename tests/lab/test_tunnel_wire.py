@@ -58,6 +58,8 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
     ("wireguard", {"implementation": "wireguard-go"}, 1100, 1392),
     ("wireguard", {"implementation": "boringtun"}, 1088, 1392),
     ("ocserv", {}, 1094, 1372),
+    # What cannot be compressed goes as it is.
+    ("ocserv", {"compression": "lz4"}, 1094, 1372),
     ("ocserv", {"cipher": "CHACHA20-POLY1305", "mtu_bytes": 1442}, 1086, 1414),
     ("ocserv", {"transport": "tls", "cipher": "AES-128-GCM"}, 1110, 1372),
     ("ocserv", {"outer": "ipv6"}, 1114, 1372),

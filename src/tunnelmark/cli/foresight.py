@@ -57,8 +57,15 @@ def _seen(one: Foresight) -> str:
 
 
 def _size(seen: Seen) -> str:
-    """Return ``2.4 %`` or ``0.1 points``: a forecast deserves no more than two digits."""
+    """Return ``2.4 %``, ``0.1 points`` or ``a factor of 3``: two digits are all a forecast has."""
+    difference = seen.difference or 0.0
     relative = METRICS[seen.metric].scale == "log"
+    if relative and difference > 1:
+        return f"a factor of {_two_digits(1 + difference)}"
     shown = Unit(100.0, "%") if relative else unit(seen.metric)
     name = "points" if shown.name == "%" and not relative else shown.name
-    return f"{float(f'{(seen.difference or 0.0) * shown.factor:.2g}'):g} {name}".rstrip()
+    return f"{_two_digits(difference * shown.factor)} {name}".rstrip()
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):g}"

@@ -1,11 +1,13 @@
 """What openconnect and occtl say of a session, and where it is read wrongly if at all."""
 
 import json
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.tunnel import Site
@@ -50,6 +52,21 @@ def test_both_ends_tell_the_same_session() -> None:
     assert read_client(LOG) == BOTH
     assert session(json.dumps([USER]).encode()) == BOTH
     assert read_address(LOG) == ip_address("fd00:7473::2")
+
+
+def test_compression_is_what_both_ends_say_of_dtls() -> None:
+    packed = replace(BOTH, compression="lz4")
+    assert read_client(f"{LOG}DTLS connection compression using LZ4.\n") == packed
+    reported = {**USER, "DTLS compression": "lz4"}
+    assert session(json.dumps([reported]).encode()) == packed
+    assert session(json.dumps([{**reported, "DTLS compression": "oc-lz4"}]).encode()) == packed
+    assert session(json.dumps([{**reported, "DTLS compression": ""}]).encode()) == BOTH
+
+
+def test_compression_that_could_not_be_checked_is_refused() -> None:
+    OcservParams.model_validate({"compression": "lz4"})
+    with pytest.raises(ValidationError, match="set transport to dtls, or compression to none"):
+        OcservParams.model_validate({"compression": "lz4", "transport": "tls"})
 
 
 def test_what_is_not_reported_is_none() -> None:

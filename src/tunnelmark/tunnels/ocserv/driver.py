@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from pydantic import Field
 
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.host import Host, Need
@@ -55,12 +54,14 @@ from tunnelmark.tunnels.ocserv.log import (
     SCRIPT,
     Session,
     User,
+    is_ready,
     last_words,
     read_address,
     read_client,
     read_no_dtls,
     read_users,
 )
+from tunnelmark.tunnels.ocserv.params import OcservParams
 from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.protocols import TCP, UDP
 from tunnelmark.tunnels.support import check_socket, inner_interface
@@ -82,24 +83,6 @@ _DRAFT: Final = "draft-mavrogiannopoulos-openconnect"
 _CSTP_BYTES: Final = 8
 # Version 1.5 calls itself by the whole name.
 _VERSION: Final = re.compile(r"initialized (?:ocserv|OpenConnect VPN Server) ([\w.]{1,20})")
-
-
-class OcservParams(TunnelParams):
-    """What a study can set."""
-
-    transport: Literal["dtls", "tls"] = Field(
-        "dtls", description="how packets go: DTLS 1.2 over UDP, or inside the TLS 1.3 session"
-    )
-    cipher: Literal["AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305"] = Field(
-        "AES-256-GCM", description="cipher of both sessions"
-    )
-    mtu_bytes: int = Field(
-        1400,
-        ge=576,
-        le=1472,
-        description="MTU of the inner interface, given to the client by the server; with DTLS, "
-        "AES-GCM and IPv4 outside, 1434 is the longest that a link of 1500 carries whole",
-    )
 
 
 class OcservTunnel(DaemonTunnel):
@@ -149,7 +132,7 @@ class OcservTunnel(DaemonTunnel):
         check_inner_mtu(self.kind, params.inner, mtu_bytes)
         self._put(site)
         servers = [self._start_server(site, number) for number in range(params.count)]
-        wait_for(servers, "start", _is_ready, limit_s=_START_LIMIT_S)
+        wait_for(servers, "start", is_ready, limit_s=_START_LIMIT_S)
         # Now: later it is too far back in the log of a server of many clients.
         version = _VERSION.search(servers[0].log())
         self._version = f"ocserv {version.group(1)}" if version else "ocserv"
@@ -313,7 +296,7 @@ class OcservTunnel(DaemonTunnel):
             f"switch-to-tcp-timeout = {_NEVER_S}",
             "try-mtu-discovery = false",
             f"mtu = {params.mtu_bytes + added}",
-            "compression = false",
+            f"compression = {'false' if params.compression == 'none' else 'true'}",
             "cisco-client-compat = false",
             "dtls-legacy = false",
             # It numbers the devices of its clients behind this.
@@ -344,6 +327,8 @@ class OcservTunnel(DaemonTunnel):
             "protocol=anyconnect",
             f"user={_user(account)}",
             "passwd-on-stdin",
+            # Stateless: of what ocserv has, LZ4 (and LZS, which it likes less).
+            f"compression={'none' if self.params.compression == 'none' else 'stateless'}",
             "non-inter",
             "no-proxy",
             f"servercert={self._pin}",
@@ -443,12 +428,13 @@ class OcservTunnel(DaemonTunnel):
             tls=("TLS1.3", params.cipher),
             dtls=("DTLS1.2", params.cipher) if dtls else None,
             mtu_bytes=params.mtu_bytes,
+            compression=params.compression,
         )
         for daemon, said in ((client, read_client(client.log())), (server, reported)):
             if said != wanted:
                 raise RefusedError(
-                    f"{daemon.place} on {daemon.endpoint.host.name} runs with {_shown(said)}, the "
-                    f"study asks for {_shown(wanted)}"
+                    f"{daemon.place} on {daemon.endpoint.host.name} runs with {said}, the "
+                    f"study asks for {wanted}"
                 )
 
     def _agreed(self, client: Daemon, server: Daemon, reported: Session) -> Negotiated:
@@ -467,14 +453,9 @@ class OcservTunnel(DaemonTunnel):
                 "key_exchange": "ECDHE with X25519"
                 + ("; DTLS by a key from the TLS session" if dtls else ""),
                 "login": "password; the server's key is pinned",
-                "compression": "none",
+                "compression": params.compression,
             },
         )
-
-
-def _shown(session: Session) -> str:
-    suites = (" ".join(suite) for suite in (session.tls, session.dtls) if suite)
-    return f"{' and '.join(suites) or 'no TLS'}, MTU {session.mtu_bytes}"
 
 
 def _user(place: int) -> str:
@@ -499,10 +480,6 @@ def _log_words(host: Host) -> tuple[str, ...]:
     """
     known = host.run(["ocserv", "--help"], check=False)
     return ("--log-stderr",) if b"--log-stderr" in known.stdout + known.stderr else ()
-
-
-def _is_ready(log: str) -> bool:
-    return "sec-mod initialized" in log and "main: initialized" in log
 
 
 def _pin(certificate: bytes) -> str:

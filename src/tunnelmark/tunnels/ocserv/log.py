@@ -34,6 +34,7 @@ _NO_DTLS: Final = re.compile(
     r"^(?:DTLS handshake (?:failed|timed out)|Failed to .*DTLS|Set up UDP failed).{0,200}",
     re.MULTILINE,
 )
+_PACKED: Final = re.compile(r"^DTLS connection compression using (\w{1,20})\.$", re.MULTILINE)
 _NOISE: Final = re.compile(
     r"^Failed to (?:complete authentication|open HTTPS connection|obtain WebVPN cookie)"
     r"|^SSL connection failure: Error in the certificate|^Failed to write incoming packet"
@@ -52,6 +53,14 @@ class Session:
     tls: Suite | None
     dtls: Suite | None
     mtu_bytes: int | None
+    compression: str = "none"
+    """Of DTLS: ``lz4``. Of packets inside TLS the server reports none."""
+
+    def __str__(self) -> str:
+        """Return it for a message."""
+        suites = (" ".join(suite) for suite in (self.tls, self.dtls) if suite)
+        packed = "no compression" if self.compression == "none" else self.compression
+        return f"{' and '.join(suites) or 'no TLS'}, MTU {self.mtu_bytes}, {packed}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,13 @@ def read_client(log: str) -> Session:
     """Return what openconnect and its script wrote of the session that is up."""
     tls, dtls = (pattern.findall(log)[-1:] for pattern in (_TLS, _DTLS))
     given = _GIVEN.search(log)
-    return Session(_suite(tls), _suite(dtls), int(given.group(2)) if given else None)
+    packed = _PACKED.findall(log)
+    return Session(
+        _suite(tls),
+        _suite(dtls),
+        int(given.group(2)) if given else None,
+        packed[-1].lower() if packed else "none",
+    )
 
 
 def read_address(log: str) -> IPv4Address | IPv6Address | None:
@@ -102,15 +117,23 @@ def read_users(output: bytes, wanted: int = 1) -> tuple[User, ...]:
     return tuple(_user(user) for user in users)
 
 
+def is_ready(log: str) -> bool:
+    """Say whether the server takes clients."""
+    return "sec-mod initialized" in log and "main: initialized" in log
+
+
 def last_words(log: str) -> str:
     """Return the line of a log of either program that says best what went wrong."""
     return last_complaint(log, noise=_NOISE)
 
 
 def _user(user: Mapping[str, object]) -> User:
-    name, device, tls, dtls, mtu = (
+    name, device, tls, dtls, mtu, packed = (
         value if isinstance(value := user.get(key), str) else None
-        for key in ("Username", "Device", "TLS ciphersuite", "DTLS cipher", "MTU")
+        for key in (
+            *("Username", "Device", "TLS ciphersuite", "DTLS cipher", "MTU"),
+            "DTLS compression",
+        )
     )
     return User(
         name,
@@ -119,6 +142,8 @@ def _user(user: Mapping[str, object]) -> User:
             _suite([tls] if tls is not None else []),
             _suite([dtls] if dtls is not None else []),
             int(mtu) if mtu is not None and re.fullmatch(r"[0-9]{1,5}", mtu) else None,
+            # As it writes it in HTTP: oc-lz4.
+            packed[:40].removeprefix("oc-") if packed else "none",
         ),
     )
 
