@@ -141,7 +141,7 @@ class OpenVpnTunnel(DaemonTunnel):
         count, gateway = self.params.paths, self.params.clients is not None
         limit_s = _START_LIMIT_S + _START_LIMIT_PER_TUNNEL_S * count
         check_inner_mtu(self.kind, self.params.inner, self.params.mtu_bytes)
-        put_files(site, self.params)
+        self._put_identities(site)
         # A client whose first packet finds no server waits for seconds: servers first, and bound.
         servers = [self._start(site, "server", number) for number in range(1 if gateway else count)]
         for end in servers:
@@ -290,6 +290,9 @@ class OpenVpnTunnel(DaemonTunnel):
     def forwarded(self) -> tuple[ServerPorts, ...]:
         """Return the server's port, or that of each pair."""
         return (ServerPorts(self.params.transport, FIRST_PORT, self.params.count),)
+
+    def _put_identities(self, site: Site) -> None:
+        put_files(site, self.params)
 
     def _start(self, site: Site, side: Side, number: int) -> _End:
         endpoint = site.client_of(number) if side == "client" else site.server
