@@ -92,12 +92,19 @@ def test_a_gateway_with_clients_is_left_out_where_they_cannot_stand() -> None:
     assert check_jobs(jobs(parse_study(text, "a.toml")), able)[0] == {}
 
 
-def test_a_handshake_is_not_timed_in_a_machine() -> None:
+@pytest.mark.parametrize(
+    ("workload", "tunnel"),
+    [
+        ('kind = "handshake"\n', "openvpn"),
+        ('kind = "client_joins"\njoining = 1\n', 'openvpn"\nclients = 2\nlabel = "openvpn'),
+    ],
+)
+def test_a_set_up_is_not_timed_in_a_machine(workload: str, tunnel: str) -> None:
     placement: Any = Machine()
-    text = STUDY.format(router="none", tunnel="openvpn")
+    text = STUDY.format(router="none", tunnel=tunnel)
     echo = 'kind = "udp_echo"\ngap = "10 ms"\npackets = 20\npayload_bytes = 512\n'
     assert echo in text
-    text = text.replace(echo, 'kind = "handshake"\n\n[precision]\nmetric = "setup_p50_ns"\n')
+    text = text.replace(echo, f'{workload}\n[precision]\nmetric = "setup_p50_ns"\n')
     with pytest.raises(LabError) as caught:
         check_jobs(jobs(parse_study(text, "a.toml")), placement)
     assert "openvpn: the set-up of a tunnel is timed in network namespaces" in str(caught.value)
