@@ -119,10 +119,20 @@ class ClientJoins(Workload):
         params = self.params
         # Ended when all have joined; so long at most do starts and limits take.
         longest_ns = len(numbers) * (params.gap + _S) + params.limit + int(START_LIMIT_S * 1e9)
-        beside = _Beside(lambda own: self._echo(own, "joining", longest_ns), others)
-        with beside:
-            found = self._join(others, joining, numbers)
-        return beside.outcome(), found
+        begun, over = threading.Event(), threading.Event()
+        own = dataclasses.replace(
+            others, progress=lambda _progress: begun.set(), enough=over.is_set
+        )
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            echoing = pool.submit(self._echo, own, "joining", longest_ns)
+            echoing.add_done_callback(lambda _done: begun.set())
+            try:
+                if not begun.wait(START_LIMIT_S):
+                    raise TunnelmarkError(f"no packet was sent within {START_LIMIT_S:g} s")
+                found = self._join(others, joining, numbers)
+            finally:
+                over.set()
+        return echoing.result(), found
 
     def _join(self, context: TrialContext, joining: Joining, numbers: Sequence[int]) -> "_Joined":
         """Start one client after the other; each is waited for beside the next ones' starts."""
@@ -211,40 +221,3 @@ class _Joined:
     """So long at most a start came after its time."""
     lasted_s: float
     """From the first start to the end of the last wait."""
-
-
-class _Beside:
-    """An echo on a thread of its own, under way when the body begins, ended after it."""
-
-    def __init__(self, run: Callable[[TrialContext], Outcome], context: TrialContext) -> None:
-        self._run = run
-        self._begun, self._over = threading.Event(), threading.Event()
-        self._context = dataclasses.replace(
-            context, progress=lambda _progress: self._begun.set(), enough=self._over.is_set
-        )
-        self._came: list[Outcome] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._echo, name="clients that stay")
-
-    def __enter__(self) -> None:
-        self._thread.start()
-        if not self._begun.wait(START_LIMIT_S):
-            self._error = TunnelmarkError(f"no packet was sent within {START_LIMIT_S:g} s")
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def outcome(self) -> Outcome:
-        """Return what it came to; raises what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._came[0]
-
-    def _echo(self) -> None:
-        try:
-            self._came.append(self._run(self._context))
-        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
-            self._error = error
-        finally:
-            self._begun.set()

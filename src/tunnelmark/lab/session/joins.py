@@ -39,7 +39,7 @@ class Joins(SetUps):
         does not start, and what is returned ``RefusedError`` where it is not what was asked for.
         """
         timed = Timed(limit_s)
-        site = replace(self.stand.lab.site, reached=timed.reached, patience=timed.patience)
+        site = self._site(timed)
         if self._bare:
             wait = self._first_answer(site, number)
         else:
@@ -56,8 +56,7 @@ class Joins(SetUps):
             self._note(number, str(error))
             return SetUp(None, None, None, str(error))
         self._note(number, None)
-        late = timed.over()
-        return SetUp(None if late else timed.took_ns, None, None, late or "")
+        return timed.set_up(None, None)
 
     def _first_answer(self, site: Site, number: int) -> Callable[[], None]:
         path = self.stand.base.up.paths[number]

@@ -15,7 +15,7 @@ from tunnelmark.model.overhead import IP_VERSIONS, IpVersion
 from tunnelmark.model.registry import make
 from tunnelmark.model.set_up import Sent, SetUp
 from tunnelmark.model.trial import BASELINE, DriverSpec
-from tunnelmark.model.tunnel import Milestone, TunnelUp
+from tunnelmark.model.tunnel import Milestone, Site, TunnelUp
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.tunnels.support import first_through
@@ -71,8 +71,7 @@ class SetUps:
         if Milestone.AGREED not in watch.at_ns:
             # The first packet began the handshake: the packets of ping are subtracted.
             forward, reverse = watch.without_echoes(tunnel, up, forward, reverse)
-        late = watch.over()
-        return SetUp(None if late else watch.took_ns, forward, reverse, late or "")
+        return watch.set_up(forward, reverse)
 
     def restore(self) -> None:
         """See that the tunnel is up for what follows; else ``lost`` says why not."""
@@ -99,10 +98,7 @@ class SetUps:
         if confined:
             tunnel.confine()
         self._made.append(tunnel)
-        site = stand.lab.site
-        if watch is not None:
-            site = replace(site, reached=watch.reached, patience=watch.patience)
-        up = tunnel.up(site)
+        up = tunnel.up(stand.lab.site if watch is None else self._site(watch))
         self.stand = replace(stand, tunnel=tunnel, own=replace(stand.own, up=up))
         self.lost = None
         return up, tunnel
@@ -111,12 +107,17 @@ class SetUps:
         self.stand.tunnel.down()
         self.down()
 
+    def _site(self, timed: "Timed") -> Site:
+        """Return the lab's site, whose driver reports to what times it."""
+        return replace(self.stand.lab.site, reached=timed.reached, patience=timed.patience)
+
     def _answer(self, limit_s: float) -> SetUp:
         """Return the time of the first answer beside the tunnel; nothing is sent before it."""
         watch = _Watch(limit_s, lab=self.stand.lab)
-        site = replace(self.stand.lab.site, reached=watch.reached, patience=watch.patience)
         watch.reached(Milestone.DIALING)
-        words = first_through(site, self.stand.base.up.paths[0], limit_s=FIRST_ANSWER_S)
+        words = first_through(
+            self._site(watch), self.stand.base.up.paths[0], limit_s=FIRST_ANSWER_S
+        )
         nothing = Sent(0, 0)
         if words is not None:
             return SetUp(None, nothing, nothing, words)
@@ -152,11 +153,12 @@ class Timed:
         agreed = at[Milestone.AGREED] - at[Milestone.DIALING]
         return agreed + at[Milestone.ANSWERED] - at[Milestone.PROBING]
 
-    def over(self) -> str | None:
-        """Return that it took longer than its limit, or None."""
+    def set_up(self, forward: Sent | None, reverse: Sent | None) -> SetUp:
+        """Return one that came up, and so failed only if it took longer than its limit."""
         if self.took_ns <= self.limit_s * 1e9:
-            return None
-        return f"it took {self.took_ns / 1e9:.1f} s, the limit is {self.limit_s:g} s"
+            return SetUp(self.took_ns, forward, reverse)
+        reason = f"it took {self.took_ns / 1e9:.1f} s, the limit is {self.limit_s:g} s"
+        return SetUp(None, forward, reverse, reason)
 
 
 @dataclass

@@ -157,7 +157,7 @@ class OpenVpnTunnel(DaemonTunnel):
             self._wait_for(
                 [client] if gateway else [client, server],
                 "agree on keys",
-                lambda r: r.completed and bool(r.cipher),
+                lambda r: r.has_keys,
                 limit_s=site.patience(limit_s),
             )
             site.reached(Milestone.AGREED)
@@ -202,12 +202,11 @@ class OpenVpnTunnel(DaemonTunnel):
         self._wait_for(
             [client],
             "agree on keys",
-            lambda r: r.completed and bool(r.cipher),
+            lambda r: r.has_keys,
             limit_s=site.patience(_START_LIMIT_S),
         )
         site.reached(Milestone.AGREED)
-        self._hold(client, client.report(), None)
-        quieten(client.endpoint.host, client.interface)
+        self._look_at(client, client.report())
         self._first_through(site, client, path)
 
     @property
@@ -407,15 +406,7 @@ class OpenVpnTunnel(DaemonTunnel):
         # The one interface of a gateway was looked at with its first client.
         seen = self.params.clients is not None and client.number > 0
         for end in (client,) if seen else (client, server):
-            self._hold(end, reports[end.side], None)
-            state = interfaces(end.endpoint.host).get(end.interface)
-            if state is None or state.mtu_bytes != self.params.mtu_bytes:
-                raise TunnelError(
-                    f"{end.place}: interface {end.interface} has MTU "
-                    f"{state.mtu_bytes if state else None}, the study asks for "
-                    f"{self.params.mtu_bytes}"
-                )
-            quieten(end.endpoint.host, end.interface)
+            self._look_at(end, reports[end.side])
         of_client = reports["client"]
         self._epoch = of_client.epoch
         versions = dict.fromkeys(r.version for r in (of_client, of_server) if r.version)
@@ -445,6 +436,17 @@ class OpenVpnTunnel(DaemonTunnel):
                 **{f"warning_{n}": text for n, text in enumerate(of_client.warnings, 1)},
             },
         )
+
+    def _look_at(self, end: _End, report: OpenVpnReport) -> None:
+        """Hold an end and its interface to the study, and keep the kernel quiet there."""
+        self._hold(end, report, None)
+        state = interfaces(end.endpoint.host).get(end.interface)
+        if state is None or state.mtu_bytes != self.params.mtu_bytes:
+            raise TunnelError(
+                f"{end.place}: interface {end.interface} has MTU "
+                f"{state.mtu_bytes if state else None}, the study asks for {self.params.mtu_bytes}"
+            )
+        quieten(end.endpoint.host, end.interface)
 
     def _of_gateway(self, server: _End, clients: Sequence[_End]) -> Mapping[int, OpenVpnReport]:
         """Return what a gateway says of each client, by the client's number."""

@@ -39,6 +39,11 @@ class OpenVpnReport:
     """Keys change by epochs, whose number is in every packet: OpenVPN 2.7 in user space."""
     warnings: tuple[str, ...] = field(default=())
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether it is up, with keys that both ends agreed on."""
+        return self.completed and bool(self.cipher)
+
 
 def read_log(text: str) -> OpenVpnReport:
     """Return what the log of one end says; anything unknown is passed over.
