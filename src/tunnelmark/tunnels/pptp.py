@@ -1,7 +1,6 @@
 """PPTP: pptpd and pptp-linux, MS-CHAPv2, MPPE or none; GRE in user space, PPP in the kernel."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
@@ -185,7 +184,7 @@ class PptpTunnel(PppTunnel):
         )
 
     def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
-        host, folder = site.server.host, _folder(site.server.host, "server")
+        host, folder = site.server.host, self._folder(site.server.host, "server")
         addresses = [site.inner_ipv4(number) for number in range(len(accounts))]
         pppd.put_etc(host, folder / "etc", accounts)
         for number, account in enumerate(accounts):
@@ -233,7 +232,7 @@ class PptpTunnel(PppTunnel):
 
     def _call(self, site: Site, number: int, account: PppAccount) -> _Call:
         endpoint = site.client_of(number)
-        host, folder = endpoint.host, _folder(endpoint.host, f"client-{number}")
+        host, folder = endpoint.host, self._folder(endpoint.host, f"client-{number}")
         setup = self._setup(site, "client", number)
         pppd.put_etc(host, folder / "etc", [])
         pppd.put_options(host, folder / "options", setup, account)
@@ -256,7 +255,7 @@ class PptpTunnel(PppTunnel):
             side=side,
             interface=inner_interface(site, "p", number, side),
             mtu_bytes=self.params.mtu_bytes,
-            log=_folder(endpoint.host, side) / f"pppd-{number}-{site.prefix}.log",
+            log=self._folder(endpoint.host, side) / f"pppd-{number}.log",
             mppe=self.params.mppe,
             ipv6=self.params.inner == "ipv6",
             compression=self.params.compression,
@@ -289,10 +288,6 @@ def address_lines(addresses: Sequence[tuple[str, str]]) -> list[str]:
     if len(servers) == 1 < len(clients):
         clients = [f"{clients[0]}-{clients[-1].rpartition('.')[2]}"]
     return [f"localip {','.join(servers)}", f"remoteip {','.join(clients)}"]
-
-
-def _folder(host: Host, what: str) -> PurePosixPath:
-    return host.work_dir / "pptp" / what
 
 
 def _version(host: Host, argv: list[str], name: str) -> str:

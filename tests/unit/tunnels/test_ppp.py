@@ -8,9 +8,13 @@ from typing import Any, get_args
 import pytest
 
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.registry import make
+from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.ppp import pppd
 from tunnelmark.tunnels.ppp.log import PppReport
 from tunnelmark.tunnels.ppp.pppd import PppEnd, PppSetup, framing, option_lines
+from tunnelmark.tunnels.registry import tunnel_kinds
 
 CLIENT = PppSetup("client", "tmx0c", 1400, PurePosixPath("/w/log"))
 SERVER = PppSetup("server", "tmx0s", 1400, PurePosixPath("/w/log"))
@@ -106,3 +110,14 @@ def test_an_end_that_has_not_begun_has_an_empty_log() -> None:
     assert end.log() == ""
     host.put(CLIENT.log, b"Using interface tmx0c\n\xff\n")
     assert end.report().interface == "tmx0c"
+
+
+@pytest.mark.parametrize("kind", ["pptp", "l2tp_ipsec", "sstp"])
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_a_pppd_that_outlives_its_attempt_writes_into_a_log_that_nobody_reads(
+    site: Site, kind: str, side: str
+) -> None:
+    logs = {
+        make(tunnel_kinds(), DriverSpec(kind, kind, {}))._setup(site, side, 0).log for _ in range(3)
+    }
+    assert len(logs) == 3

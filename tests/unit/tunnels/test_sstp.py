@@ -101,7 +101,8 @@ def test_each_client_of_a_gateway_trusts_the_authority_from_its_own_host(
     gateway = replace(site, clients=(site.client, second), inner_ipv4=gateway_ipv4)
     driver = SstpTunnel(SstpParams.model_validate({"clients": 2}))
     more = "\n".join(driver._setup(gateway, "client", 1).more)
-    assert f"--ca-cert {hosts[1].work_dir}/sstp/ca.crt" in more
+    assert f"--ca-cert {driver._folder(hosts[1], 'ca.crt')} " in more
+    assert driver._folder(hosts[1], "ca.crt").is_relative_to(hosts[1].work_dir)
     assert "198.19.0.3:198.19.0.1" in more
     assert "198.19.0.1:198.19.0.3" in driver._setup(gateway, "server", 1).more
 

@@ -356,7 +356,7 @@ class L2tpIpsecTunnel(PppTunnel):
         return {"connections": connections, "secrets": shared}
 
     def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
-        host, folder = site.server.host, _folder(site.server.host, "server")
+        host, folder = site.server.host, self._folder(site.server.host, "server")
         pppd.put_etc(host, folder / "etc", accounts)
         clients = []
         for number, account in enumerate(accounts):
@@ -390,7 +390,7 @@ class L2tpIpsecTunnel(PppTunnel):
         self, site: Site, number: int, account: PppAccount, daemon: Process
     ) -> tuple[_Call, _Call]:
         endpoint = site.client_of(number)
-        host, folder = endpoint.host, _folder(endpoint.host, f"client-{number}")
+        host, folder = endpoint.host, self._folder(endpoint.host, f"client-{number}")
         setup = self._setup(site, "client", number)
         pppd.put_etc(host, folder / "etc", [])
         pppd.put_options(host, folder / "options", setup, account)
@@ -425,7 +425,7 @@ class L2tpIpsecTunnel(PppTunnel):
             side=side,
             interface=inner_interface(site, "l", number, side),
             mtu_bytes=self.params.mtu_bytes,
-            log=_folder(endpoint.host, side) / f"pppd-{number}-{site.prefix}.log",
+            log=self._folder(endpoint.host, side) / f"pppd-{number}.log",
             ipv6=self.params.inner == "ipv6",
             more=(
                 # The kernel sends both fields always, so nothing else is agreed on.
@@ -496,7 +496,3 @@ def _link_address(site: Site, number: int) -> str:
 def _child(number: int) -> str:
     """Return what the associations of a tunnel are called in the daemons."""
     return f"l2tp{number}"
-
-
-def _folder(host: Host, what: str) -> PurePosixPath:
-    return host.work_dir / "l2tp" / what

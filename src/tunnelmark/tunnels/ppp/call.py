@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import ClassVar, Final
 
 from tunnelmark.model.errors import RefusedError, TunnelError
-from tunnelmark.model.host import Process
+from tunnelmark.model.host import Host, Process
+from tunnelmark.model.names import unique_name
 from tunnelmark.model.tunnel import Endpoint, Side, Site, TrafficPath
 from tunnelmark.tunnels.addressing import alone, inner_addresses, no_dad
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
@@ -65,6 +67,7 @@ class PppTunnel(Tunnel):
         self._calls: list[Call] = []
         self._addresses: dict[tuple[Side, int], tuple[str, str]] = {}
         """Own and peer's of each end that is up."""
+        self._folder_name = unique_name(self.kind)
 
     def problem(self) -> str | None:
         """Return which daemon died or which interface vanished."""
@@ -90,6 +93,14 @@ class PppTunnel(Tunnel):
         # The server first: a client ends because its server did.
         calls = sorted(self._calls, key=lambda call: call.side, reverse=True)
         return [call.watched() for call in calls]
+
+    def _folder(self, host: Host, what: str) -> PurePosixPath:
+        """Return the folder of one daemon, this driver's alone.
+
+        A pppd may outlive the xl2tpd that started it. What it then writes must not stand in the
+        log of the pppd that the next attempt starts.
+        """
+        return host.work_dir / self._folder_name / what
 
     def _require_others(self, what: str) -> None:
         """Raise ``TunnelError`` if a program that the calls rest on ended before ``what``."""

@@ -98,10 +98,7 @@ def new_account(name: str) -> PppAccount:
 
 
 def put_options(host: Host, path: PurePosixPath, setup: PppSetup, account: PppAccount) -> None:
-    """Write the options of one pppd and an empty log, for root only: the client's have a password.
-
-    The log is evidence: what an earlier pppd wrote must not count.
-    """
+    """Write one pppd's options and an empty log, for root only: the client has a password."""
     host.put(setup.log, b"")
     host.put(path, "\n".join([*option_lines(setup, account), ""]).encode())
 

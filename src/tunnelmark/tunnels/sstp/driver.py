@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
-from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal, Self
 
@@ -219,7 +218,7 @@ class SstpTunnel(PppTunnel):
         self._hubs = hubs = SoftEtherHubs(site, PORT, self.params.tls)
         accounts = [softether.account(number) for number in range(self.params.paths)]
         self._server = server = hubs.start()
-        hubs.set_up(server, _identity(site), accounts)
+        hubs.set_up(server, self._identity(site), accounts)
         clients = [self._call(site, number, one) for number, one in enumerate(accounts)]
         paths, agreed = [], []
         for number, client in enumerate(clients):
@@ -273,8 +272,8 @@ class SstpTunnel(PppTunnel):
         return (ServerPorts("tcp", PORT),)
 
     def _start_server(self, site: Site, accounts: list[PppAccount]) -> Process:
-        host, folder = site.server.host, _folder(site.server.host, "server")
-        identity = _identity(site)
+        host, folder = site.server.host, self._folder(site.server.host, "server")
+        identity = self._identity(site)
         host.put(folder / "server.crt", identity.certificate)
         host.put(folder / "server.key", identity.key)
         pppd.put_etc(host, folder / "etc", accounts)
@@ -329,7 +328,7 @@ class SstpTunnel(PppTunnel):
 
     def _call(self, site: Site, number: int, account: PppAccount) -> _Call:
         endpoint = site.client_of(number)
-        host, folder = endpoint.host, _folder(endpoint.host, f"client-{number}")
+        host, folder = endpoint.host, self._folder(endpoint.host, f"client-{number}")
         setup = self._setup(site, "client", number)
         pppd.put_etc(host, folder / "etc", [])
         pppd.put_options(host, folder / "options", setup, account)
@@ -343,6 +342,13 @@ class SstpTunnel(PppTunnel):
         self._calls.append(call)
         return call
 
+    def _identity(self, site: Site) -> Identity:
+        """Return the server's certificate; each client gets that of its authority."""
+        authority = RunAuthority(site.prefix, datetime.now(UTC))
+        for end, _ in client_ends(site):
+            end.host.put(self._folder(end.host, "ca.crt"), authority.certificate, mode=0o644)
+        return authority.issue(site.server.advertised("ipv4"), "server")
+
     def _setup(self, site: Site, side: Side, number: int) -> PppSetup:
         endpoint = site.client_of(number) if side == "client" else site.server
         client, server = site.inner_ipv4(number)
@@ -351,7 +357,7 @@ class SstpTunnel(PppTunnel):
         name = f"{site.prefix}-{number}"
         sstpc = (
             f"sstpc --nolaunchpppd --log-stderr --log-level 3 --ipparam {name} "
-            f"--ca-cert {_folder(endpoint.host, 'ca.crt')} "
+            f"--ca-cert {self._folder(endpoint.host, 'ca.crt')} "
             f"{site.server.advertised('ipv4')}"
         )
         more = (
@@ -366,7 +372,7 @@ class SstpTunnel(PppTunnel):
             side=side,
             interface=inner_interface(site, "s", number, side),
             mtu_bytes=self.params.mtu_bytes,
-            log=_folder(endpoint.host, side) / f"pppd-{number}.log",
+            log=self._folder(endpoint.host, side) / f"pppd-{number}.log",
             compression=self.params.compression,
             ipv6=self.params.inner == "ipv6",
             more=more,
@@ -426,15 +432,3 @@ class SstpTunnel(PppTunnel):
                 "binding; the hub's virtual DHCP is on, its NAT is off",
             },
         )
-
-
-def _identity(site: Site) -> Identity:
-    """Return the server's certificate; each client gets that of the authority that signed it."""
-    authority = RunAuthority(site.prefix, datetime.now(UTC))
-    for end, _ in client_ends(site):
-        end.host.put(_folder(end.host, "ca.crt"), authority.certificate, mode=0o644)
-    return authority.issue(site.server.advertised("ipv4"), "server")
-
-
-def _folder(host: Host, what: str) -> PurePosixPath:
-    return host.work_dir / "sstp" / what
