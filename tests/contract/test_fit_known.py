@@ -171,19 +171,29 @@ def test_the_chosen_costs_come_back(tmp_path: Path, chosen: CostModel, load: int
     assert choose([again], run.tunnels["openvpn"], run.devices["host"]) == again
 
 
-def test_of_echoes_alone_the_ways_and_the_sum_of_the_ends_are_known(tmp_path: Path) -> None:
+def test_of_echoes_alone_the_costs_of_each_end_are_known_and_not_of_each_way(
+    tmp_path: Path,
+) -> None:
     run = simulated(tmp_path, ONE, STUDY.format(seed=3))
     fits = fit_result(run, fitted_by="test", confidence=CONFIDENCE, simulated=True)
     assert fits.refused == {}
     (found,) = fits.models.values()
-    note = found.provenance.note
-    assert "ways distinguished by the one-way delays" in note
-    assert "forward: both ends taken as alike" in note
-    assert found.client.wrap == replace(found.server.unwrap, most_waiting=None)
-    both = found.client.wrap.packet_ns.estimate + found.server.wrap.packet_ns.estimate
-    # 90 + 40 us there, 70 + 30 us back; each way is shared by its two ends.
-    assert both == pytest.approx((90_000 + 40_000 + 70_000 + 30_000) / 2, rel=0.03)
+    assert "wrapping and unwrapping taken as alike" in found.provenance.note
+    assert found.client.wrap == found.client.unwrap
+    # 90 us there and 30 us back; 70 and 40 at the other end.
+    assert found.client.wrap.packet_ns.estimate == pytest.approx((90_000 + 30_000) / 2, rel=0.03)
+    assert found.server.wrap.packet_ns.estimate == pytest.approx((70_000 + 40_000) / 2, rel=0.03)
     assert found.client.wrap.most_waiting is None
+
+
+def test_a_result_without_the_cpu_time_of_each_end_is_refused(tmp_path: Path) -> None:
+    run = simulated(tmp_path, ONE, STUDY.format(seed=3))
+    older = replace(run, trials=run.trials.drop("cpu_tunnel_client_ratio"))
+    fits = fit_result(older, fitted_by="test", simulated=True)
+    assert fits.refused == {
+        "openvpn": "has 0 valid trial(s) of udp_echo or udp_load with CPU of each end, a fit needs "
+        "4 or more"
+    }
 
 
 def test_what_was_simulated_is_refused_by_the_command(
@@ -276,8 +286,8 @@ def test_too_few_bring_ups_are_refused(tmp_path: Path) -> None:
     fits = fit_result(once, fitted_by="test", simulated=True)
     assert fits.models == {}
     assert fits.refused == {
-        "openvpn": "has 2 valid trial(s) of udp_echo or udp_load with a CPU "
-        "figure, a fit needs 4 or more"
+        "openvpn": "has 2 valid trial(s) of udp_echo or udp_load with CPU of "
+        "each end, a fit needs 4 or more"
     }
     size = run.trials["param_payload_bytes"].max()
     same = replace(run, trials=run.trials.filter(pl.col("param_payload_bytes") == size))

@@ -16,7 +16,6 @@ WAYS: Final = ("forward", "reverse")
 WORKLOADS: Final = frozenset({"udp_echo", "udp_load"})
 """Kinds whose packets have one size and are counted at both ends."""
 _SENDER_PLACES: Final = ("sender_socket", "sender_queue")
-_LINK_PLACES: Final = ("link_queue", "link_line")
 # One standard deviation of a normal distribution on both sides of the median.
 _LOWER_PERCENT: Final = 15.865525393145708
 _UPPER_PERCENT: Final = 100 - _LOWER_PERCENT
@@ -37,14 +36,10 @@ class WayTrial:
     lost_sender: float | None
     """Share of the datagrams sent that never left the sender, by the counters of the kernel."""
     lost_receiver: float | None
-    lost_link: float | None
     base_loss: float | None
     """Share that the baseline lost at the same load."""
     delay_ns: float | None
     """Median one-way delay, without what the tunnel's own bytes take on the link."""
-    sender_ns: float | None
-    """Median delay inside the sender, where it was captured."""
-    receiver_ns: float | None
 
     @property
     def loss(self) -> float:
@@ -66,8 +61,8 @@ class FitTrial:
     ways: Mapping[str, WayTrial]
     """``forward`` and ``reverse``, as far as something was sent."""
     echo: bool
-    cpu_s: float
-    """CPU seconds of the tunnel's processes of both ends."""
+    cpu_s: Mapping[str, float]
+    """CPU seconds of the tunnel's processes, of ``client`` and ``server``."""
     measuring_s: float
     thread_max_ratio: float | None
     rtt_ns: float | None
@@ -113,12 +108,13 @@ class _Place:
             payload = frame - 18 - IP_HEADER_BYTES[4] - UDP_HEADER_BYTES
         document = _details(row)
         measuring_s = document.get("measuring_s")
-        ratio = row.get("cpu_tunnel_ratio")
+        ratios = {end: row.get(f"cpu_tunnel_{end}_ratio") for end in ("client", "server")}
+        known = {end: ratio for end, ratio in ratios.items() if ratio is not None}
         if (
             row["workload_kind"] not in WORKLOADS
             or not isinstance(payload, int)
             or not isinstance(measuring_s, int | float)
-            or ratio is None
+            or known != ratios
             or measuring_s <= 0
         ):
             return None
@@ -144,7 +140,7 @@ class _Place:
             whole=whole,
             ways=ways,
             echo=echo,
-            cpu_s=ratio * measuring_s,
+            cpu_s={end: ratio * measuring_s for end, ratio in known.items()},
             measuring_s=measuring_s,
             thread_max_ratio=row.get("cpu_tunnel_thread_max_ratio"),
             rtt_ns=_above("rtt_p50_ns", row, base, None if extra is None else sum(extra)),
@@ -197,11 +193,8 @@ def _way(
         received_packet_s=row.get(f"received_{way}_packet_s"),
         lost_sender=_lost(row, way, _SENDER_PLACES),
         lost_receiver=_lost(row, way, ("receiver",)),
-        lost_link=_lost(row, way, _LINK_PLACES),
         base_loss=None if base is None else base.get(f"loss_{way}_ratio"),
         delay_ns=_above(f"owd_{way}_p50_ns", row, base, extra_ns),
-        sender_ns=_above(f"delay_{way}_sender_p50_ns", row, base, 0.0),
-        receiver_ns=_above(f"delay_{way}_receiver_p50_ns", row, base, 0.0),
     )
 
 

@@ -25,11 +25,19 @@ def trial_metrics(
         forward, reverse, payload_bytes=outcome.payload_bytes, measuring_s=measuring_s
     )
     by_end = _busy_s(rounds)
+    worked_s = {
+        end: sum(seconds for (_, name), seconds in by_end.items() if name == end)
+        for end in carried.work.ends
+    }
     for end, cores in carried.work.cores.items():
-        on_end = sum(seconds for (_, name), seconds in by_end.items() if name == end)
         # What still waits when nothing more is sent is worked on later.
-        ratio = per(on_end, measuring_s * cores)
+        ratio = per(worked_s[end], measuring_s * cores)
         figures[f"cpu_device_{end}_ratio"] = None if ratio is None else min(1.0, ratio)
+    figures |= {
+        f"cpu_tunnel_{end}_ratio": per(worked_s[end], measuring_s)
+        for end, costs in carried.work.ends.items()
+        if costs is not None
+    }
     ends = [end for end in carried.work.ends.values() if end is not None]
     if len(ends) < len(carried.work.ends):
         return figures

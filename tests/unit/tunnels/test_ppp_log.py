@@ -120,6 +120,18 @@ def test_what_was_switched_off_again_is_off() -> None:
             "LCP: timeout sending Config-Requests",
         ),
         ("Modem hangup\nConnection terminated.\n", "Modem hangup"),
+        (
+            'sent [LCP TermReq id=0x2 "No network protocols running"]\nConnection terminated.\n',
+            'sent [LCP TermReq id=0x2 "No network protocols running"]',
+        ),
+        (
+            "Could not determine remote IP address\nConnection terminated.\n",
+            "Could not determine remote IP address",
+        ),
+        (
+            'sent [LCP TermReq id=0x2 "User request"]\nTerminating on signal 15\n',
+            "Terminating on signal 15",
+        ),
         ("sent [LCP ConfReq id=0x1 <mru 1400>]\n", "sent [LCP ConfReq id=0x1 <mru 1400>]"),
         ("", "nothing in its log"),
         (LINK + "x" * 5000, "x" * 300),

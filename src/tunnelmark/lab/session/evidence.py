@@ -21,6 +21,8 @@ _MOST_OF_A_DEVICE = 0.9
 _TUNNEL_UP = "tunnel_up"
 LINK = "link"
 """Name of the group of the link emulator."""
+TUNNEL = "tunnel"
+"""Name of the group of the tunnel's programs; with an end behind it, of those on that host."""
 GATEWAY = "gateway"
 """Name of the group of a gateway's own programs, apart from those of its clients."""
 HELD = "tunnel on device"
@@ -69,7 +71,7 @@ def _starvation(usage: CpuUsage, limits: Limits, busy_s: float) -> list[Check]:
 
     A tunnel that uses up its device waits for itself, and that is what is to be measured.
     """
-    waited_s = usage.groups["tunnel"].wait_s
+    waited_s = usage.groups[TUNNEL].wait_s
     if waited_s is None or busy_s <= 0:
         return []
     if (held := usage.groups.get(HELD)) is not None:
@@ -234,9 +236,8 @@ def run_metrics(
     ``in_programs``: the traffic went through a tunnel whose work its programs do. The CPU time of
     programs that only set up a tunnel of the kernel's, or idle beside, is nothing's cost.
     """
-    tunnel = usage.groups["tunnel"]
+    tunnel = usage.groups[TUNNEL]
     tunnel_s = tunnel.run_s if in_programs else None
-    gateway = usage.groups.get(GATEWAY) if in_programs else None
     # Programs work while traffic is under way; the waiting before and after would thin it out.
     busy_s = measuring_s or usage.wall_s
     forward, reverse = (_carried(before, after, way) for way in ("forward", "reverse"))
@@ -250,14 +251,7 @@ def run_metrics(
         "cpu_tunnel_thread_max_ratio": _share(tunnel.busiest_thread_s, busy_s)
         if in_programs
         else None,
-        **(
-            {}
-            if gateway is None
-            else {
-                "cpu_gateway_ratio": per(gateway.run_s, busy_s),
-                "cpu_gateway_thread_max_ratio": _share(gateway.busiest_thread_s, busy_s),
-            }
-        ),
+        **(_by_end(usage, busy_s) if in_programs else {}),
         "cpu_core_max_ratio": usage.core_max_ratio(busy_s),
         "cpu_lab_ratio": per(lab_s, busy_s),
         "cpu_instrument_s": None if instrument_s is None else usage.own_s + instrument_s,
@@ -289,6 +283,20 @@ _OF_THE_MACHINE = {
     "cpu_steal_ratio",
     "cpu_load_average",
 }
+
+
+def _by_end(usage: CpuUsage, busy_s: float) -> dict[str, float | None]:
+    """Return what the tunnel's programs ran on each host, or those of a gateway."""
+    if (gateway := usage.groups.get(GATEWAY)) is not None:
+        return {
+            "cpu_gateway_ratio": per(gateway.run_s, busy_s),
+            "cpu_gateway_thread_max_ratio": _share(gateway.busiest_thread_s, busy_s),
+        }
+    return {
+        f"cpu_tunnel_{end}_ratio": _all_of(usage, [name], busy_s)
+        for end in ("client", "server")
+        if (name := f"{TUNNEL} {end}") in usage.groups
+    }
 
 
 def _all_of(usage: CpuUsage, groups: Sequence[str], whole_s: float) -> float | None:

@@ -319,16 +319,20 @@ class _Running:
         groups = {name: {p.pid for p in hosts[name].spawned} for name in _HOSTS}
         groups["client"] |= {p.pid for host in lab.client_hosts for p in host.spawned}
         own = self.stand.own.up.processes
-        groups["tunnel"] = {process.pid for _, process in own}
-        if lab.is_gateway:
-            groups[evidence.GATEWAY] = {p.pid for name, p in own if name == lab.server_host.name}
+        groups[evidence.TUNNEL] = {process.pid for _, process in own}
+        for name in _HOSTS:
+            here = {process.pid for host, process in own if host == hosts[name].name}
+            if not lab.is_gateway:
+                groups[f"{evidence.TUNNEL} {name}"] = here
+            elif name == "server":
+                groups[evidence.GATEWAY] = here
         for name in _HOSTS:
             groups[f"{evidence.MEASURING} {name}"] = set(self.measuring.get(name, ()))
         for name, limit in lab.place.limits.items():
             inside = {p.pid for p in hosts[name].spawned if limit.applies(p.argv)}
             groups[f"{evidence.DEVICE} {name}"] = inside
             held = groups.setdefault(evidence.HELD, set())
-            held |= inside & groups["tunnel"]
+            held |= inside & groups[evidence.TUNNEL]
         if lab.emulators:
             groups[evidence.LINK] = {emulator.pid for emulator in lab.emulators}
         return groups

@@ -36,6 +36,26 @@ METRICS: Final = (
         worth=0.01,
     ),
     Metric(
+        "cpu_tunnel_client_ratio",
+        "CPU, programs of the tunnel, client",
+        "ratio",
+        "busy time of the tunnel's processes on the client per second, as a share of one core; "
+        "not known of a gateway's clients",
+        "proc(5)",
+        "lower",
+        worth=0.01,
+    ),
+    Metric(
+        "cpu_tunnel_server_ratio",
+        "CPU, programs of the tunnel, server",
+        "ratio",
+        "busy time of the tunnel's processes on the server per second, as a share of one core; "
+        "of a gateway it is cpu_gateway_ratio",
+        "proc(5)",
+        "lower",
+        worth=0.01,
+    ),
+    Metric(
         "cpu_tunnel_thread_max_ratio",
         "CPU, busiest thread of the tunnel",
         "ratio",

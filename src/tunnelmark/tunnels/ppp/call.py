@@ -112,22 +112,26 @@ class PppTunnel(Tunnel):
     def _wait(self, calls: Sequence[Call], what: str, reached: Callable[[Call], bool]) -> None:
         """Wait until all ends say so; the first of them that ends says why it could not."""
 
+        def words_of(call: Call) -> str:
+            others = [f"{other.side}: {other.last_words()}" for other in calls if other != call]
+            return "; ".join([call.last_words(), *others])
+
         def ready() -> bool | None:
             self._require_others(what)
             for call in calls:
                 if (status := call.process.poll()) is not None:
-                    words = call.last_words()
+                    words = words_of(call)
                     raise _error(words)(
                         f"{call.place} ended with status {status} before it could {what}: {words}"
                     )
                 if self._gave_up(call):
-                    words = call.last_words()
+                    words = words_of(call)
                     raise _error(words)(f"{call.place} did not {what}: {words}")
             return True if all(reached(call) for call in calls) else None
 
         def late() -> str:
             call = next((call for call in calls if not reached(call)), calls[0])
-            return f"{call.place} did not {what} within {_CALL_LIMIT_S:g} s: {call.last_words()}"
+            return f"{call.place} did not {what} within {_CALL_LIMIT_S:g} s: {words_of(call)}"
 
         wait_until(ready, limit_s=_CALL_LIMIT_S, late=late, poll_s=0.1)
 

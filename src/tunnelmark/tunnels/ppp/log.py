@@ -89,9 +89,13 @@ def read_log(text: str) -> PppReport:
 
 
 def last_words(text: str) -> str:
-    """Return the line of a log that says best why pppd gave up."""
+    """Return the line of a log that says best why pppd gave up.
+
+    Where none does, that is the reason that it gave its peer, or was given.
+    """
     lines = [line.strip() for line in text[-_MOST_CHARACTERS:].splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith(("sent [", "rcvd ["))]
+    given = [line for line in lines if _GIVEN_REASON.search(line)]
+    own = [*given, *(line for line in lines if not line.startswith(("sent [", "rcvd [")))]
     for reason in _REASONS:
         for line in reversed(own):
             if reason.search(line):
@@ -124,6 +128,8 @@ _SAID: Final = re.compile(
     r"(?P<what>Using interface|local  IP address|remote IP address|local  LL address)"
     r" (?P<value>[A-Za-z0-9_.:]{1,64})"
 )
+_GIVEN_REASON: Final = re.compile(r'LCP TermReq id=0x[0-9a-f]+ "(?!User request")')
+"""Of RFC 1661 section 5.5; a user's request is that of whoever ends pppd by a signal."""
 _WARNING: Final = re.compile(r"lost compression sync|warning|not supported", re.IGNORECASE)
 # The cause first, then what follows from it.
 _REASONS: Final = tuple(
@@ -132,9 +138,10 @@ _REASONS: Final = tuple(
         r"MPPE (required|.*failed|.*disabled)|refusing MPPE",
         r"authentication failed|failed CHAP|E=691|no auth is possible|peer refused to auth",
         r"kernel (lacks|does not support|doesn't support)|support ppp|/dev/ppp",
-        r"unrecognized option|in file|couldn't|can't|cannot|unable|failed|error",
-        r"terminated by peer|timeout|no response|refused",
+        r"unrecognized option|in file|could(n't| not)|can't|cannot|unable|failed|error",
+        r"terminated by peer|timeout|no response|refused|not authorized",
         r"hangup",
+        _GIVEN_REASON.pattern,
         r"terminat",
     )
 )
