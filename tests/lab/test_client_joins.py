@@ -9,7 +9,7 @@ import pytest
 
 from small_study import LOOSE_VALIDITY
 
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 _ROUND_TRIP_NS = 20_000_000
 _STUDY = f"""

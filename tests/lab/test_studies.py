@@ -17,7 +17,6 @@ from tunnelmark.study.scale import FULL, names, scaled
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
 ]
 
 STUDIES = sorted(

@@ -5,7 +5,7 @@ spacing of the probes is irregular, so just one shift between the two clocks mak
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
@@ -46,7 +46,8 @@ def attribute(
     ``probes`` in order of sending, ``packets`` those of the probes' direction; packets of others
     may be among them and may end up with a probe (see ``Votes``). Probes that left too close
     to each other get none. None when fewer than a third of the probes match any packet, whatever
-    the shift of the clocks.
+    the shift of the clocks, or not closely, as where packets were held up for as long as probes are
+    apart.
     """
     if not probes or not packets:
         return None
@@ -57,8 +58,11 @@ def attribute(
     gaps = np.diff(sent)
     # The usual gap: a sender that was held up sends what it missed all at once.
     spacing = int(np.median(gaps)) if len(gaps) else _LONE_PROBE_NS
-    shift, matched = _best_shift(sent, seen, max(1, spacing // 4))
-    if matched * 3 < len(sent):
+    lengths = np.array([packet.ip_bytes for packet in packets], dtype=np.int64)
+    held = np.array([probe.payload_bytes for probe in probes], dtype=np.int64)
+    near = max(1, spacing // 4)
+    shift, matched, close = _best_shift(sent, seen, near, lambda nearest: lengths[nearest] >= held)
+    if matched * 3 < len(sent) or close < _CLOSE * min(len(sent), len(seen)):
         return None
     parts: list[list[AnySeen]] = [[] for _ in probes]
     # A probe's packets come from just before its expected time (others may have been slower) until
@@ -121,15 +125,21 @@ class Votes:
 _LEAST_VOTES: Final = 2
 _LONE_PROBE_NS: Final = 10_000_000
 _TRIED_SHIFTS: Final = 8
+_CLOSE: Final = 0.42
+"""On average over the probes that may have a packet: 1 is on the spot, 0.2 is usual by chance."""
 
 _Times = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
 
 
-def _best_shift(sent: _Times, seen: _Times, near: int) -> tuple[int, int]:
-    """Return the shift that most probes find a packet with, and how many do.
+def _best_shift(
+    sent: _Times, seen: _Times, near: int, holds: Callable[[_Times], _Bools]
+) -> tuple[int, int, float]:
+    """Return the shift that most probes find a packet with, how many do, and how close in sum.
 
     The right shift is where the differences of all packets to all probes crowd; the crowded places
-    are then judged by the probes they serve, since one probe may have many packets.
+    are then judged by the probes they serve, since one probe may have many packets. ``holds`` says
+    of a packet for each probe whether it can hold all of it.
     """
     differences = (seen[None, :] - sent[:, None]).ravel()
     # Two sets of bins, one moved by half a bin, so that no crowd is cut in two in both.
@@ -138,21 +148,23 @@ def _best_shift(sent: _Times, seen: _Times, near: int) -> tuple[int, int]:
         for bins in (differences // near, (differences + near // 2) // near)
         for place in _most_common(bins)
     ]
-    best = (0, 0, 0.0)
+    best, most = (0, 0, 0.0), 0.0
     for candidate in candidates:
-        gaps = _gap_to_nearest(sent + candidate, seen)
+        gaps = seen[_nearest(sent + candidate, seen)] - sent - candidate
         hits = gaps[np.abs(gaps) <= near]
         if not len(hits):
             continue
         # The middle one of all: one slow or fast probe does not set the pace of the others.
         shift = int(candidate + np.median(hits))
-        off = np.abs(_gap_to_nearest(sent + shift, seen))
+        nearest = _nearest(sent + shift, seen)
+        off = np.abs(seen[nearest] - sent - shift)
         # A hit counts the more the nearer it is: shifted by one probe, an almost even spacing still
-        # has a packet near most of them, but near is not on the spot.
-        score = float((np.clip(1 - off / near, 0, None) ** 2).sum())
-        if score > best[2]:
-            best = (shift, int((off <= near).sum()), score)
-    return best[0], best[1]
+        # has a packet near most of them, but near is not on the spot. And where packets are held up
+        # for as long as probes are apart, their lengths tell whose they are.
+        closeness = np.clip(1 - off / near, 0, None) ** 2
+        if (score := float((closeness * (1 + holds(nearest))).sum())) > most:
+            best, most = (shift, int((off <= near).sum()), float(closeness.sum())), score
+    return best
 
 
 def _most_common(bins: _Times) -> list[int]:
@@ -160,13 +172,14 @@ def _most_common(bins: _Times) -> list[int]:
     return [int(place) for place in places[np.argsort(-counts, kind="stable")[:_TRIED_SHIFTS]]]
 
 
-def _gap_to_nearest(expected: _Times, seen: _Times) -> _Times:
-    """Return for each expected time how much later the nearest packet is (negative: earlier)."""
+def _nearest(expected: _Times, seen: _Times) -> _Times:
+    """Return for each expected time which packet is nearest."""
     after = np.searchsorted(seen, expected).clip(0, len(seen) - 1)
     before = (after - 1).clip(0)
-    later, earlier = seen[after] - expected, seen[before] - expected
-    nearest: _Times = np.where(np.abs(later) <= np.abs(earlier), later, earlier)
-    return nearest
+    found: _Times = np.where(
+        np.abs(seen[after] - expected) <= np.abs(seen[before] - expected), after, before
+    )
+    return found
 
 
 def _lonely(gaps: _Times, spacing: int) -> list[bool]:

@@ -104,6 +104,10 @@ class EngineProber:
             returned=sum(flow.returned for flow in summary.flows),
         )
 
+    def widen(self) -> None:
+        """Keep probes twice as far apart from now on, at most 120 ms or as far as at first."""
+        self._spacing_ns = min(self._spacing_ns * 2, max(self._spacing_ns, _WIDEST_NS))
+
     def _start_reflector(self, name: str, sessions: Sequence[Session]) -> Process:
         request = config.reflect_config(
             [address(self._path.server_listens, PROBE_PORT)],

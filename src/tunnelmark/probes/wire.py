@@ -58,6 +58,9 @@ class Prober(Protocol):
     def send(self, sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
         """Send each size ``repeats`` times, spaced irregularly, filled with the marker."""
 
+    def widen(self) -> None:
+        """Keep probes further apart from now on: it was unknown whose packets were on the link."""
+
 
 @dataclass(frozen=True)
 class Watch:
@@ -148,7 +151,9 @@ def prove(
         found = bench.run(number, (*sizes, *known_sizes[: max(0, _LEAST_SIZES - len(sizes))]))
         judge.look_at(found.captured.frames)
         tally.add(found)
-        if found.parts is not None and found.whole:
+        if found.parts is None:
+            prober.widen()
+        elif found.whole:
             seen.add(found.sent.probes, found.parts)
             classes.update(one.traffic_class for parts in found.parts for one in parts)
         lengths = consistent(votes.agreed())

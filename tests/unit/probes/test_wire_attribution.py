@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,6 +120,27 @@ def test_slow_probes_do_not_shift_all_others_by_one(seed: int) -> None:
     assert parts is not None
     for probe, part in zip(probes, parts, strict=True):
         assert tuple(p.ip_bytes for p in part) == outer(probe.payload_bytes)
+
+
+@pytest.mark.parametrize("worst_ms", [2, 5, 10, 20, 40])
+def test_packets_held_up_for_as_long_as_probes_are_apart_are_nobody_s(worst_ms: int) -> None:
+    sizes = [24, 160, 296, 432, 568, 704, 840, 976, 1112, 1248, 1390, 1391, 800]
+    known = 0
+    for seed in range(40):
+        rng = seeded(seed)
+        gaps = [rng.randrange(6 * MS, 14 * MS) for _ in sizes]
+        at, last, probes, packets = rng.randrange(10**12), 0, [], []
+        for size, gap in [*zip(sizes, gaps, strict=True)] * 3:
+            probes.append(Probe(at, size))
+            last = max(last + 1000, at + rng.randrange(worst_ms * MS))
+            packets += [packet(last, length) for length in outer(size)]
+            at += gap
+        parts = attribute(probes, packets)
+        known += parts is not None
+        found = {} if parts is None else agreed_sizes(probes, parts)
+        # Shifted by one, all probes of a size agree on the packet of the next: less than they hold.
+        assert [size for size, lengths in found.items() if sum(lengths) < size] == []
+    assert known == (40 if worst_ms == 2 else 0) or worst_ms == 5
 
 
 @settings(deadline=None)

@@ -97,17 +97,20 @@ class Link:
     port: int = 7790
     rest_ns: int = 4_000
     """How much later the next packet of the same datagram follows."""
+    held_ns: int = 400_000
+    """Up to so long a packet is held up, each another time."""
+    spacing: int = 1
 
     def send(self, sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
         probes = []
         for number in range(repeats * len(sizes)):
             size = sizes[number % len(sizes)]
-            self.now_ns += self.rng.randrange(int(2.5 * MS), int(7.5 * MS))
+            self.now_ns += self.spacing * self.rng.randrange(int(2.5 * MS), int(7.5 * MS))
             probes.append(Probe(self.now_ns, size))
             payload = bytes(24) + (marker * 17)[: size - 24]
             if self.rng.random() < self.lose:
                 continue
-            at = CLOCK_NS + self.now_ns + self.rng.randrange(50_000, 400_000)
+            at = CLOCK_NS + self.now_ns + self.rng.randrange(50_000, self.held_ns)
             for forward in (True, False):
                 data = self.wrap(payload)
                 for frame in fragments(data, number * 2 + forward, forward):
@@ -118,6 +121,9 @@ class Link:
         self.frames.sort(key=lambda item: item[0])
         arrived = len(probes) if self.arrive else 0
         return Sent(tuple(probes), arrived, arrived)
+
+    def widen(self) -> None:
+        self.spacing *= 2
 
 
 @dataclass
@@ -247,6 +253,27 @@ def test_the_fragmentation_point_is_found_whatever_the_overhead_and_the_loss(
     assert found.fragmentation_point_bytes == 1444 - overhead
     assert found.ok, found.message
     assert WireSample(1000, (1056 + overhead,)) in found.samples
+
+
+@pytest.mark.parametrize("held_ms", [1, 3, 6])
+def test_on_a_busy_computer_probes_are_kept_further_apart_until_it_is_known_whose_packets_these_are(
+    held_ms: int,
+) -> None:
+    for seed in range(10):
+        link = Link(encrypting(24), held_ns=held_ms * MS, rng=random.Random(seed))  # noqa: S311
+        found = proof(link)
+        assert found.ok, found.message
+        assert WireSample(1000, (1080,)) in found.samples
+        assert found.fragmentation_point_bytes == 1420
+        assert link.spacing == 1 or held_ms > 1
+
+
+def test_where_packets_are_held_up_without_end_nothing_is_seen_and_nothing_is_wrong() -> None:
+    for seed in range(10):
+        link = Link(encrypting(24), held_ns=50 * MS, rng=random.Random(seed))  # noqa: S311
+        found = proof(link)
+        assert found.verdict is ProofVerdict.COULD_NOT_SEE, found.message
+        assert "do not match the timing" in found.message
 
 
 def test_without_a_tunnel_the_point_is_1472_and_the_marker_is_read() -> None:

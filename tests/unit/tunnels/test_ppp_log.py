@@ -129,7 +129,7 @@ def test_what_was_switched_off_again_is_off() -> None:
             "Could not determine remote IP address",
         ),
         (
-            'sent [LCP TermReq id=0x2 "User request"]\nTerminating on signal 15\n',
+            'Terminating on signal 15\nsent [LCP TermReq id=0x2 "User request"]\nConnection term',
             "Terminating on signal 15",
         ),
         ("sent [LCP ConfReq id=0x1 <mru 1400>]\n", "sent [LCP ConfReq id=0x1 <mru 1400>]"),

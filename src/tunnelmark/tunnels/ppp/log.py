@@ -142,6 +142,7 @@ _REASONS: Final = tuple(
         r"terminated by peer|timeout|no response|refused|not authorized",
         r"hangup",
         _GIVEN_REASON.pattern,
+        r"terminating",
         r"terminat",
     )
 )
