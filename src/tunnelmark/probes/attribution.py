@@ -125,7 +125,7 @@ class Votes:
 _LEAST_VOTES: Final = 2
 _LONE_PROBE_NS: Final = 10_000_000
 _TRIED_SHIFTS: Final = 8
-_CLOSE: Final = 0.42
+_CLOSE: Final = 0.46
 """On average over the probes that may have a packet: 1 is on the spot, 0.2 is usual by chance."""
 
 _Times = npt.NDArray[np.int64]

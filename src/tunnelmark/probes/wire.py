@@ -312,7 +312,7 @@ _NEARLY_ALL: Final = 10
 """All but one of so many."""
 _MOST_OVERHEAD_BYTES: Final = 200
 """More than any tunnel puts around a packet."""
-_FUTILE_BATCHES: Final = 3
+_FUTILE_BATCHES: Final = 4
 _LEAST_SIZES: Final = 12
 _BATCH_SIZES: Final = 60
 _SEARCH_SIZES: Final = 24
