@@ -31,12 +31,17 @@ class Sizes:
         """Count a batch.
 
         Where less went over the link than a probe holds, each probe may have been given the packet
-        of another, or they went another way: all of that batch is as doubtful.
+        of another, or they went another way: all of that batch is as doubtful. A batch that
+        contradicts the batches before it in most sizes does not count either.
         """
-        own = Votes(self.one_packet_bytes)
-        own.add(probes, parts)
-        if not self.compresses and (short := self._short(own.agreed())):
+        votes = Votes(self.one_packet_bytes)
+        votes.add(probes, parts)
+        own, known = votes.agreed(), self.votes.agreed()
+        if not self.compresses and (short := self._short(own)):
             self.doubtful.append(short)
+            return
+        again = [own[size] == known[size] for size in own if size in known]
+        if again.count(False) > again.count(True):
             return
         self.settled += 1
         self.votes.add(probes, parts)
