@@ -106,7 +106,7 @@ class EngineProber:
 
     def widen(self) -> None:
         """Keep probes twice as far apart from now on, at most 120 ms or as far as at first."""
-        self._spacing_ns = min(self._spacing_ns * 2, max(self._spacing_ns, _WIDEST_NS))
+        self._spacing_ns = _twice(self._spacing_ns)
 
     def _start_reflector(self, name: str, sessions: Sequence[Session]) -> Process:
         request = config.reflect_config(
@@ -176,12 +176,16 @@ def wider(spacing_ns: int, rtt_ns: npt.NDArray[np.int64]) -> int:
     spacing, it is unknown whose packet is on the link.
     """
     if len(rtt_ns) < _LEAST_ANSWERS:
-        return min(spacing_ns * 2, max(spacing_ns, _WIDEST_NS))
+        return _twice(spacing_ns)
     fastest, slow = np.percentile(rtt_ns, (5, 90))
     uneven_ns = int(slow - fastest)
     if uneven_ns * 2 < spacing_ns:
         return spacing_ns
     return min(max(spacing_ns * 2, uneven_ns * 2), max(spacing_ns, _WIDEST_NS))
+
+
+def _twice(spacing_ns: int) -> int:
+    return min(spacing_ns * 2, max(spacing_ns, _WIDEST_NS))
 
 
 _WIDEST_NS: Final = 120_000_000

@@ -320,12 +320,11 @@ class _Running:
         groups["client"] |= {p.pid for host in lab.client_hosts for p in host.spawned}
         own = self.stand.own.up.processes
         groups[evidence.TUNNEL] = {process.pid for _, process in own}
-        for name in _HOSTS:
-            here = {process.pid for host, process in own if host == hosts[name].name}
-            if not lab.is_gateway:
-                groups[f"{evidence.TUNNEL} {name}"] = here
-            elif name == "server":
-                groups[evidence.GATEWAY] = here
+        ends = {name: {p.pid for host, p in own if host == hosts[name].name} for name in _HOSTS}
+        if lab.is_gateway:
+            groups[evidence.GATEWAY] = ends["server"]
+        else:
+            groups |= {f"{evidence.TUNNEL} {name}": pids for name, pids in ends.items()}
         for name in _HOSTS:
             groups[f"{evidence.MEASURING} {name}"] = set(self.measuring.get(name, ()))
         for name, limit in lab.place.limits.items():

@@ -112,26 +112,25 @@ class PppTunnel(Tunnel):
     def _wait(self, calls: Sequence[Call], what: str, reached: Callable[[Call], bool]) -> None:
         """Wait until all ends say so; the first of them that ends says why it could not."""
 
-        def words_of(call: Call) -> str:
+        def said(call: Call, happened: str) -> str:
             others = [f"{other.side}: {other.last_words()}" for other in calls if other != call]
-            return "; ".join([call.last_words(), *others])
+            return f"{call.place} {happened}: {'; '.join([call.last_words(), *others])}"
 
         def ready() -> bool | None:
             self._require_others(what)
             for call in calls:
                 if (status := call.process.poll()) is not None:
-                    words = words_of(call)
-                    raise _error(words)(
-                        f"{call.place} ended with status {status} before it could {what}: {words}"
-                    )
-                if self._gave_up(call):
-                    words = words_of(call)
-                    raise _error(words)(f"{call.place} did not {what}: {words}")
+                    happened = f"ended with status {status} before it could {what}"
+                elif self._gave_up(call):
+                    happened = f"did not {what}"
+                else:
+                    continue
+                raise _error(call.last_words())(said(call, happened))
             return True if all(reached(call) for call in calls) else None
 
         def late() -> str:
             call = next((call for call in calls if not reached(call)), calls[0])
-            return f"{call.place} did not {what} within {_CALL_LIMIT_S:g} s: {words_of(call)}"
+            return said(call, f"did not {what} within {_CALL_LIMIT_S:g} s")
 
         wait_until(ready, limit_s=_CALL_LIMIT_S, late=late, poll_s=0.1)
 
