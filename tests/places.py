@@ -94,9 +94,13 @@ def driven(kind: str, params: Params, driver: type[Tunnel] | None = None) -> Tun
 
 def placed(case: Any, kind: str, params: Params) -> Any:
     """Return a case of ``parametrize``, marked where its tunnel cannot run on this computer."""
+    return pytest.param(case, marks=() if runs_here(kind, params) else _IN_A_MACHINE)
+
+
+def runs_here(kind: str, params: Params) -> bool:
+    """Say whether a tunnel needs no machine."""
     here: Any = _Here()
-    marks = _IN_A_MACHINE if driven(kind, params).unavailable(here) else ()
-    return pytest.param(case, marks=marks)
+    return driven(kind, params).unavailable(here) is None
 
 
 class _Here:

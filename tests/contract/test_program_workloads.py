@@ -1,5 +1,6 @@
 """Every workload that is done by programs: over the loopback, and with everything that can fail."""
 
+import itertools
 import os
 import signal
 import socket
@@ -314,13 +315,17 @@ def test_a_message_of_another_program_is_a_failed_check(context: TrialContext, c
 
 @each_kind
 def test_a_load_of_which_enough_was_seen_ends_in_order(context: TrialContext, case: Case) -> None:
-    looks: list[None] = []
-    context = replace(context, enough=lambda: looks.append(None) or len(looks) > 8)
-    outcome = ready(case, context, **case.long).run(context)
-    assert len(looks) > 8
-    assert faults(outcome) == []
-    assert outcome.payload_bytes > 0
-    assert left(context) == []
+    # A busy computer may have moved nothing yet when enough was seen: then it ends later.
+    for limit in (8, 80, 800):
+        looks = itertools.count(1)
+        early = replace(context, enough=lambda looks=looks, limit=limit: next(looks) > limit)
+        outcome = ready(case, early, **case.long).run(early)
+        assert next(looks) > limit
+        assert faults(outcome) == []
+        assert left(context) == []
+        if outcome.payload_bytes:
+            return
+    raise AssertionError("nothing was moved")
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "both"])

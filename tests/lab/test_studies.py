@@ -2,13 +2,14 @@
 
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any
 
 import pytest
 import tomli_w
 
+from places import runs_here
 from skips import CONDITIONS
 from small_study import smallest
 from tunnelmark.model.errors import StudyError
@@ -23,7 +24,8 @@ STUDIES = sorted(
     file.name.removesuffix(".toml")
     for file in resources.files("tunnelmark.study").joinpath("builtin").iterdir()
 )
-_IN_MACHINES = {"all-tunnels", "all-gateways"}
+# Those of which many blocks need a machine: what does not is a case of its own, beside it.
+_IN_TWO = {"all-tunnels", "all-gateways"}
 # What a busy computer makes of a trial; it says nothing about the study.
 OF_TIMING = {
     *("sender_lateness", "link_lateness_forward", "link_lateness_reverse"),
@@ -31,7 +33,7 @@ OF_TIMING = {
 }
 
 
-def touched(name: str) -> str:
+def touched(name: str) -> Any:
     """Return the study at its smallest scale, with one value of each parameter of a workload."""
     text = resources.files("tunnelmark.study").joinpath(f"builtin/{name}.toml").read_text("utf-8")
     document = tomllib.loads(text)
@@ -41,25 +43,43 @@ def touched(name: str) -> str:
     kept = {key for table in small["workload"] for key in (table["kind"], table.get("label"))}
     metrics = small["precision"].get("metrics", {})
     small["precision"]["metrics"] = {k: v for k, v in metrics.items() if k in kept}
-    return tomli_w.dumps(small)
+    return small
+
+
+def part(name: str, *, here: bool) -> Any:
+    """Return what of a study needs no machine, or the rest of it."""
+    small = touched(name)
+    small["tunnel"] = [table for table in small["tunnel"] if _needs_none(table) == here]
+    return small
+
+
+def _needs_none(table: dict[str, Any]) -> bool:
+    params = {key: value for key, value in table.items() if key not in {"kind", "label"}}
+    one = {key: value[0] if isinstance(value, list) else value for key, value in params.items()}
+    return runs_here(table["kind"], one)
 
 
 def _fault(place: object, words: str) -> StudyError:
     raise AssertionError(place, words)
 
 
-def _case(name: str) -> Any:
-    """A device is calibrated to the time that ciphers take: such a study runs alone."""
-    devices = tomllib.loads(touched(name)).get("device", [])
-    calibrates = any(device["kind"] != "host" for device in devices)
-    # One after the other; the longest, which boot machines, alternating with what needs machines.
-    group = pytest.mark.xdist_group("machine" if name in _IN_MACHINES else "studies")
-    return pytest.param(name, marks=(group, *((pytest.mark.timing,) if calibrates else ())))
+def _cases(name: str) -> Iterator[Any]:
+    # One after the other; with those that boot machines, alternating with what else needs one.
+    here, machine = pytest.mark.xdist_group("studies"), pytest.mark.xdist_group("machine")
+    if name in _IN_TWO:
+        yield pytest.param(part(name, here=True), id=f"{name}-here", marks=here)
+        yield pytest.param(part(name, here=False), id=f"{name}-machine", marks=machine)
+        return
+    document = touched(name)
+    # A device is calibrated to the time that ciphers take: such a study runs alone.
+    calibrates = any(device["kind"] != "host" for device in document.get("device", []))
+    marks = (here, *((pytest.mark.timing,) if calibrates else ()))
+    yield pytest.param(document, id=name, marks=marks)
 
 
-@pytest.mark.parametrize("name", [_case(name) for name in STUDIES])
-def test_every_block_measures(study: Callable[[str], Any], name: str) -> None:
-    one = study(touched(name))
+@pytest.mark.parametrize("document", [case for name in STUDIES for case in _cases(name)])
+def test_every_block_measures(study: Callable[[str], Any], document: Any) -> None:
+    one = study(tomli_w.dumps(document))
     one.start()
     status = one.finish(limit_s=840)
     # 6: a point was given up after invalid trials; which ones may be is looked at below.
@@ -70,11 +90,10 @@ def test_every_block_measures(study: Callable[[str], Any], name: str) -> None:
         "tailscale": CONDITIONS["no tunnelmark-tailscale-control"](),
     }
     (started,) = one.of("run_started")
-    assert {label for label, _reason in started["skipped"]} == (
-        {label for label, cannot in cannot_run.items() if cannot}
-        if name == "all-tunnels"
-        else set()
-    )
+    labels = {table.get("label") for table in document["tunnel"]}
+    assert {label for label, _reason in started["skipped"]} == {
+        label for label, cannot in cannot_run.items() if cannot and label in labels
+    }
     blocks = [json.loads(path.read_text()) for path in one.directory.glob("blocks/*.json")]
     assert len(blocks) == started["blocks"]
     for block in blocks:

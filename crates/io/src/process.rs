@@ -14,16 +14,17 @@ use crate::{clock, platform, IoError};
 pub use crate::platform::process::on_signal;
 pub use crate::platform::process::{all_descriptors, steady};
 
-/// `SCHED_FIFO` for the calling thread, given back when it takes nearly all of its processor.
+/// `SCHED_FIFO` for the calling thread, given back while it takes nearly all of its processor.
 ///
 /// The kernel takes a real-time thread that never rests off its processor for 50 ms of every second
 /// (`sched_rt_runtime_us`), which tears holes into a schedule: a thread without rest is better off
-/// without the priority.
+/// without the priority. One that rests again takes it again: a link lives for many trials, and a
+/// burst of work before the first of them must not make it late in all others.
 pub struct Priority {
-    /// Its begin, and what the thread had used then; None: it never had the priority, or has given it
-    /// back.
-    window: Option<(Instant, Duration)>,
-    had: bool,
+    /// None: it was not asked for, or not allowed.
+    granted: Option<u8>,
+    pace: Pace,
+    lost: bool,
 }
 
 /// What became of the real-time priority of one or several threads.
@@ -37,42 +38,90 @@ pub enum Realtime {
     Lost,
 }
 
-const WINDOW: Duration = Duration::from_millis(200);
-
 impl Priority {
     /// Takes it where there is one to take and that is allowed.
     #[must_use]
     pub fn take(priority: Option<u8>) -> Self {
-        let has = priority.is_some_and(platform::process::become_realtime);
-        let window = has.then(|| (clock::now(), clock::thread_time()));
-        Self { window, had: has }
+        Self {
+            granted: priority.filter(|priority| platform::process::become_realtime(*priority)),
+            pace: Pace::new(clock::now(), clock::thread_time()),
+            lost: false,
+        }
     }
 
     /// To be called now and then by a thread that is busy.
     pub fn check(&mut self) {
-        let Some((since, used)) = self.window else {
+        let Some(priority) = self.granted else {
             return;
         };
         let now = clock::now();
-        if now - since < WINDOW {
+        if now - self.pace.since < WINDOW {
             return;
         }
-        let busy = clock::thread_time() - used;
-        if busy.0 > (now - since).0 / 20 * 17 && platform::process::give_realtime_back() {
-            self.window = None;
-        } else {
-            self.window = Some((now, clock::thread_time()));
+        match self.pace.look(now, clock::thread_time()) {
+            Some(Change::GiveBack) => {
+                platform::process::give_realtime_back();
+                self.lost = true;
+            }
+            Some(Change::Take) => {
+                platform::process::become_realtime(priority);
+            }
+            None => {}
         }
     }
 
     /// What became of it.
     #[must_use]
     pub fn fate(&self) -> Realtime {
-        match (self.had, self.window) {
-            (true, Some(_)) => Realtime::Kept,
-            (true, None) => Realtime::Lost,
-            (false, _) => Realtime::Never,
+        match (self.granted, self.lost) {
+            (None, _) => Realtime::Never,
+            (Some(_), false) => Realtime::Kept,
+            (Some(_), true) => Realtime::Lost,
         }
+    }
+}
+
+/// A thread's share of its processor is that of so long a time, or longer where it looks seldom. A
+/// thread that is busy from any moment on has given back before the kernel's 950 ms are used up.
+const WINDOW: Duration = Duration::from_millis(400);
+/// Above this share of a window, in percent, it gives back.
+const MOST: i64 = 85;
+/// Below this one it takes again.
+const REST: i64 = 50;
+
+/// Whether a thread is one that rests, by what it used of its processor.
+struct Pace {
+    since: Instant,
+    used: Duration,
+    realtime: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    GiveBack,
+    Take,
+}
+
+impl Pace {
+    fn new(now: Instant, used: Duration) -> Self {
+        Self {
+            since: now,
+            used,
+            realtime: true,
+        }
+    }
+
+    /// Ends a window, in which the thread came to have used `used`.
+    fn look(&mut self, now: Instant, used: Duration) -> Option<Change> {
+        let percent = (used - self.used).0 * 100 / (now - self.since).0.max(1);
+        (self.since, self.used) = (now, used);
+        let change = match self.realtime {
+            true if percent > MOST => Change::GiveBack,
+            false if percent < REST => Change::Take,
+            _ => return None,
+        };
+        self.realtime = change == Change::Take;
+        Some(change)
     }
 }
 
@@ -161,5 +210,46 @@ mod tests {
             );
         }
         pin(Some(0)).unwrap();
+    }
+
+    const MS: i64 = 1_000_000;
+
+    /// Runs a thread that uses the share `busy(ms)` of each millisecond; returns when it changed.
+    fn changes(ms: i64, busy: impl Fn(i64) -> f64) -> Vec<(i64, Change)> {
+        let (mut used, mut found) = (0.0, Vec::new());
+        let mut pace = Pace::new(Instant(0), Duration(0));
+        for at in 0..ms {
+            used += busy(at) * MS as f64;
+            let now = Instant((at + 1) * MS);
+            if now - pace.since >= WINDOW {
+                let change = pace.look(now, Duration(used as i64));
+                found.extend(change.map(|change| (at + 1, change)));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_thread_without_rest_gives_back_before_the_kernel_takes_it_off() {
+        for begin in 0..1_000 {
+            let found = changes(3_000, |at| f64::from(u8::from(at >= begin)));
+            let [(at, Change::GiveBack)] = found[..] else {
+                panic!("{found:?}");
+            };
+            // 950 ms of each second.
+            assert!(at - begin < 950, "busy from {begin} to {at}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_rests_again_has_the_priority_again() {
+        let found = changes(3_000, |at| if at < 1_000 { 1.0 } else { 0.3 });
+        assert_eq!(found, [(400, Change::GiveBack), (1_600, Change::Take)]);
+    }
+
+    #[test]
+    fn a_burst_and_a_busy_thread_that_rests_in_between_change_nothing() {
+        assert_eq!(changes(3_000, |at| f64::from(u8::from(at % 400 < 330))), []);
+        assert_eq!(changes(3_000, |_| 0.84), []);
     }
 }

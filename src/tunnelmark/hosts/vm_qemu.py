@@ -25,8 +25,13 @@ _KERNEL_LINE: Final = (
     "console=ttyS0 quiet loglevel=4 panic=-1 tsc=reliable nokaslr nowatchdog no_timer_check "
     "random.trust_cpu=on"
 )
-_NO_MITIGATIONS: Final = "mitigations=off"
-"""Of an emulated CPU: the guest is ours, and they cost much there."""
+_EMULATED: Final = ("mitigations=off", "norandmaps")
+"""Of an emulated CPU; the guest is ours.
+
+Mitigations cost much there. And what is translated of a program serves the next start of it only at
+the same address: where each has another, half of a start is translation, and so is a good part of
+the first seconds of whoever sends.
+"""
 _MITIGATIONS: Final = re.compile(r"(?<!\S)mitigations=[\w,]{1,40}(?!\S)")
 _TCG_CPU: Final = "qemu64,+ssse3,+sse4.1,+sse4.2,+aes,+pclmulqdq"
 """``max`` is slower under emulation: WireGuard 40 against 136 Mbit/s."""
@@ -106,7 +111,7 @@ def command(
     ``agent_socket``: whoever listens there holds the machine's life.
     """
     kvm = accelerator == "kvm"
-    mitigations = _MITIGATIONS.findall(own_line()) if kvm else [_NO_MITIGATIONS]
+    options = _MITIGATIONS.findall(own_line()) if kvm else _EMULATED
     argv = [
         QEMU,
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
@@ -117,7 +122,7 @@ def command(
         # Threads that run the guest's CPUs are named after them: a limit is set on each.
         *("-name", "tunnelmark,debug-threads=on"),
         *("-kernel", str(boot.vmlinux), "-initrd", str(boot.initrd)),
-        *("-append", " ".join((_KERNEL_LINE, *mitigations, *kernel_options))),
+        *("-append", " ".join((_KERNEL_LINE, *options, *kernel_options))),
         # Not stdio: with a standard input at its end, QEMU stops to write.
         *("-chardev", f"file,id=console,path={_value(console)}", "-serial", "chardev:console"),
         *("-device", "virtio-rng-pci"),

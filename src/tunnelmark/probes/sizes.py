@@ -27,8 +27,8 @@ class Sizes:
     settled: int = 0
     """All other batches."""
 
-    def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[Carrier]]) -> None:
-        """Count a batch.
+    def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[Carrier]]) -> bool:
+        """Count a batch; return whether it does.
 
         Where less went over the link than a probe holds, each probe may have been given the packet
         of another, or they went another way: all of that batch is as doubtful. A batch that
@@ -39,13 +39,14 @@ class Sizes:
         own, known = votes.agreed(), self.votes.agreed()
         if not self.compresses and (short := self._short(own)):
             self.doubtful.append(short)
-            return
+            return False
         again = [own[size] == known[size] for size in own if size in known]
         if again.count(False) > again.count(True):
-            return
+            return False
         self.settled += 1
         self.votes.add(probes, parts)
         self.ciphertext.add(probes, [[carrier.body for carrier in part] for part in parts])
+        return True
 
     @property
     def bypassed(self) -> WireSample | None:

@@ -145,7 +145,6 @@ def prove(
         # Nothing was seen, again and again: a busy machine may spoil a batch, hardly all.
         if not sizes or (number >= _FUTILE_BATCHES and not lengths):
             break
-        asked.update(sizes)
         # A batch of few probes can be mistaken for one shifted by one; known sizes fill it up.
         known_sizes = [size for size in lengths if size not in sizes]
         found = bench.run(number, (*sizes, *known_sizes[: max(0, _LEAST_SIZES - len(sizes))]))
@@ -154,7 +153,8 @@ def prove(
         if found.parts is None:
             prober.widen()
         elif found.whole:
-            seen.add(found.sent.probes, found.parts)
+            # A batch that does not count has asked nothing.
+            asked.update(sizes if seen.add(found.sent.probes, found.parts) else ())
             classes.update(one.traffic_class for parts in found.parts for one in parts)
         lengths = consistent(votes.agreed())
         if rule.compresses and tally.whole and lengths:
@@ -175,7 +175,7 @@ def prove(
     if lost and not (rule.tcp_ports and tally.seen_bytes >= tally.payload_bytes):
         unseen.append(
             f"not all packets of a payload of {lost[0]} bytes were seen on the link, in none of "
-            f"{asked[lost[0]]} attempts"
+            f"{tally.batches} batches of probes"
         )
     wrong = judge.faults() + (seen.ciphertext.faults() if rule.encrypted else [])
     if tally.arrived:

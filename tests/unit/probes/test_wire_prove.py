@@ -466,6 +466,25 @@ def test_a_rest_that_was_not_seen_is_asked_for_again_and_never_wrong(
         assert "not all packets of a payload of 1762 bytes were seen" in found.message
 
 
+def test_batches_of_which_nothing_is_known_do_not_use_up_the_attempts_at_a_size() -> None:
+    link, whole = Link(encrypting(24)), 592
+    send, batches = link.send, iter(range(10**6))
+
+    def busy(sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        number = next(batches)
+        link.held_ns = 400 * MS if number in {1, 2, 3} else 400_000
+        sent = send(sizes, marker=marker, repeats=repeats)
+        if not number:
+            link.frames = [(at, frame) for at, frame in link.frames if len(frame) != 14 + whole]
+        return sent
+
+    link.send = busy  # type: ignore[method-assign]
+    sizes = tuple(range(112, 1300, 100))
+    found = proof(link, payload_sizes=sizes, search=False)
+    assert found.verdict is ProofVerdict.PROVED, found.message
+    assert {sample.payload_bytes for sample in found.samples} == {*sizes}
+
+
 def test_a_baseline_whose_probes_do_not_arrive_is_not_called_encrypted() -> None:
     chat = [(CLOCK_NS, fragments(udp(7790, NOISE[:32]), 7, forward=True)[0])]
     link = Link(clear, lose=1.0, arrive=False, noise=lambda _now: chat)
