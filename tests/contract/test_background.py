@@ -17,8 +17,6 @@ from tunnelmark.workloads.bursts import Bursts, BurstsParams
 from tunnelmark.workloads.latency_under_load import LatencyUnderLoad, LatencyUnderLoadParams
 from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams
 
-pytestmark = pytest.mark.timing
-
 # What judges the machine and not the workload: this one may be busy with anything.
 TIMING = "sender_lateness"
 

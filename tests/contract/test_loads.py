@@ -19,8 +19,6 @@ from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
 from tunnelmark.workloads.voip import Voip, VoipParams
 from tunnelmark.workloads.voip_capacity import VoipCapacity, VoipCapacityParams
 
-pytestmark = pytest.mark.timing
-
 # What judges the machine and not the workload: this one may be busy with anything.
 TIMING = "sender_lateness"
 

@@ -21,8 +21,6 @@ from tunnelmark.workloads.base import FIRST_PORT, Outcome, TrialContext
 from tunnelmark.workloads.registry import workload_kinds
 from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams, plan_flows
 
-pytestmark = pytest.mark.timing
-
 KINDS = workload_kinds()
 
 # What judges the machine and not the workload: this one may be busy with anything.
@@ -68,6 +66,7 @@ def left(context: TrialContext) -> list[str]:
     ]
 
 
+@pytest.mark.timing
 def test_every_packet_comes_back_over_the_loopback(context: TrialContext) -> None:
     outcome = echo().run(context)
     assert verdict(outcome).valid, verdict(outcome).reasons

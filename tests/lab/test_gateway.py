@@ -10,7 +10,7 @@ import pytest
 
 from small_study import LOOSE_VALIDITY
 
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = pytest.mark.lab
 
 # How busy this machine is may not decide whether there is a figure at all.
 _STUDY = f"""
@@ -60,6 +60,7 @@ def _pids(namespace: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("kind", ["openvpn", "wireguard"])
 def test_each_client_has_figures_and_the_gateway_its_cpu(
     study: Callable[[str], Any], kind: str
@@ -107,6 +108,7 @@ drain = "500 ms"
 )
 
 
+@pytest.mark.timing
 def test_gateways_with_a_process_for_each_client_serve_two_alike(
     study: Callable[[str], Any],
 ) -> None:
@@ -127,6 +129,7 @@ def test_gateways_with_a_process_for_each_client_serve_two_alike(
     assert one.leftovers() == []
 
 
+@pytest.mark.timing
 def test_two_clients_that_share_a_link_get_half_of_it_each(study: Callable[[str], Any]) -> None:
     # 6.3 Mbit/s of IP packets each, for which links of their own would have room.
     table = '[[tunnel]]\nkind = "ipsec"\nclients = 2\nshared = true\n'

@@ -73,7 +73,8 @@ def test_a_lost_association_fails_the_check(
         tunnel.check_agreed()
         lose(lab, tunnel)
         assert words in (reported(tunnel) or ""), _log(tunnel)
-        # Neither a daemon that died nor an interface that vanished.
-        assert tunnel.problem() is None
+        # No daemon died; SoftEther's client gives its interface up some time after the session.
+        problem = tunnel.problem()
+        assert problem is None or (kind == "softether" and problem.endswith(" vanished")), problem
     finally:
         tunnel.down()

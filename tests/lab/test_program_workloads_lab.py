@@ -14,7 +14,7 @@ from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.file_transfer import FileTransfer
 from tunnelmark.workloads.file_transfer_params import FileTransferParams
 
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ from small_study import smallest
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.scale import FULL, names, scaled
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.slow,
-]
+# Longer than any of them takes on a busy computer.
+_HANGS_S = 1700
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(_HANGS_S + 100)]
 
 STUDIES = sorted(
     file.name.removesuffix(".toml")
@@ -26,6 +25,8 @@ STUDIES = sorted(
 )
 # Those of which many blocks need a machine: what does not is a case of its own, beside it.
 _IN_TWO = {"all-tunnels", "all-gateways"}
+# Those that run in machines. One machine at a time: they have the worker of all that needs one.
+_IN_MACHINES = {"dymora-2014", "kolahi-2010", "munasinghe-2005", "pptp-vs-ssl-2011", "wpa2"}
 # What a busy computer makes of a trial; it says nothing about the study.
 OF_TIMING = {
     *("sender_lateness", "link_lateness_forward", "link_lateness_reverse"),
@@ -64,16 +65,17 @@ def _fault(place: object, words: str) -> StudyError:
 
 
 def _cases(name: str) -> Iterator[Any]:
-    # One after the other; with those that boot machines, alternating with what else needs one.
-    here, machine = pytest.mark.xdist_group("studies"), pytest.mark.xdist_group("machine")
+    # The longest are groups, which xdist begins with.
+    tours, machine = pytest.mark.xdist_group("tours"), pytest.mark.xdist_group("machine")
     if name in _IN_TWO:
-        yield pytest.param(part(name, here=True), id=f"{name}-here", marks=here)
+        yield pytest.param(part(name, here=True), id=f"{name}-here", marks=tours)
         yield pytest.param(part(name, here=False), id=f"{name}-machine", marks=machine)
         return
     document = touched(name)
     # A device is calibrated to the time that ciphers take: such a study runs alone.
     calibrates = any(device["kind"] != "host" for device in document.get("device", []))
-    marks = (here, *((pytest.mark.timing,) if calibrates else ()))
+    group = machine if name in _IN_MACHINES else pytest.mark.xdist_group("studies")
+    marks = (group, *((pytest.mark.timing,) if calibrates else ()))
     yield pytest.param(document, id=name, marks=marks)
 
 
@@ -81,7 +83,7 @@ def _cases(name: str) -> Iterator[Any]:
 def test_every_block_measures(study: Callable[[str], Any], document: Any) -> None:
     one = study(tomli_w.dumps(document))
     one.start()
-    status = one.finish(limit_s=840)
+    status = one.finish(limit_s=_HANGS_S)
     # 6: a point was given up after invalid trials; which ones may be is looked at below.
     assert status in {0, 6}, one.errors
     cannot_run = {
@@ -90,7 +92,7 @@ def test_every_block_measures(study: Callable[[str], Any], document: Any) -> Non
         "tailscale": CONDITIONS["no tunnelmark-tailscale-control"](),
     }
     (started,) = one.of("run_started")
-    labels = {table.get("label") for table in document["tunnel"]}
+    labels = {table.get("label") for table in document.get("tunnel", [])}
     assert {label for label, _reason in started["skipped"]} == {
         label for label, cannot in cannot_run.items() if cannot and label in labels
     }

@@ -78,6 +78,10 @@ class Watch:
     """Rules of what the medium itself sends."""
 
 
+Expected = Callable[[int], tuple[int, ...] | None]
+"""What a model says that a payload, in bytes, takes on the link: the IP bytes of each packet."""
+
+
 def prove(
     path: TrafficPath,
     rule: WireRule,
@@ -91,12 +95,15 @@ def prove(
     keep: Callable[[str, bytes], None] = lambda _name, _pcap: None,
     search: bool = True,
     expected_bytes: int | None = None,
+    expected: Expected = lambda _payload_bytes: None,
 ) -> WireProof:
     """Send probes through a path and judge what a capture on the link shows of them.
 
     ``payload_sizes`` (bytes) are those of the study; sizes for the fragmentation point are added
     with ``search``, else nothing is said of it; ``expected_bytes`` is where it was before: if it is
-    still there, the first batch shows that, else it is searched for.
+    still there, the first batch shows that, else it is searched for. A size of which something else
+    was seen than ``expected`` says is asked for again, as one of which too little was seen: on a
+    busy computer a packet may have been taken for that of another probe.
     ``seed`` makes the marker. ``idle`` are the rules of tunnels that are up beside this path: a
     keepalive of theirs is not foreign. ``keep`` is called with (name without an ending,
     pcap file) for each capture.
@@ -130,7 +137,10 @@ def prove(
         stream=bool(rule.tcp_ports),
     )
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
-        open_ = [size for size in wanted if size not in lengths and asked[size] < _MAX_ASKED]
+        doubtful = {*wanted}.difference(lengths).union(
+            size for size, seen_bytes in lengths.items() if expected(size) not in {None, seen_bytes}
+        )
+        open_ = [size for size in sorted(doubtful) if asked[size] < _MAX_ASKED]
         searched = (
             sizes_around(expected_bytes, _LEAST_SIZES)
             if expected_bytes is not None and not number

@@ -485,6 +485,35 @@ def test_batches_of_which_nothing_is_known_do_not_use_up_the_attempts_at_a_size(
     assert {sample.payload_bytes for sample in found.samples} == {*sizes}
 
 
+@pytest.mark.parametrize(("mistaken", "seen"), [(0, 592), (1, 592), (10**6, 600)])
+def test_what_contradicts_the_model_is_asked_for_again_until_it_is_certain(
+    mistaken: int, seen: int
+) -> None:
+    link, asked = Link(encrypting(24)), 0
+    send = link.send
+
+    def busy(sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        nonlocal asked
+        sent = send(sizes, marker=marker, repeats=repeats)
+        if 512 in sizes and asked < mistaken:
+            other = fragments(udp(1194, NOISE[: 600 - 28]), 7, forward=True)[0]
+            link.frames = [
+                (at, other if len(one) == 606 and one[26:30] == CLIENT else one)
+                for at, one in link.frames
+            ]
+        asked += 512 in sizes
+        return sent
+
+    link.send = busy  # type: ignore[method-assign]
+    sizes = tuple(range(112, 1300, 100))
+    found = proof(
+        link, payload_sizes=sizes, search=False, expected=lambda size: (size + 28 + 24 + 28,)
+    )
+    assert found.verdict is ProofVerdict.PROVED, found.message
+    assert WireSample(512, (seen,)) in found.samples
+    assert asked == {0: 1, 1: 3, 10**6: 4}[mistaken]
+
+
 def test_a_baseline_whose_probes_do_not_arrive_is_not_called_encrypted() -> None:
     chat = [(CLOCK_NS, fragments(udp(7790, NOISE[:32]), 7, forward=True)[0])]
     link = Link(clear, lose=1.0, arrive=False, noise=lambda _now: chat)

@@ -1,6 +1,6 @@
 """What each header of a tunnel takes of the packets that the proof by wire saw."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tunnelmark.model.block import Layered, WireProof
@@ -29,15 +29,34 @@ def layers_seen(
     return tuple(found)
 
 
+def held_to(
+    tunnel: Tunnel, agreed: Negotiated, link_mtu_bytes: int
+) -> Callable[[int], tuple[int, ...] | None]:
+    """Return what the model says that a payload, in bytes, takes on the link.
+
+    None for payloads that are not held to it. In a stream TCP puts packets together and cuts them
+    as it likes, and where packets share others the parts of a longer payload may: there those of
+    one packet are held to it. Of a tunnel without a model none is.
+    """
+    model = tunnel.encapsulation(agreed) if tunnel.modelled else None
+    loose = model is not None and (model.stream or model.shares)
+
+    def lengths(payload_bytes: int) -> tuple[int, ...] | None:
+        if not tunnel.modelled:
+            return None
+        found = _modelled(tunnel, agreed, payload_bytes, link_mtu_bytes).outer_packet_bytes
+        return None if loose and len(found) > 1 else found
+
+    return lengths
+
+
 def model_check(
     tunnel: Tunnel, agreed: Negotiated, seen: Sequence[Layered], link_mtu_bytes: int
 ) -> Check:
     """Judge whether packets on the link are as long as what was agreed makes them.
 
     Where they are not, something else was agreed, or the model is wrong: figures of overhead then
-    rest on nothing. In a stream TCP puts packets together and cuts them as it likes: there it is
-    enough that payloads of one packet can be as long as the model says. Where packets share others
-    the parts of a longer payload may: there those of one packet are held to it.
+    rest on nothing. In a stream it is enough that payloads can be as long as the model says.
     """
     if not tunnel.modelled:
         return Check(
@@ -47,12 +66,8 @@ def model_check(
         )
     model = tunnel.encapsulation(agreed)
     stream = model is not None and model.stream
-    judged = [
-        one
-        for one in seen
-        if not (stream or (model is not None and model.shares))
-        or len(_modelled(tunnel, agreed, one.payload_bytes, link_mtu_bytes).outer_packet_bytes) == 1
-    ]
+    expected = held_to(tunnel, agreed, link_mtu_bytes)
+    judged = [one for one in seen if expected(one.payload_bytes) is not None]
     other = [one.payload_bytes for one in judged if not one.equal]
     most = max(0, len(judged) - 1) if stream else 0
     return Check(

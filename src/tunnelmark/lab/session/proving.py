@@ -14,7 +14,7 @@ from tunnelmark.model.trial import Block
 from tunnelmark.model.tunnel import TrafficPath, TunnelUp
 from tunnelmark.probes.fragmentation import LARGEST_BYTES
 from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber, least_gap_ns
-from tunnelmark.probes.wire import prove
+from tunnelmark.probes.wire import Expected, prove
 from tunnelmark.workloads.registry import workload_kinds
 
 PROOF_PAYLOADS_BYTES = (64, 512, 1400)
@@ -36,6 +36,7 @@ def proofs_before(
     up: TunnelUp,
     *,
     beside: Sequence[TunnelUp],
+    expected: Expected,
     seed: Callable[[str], int],
     keep: Keep,
     points: dict[str, int],
@@ -46,7 +47,8 @@ def proofs_before(
 
     ``points`` has the fragmentation point of each path, in bytes, where an earlier bring-up found
     it: a look whether it is still there is shorter than a search. It is brought up to date.
-    ``beside`` is what is up beside it and carries nothing; ``seed`` gives one for a name.
+    ``beside`` is what is up beside it and carries nothing, ``expected`` is as in ``prove``, and
+    ``seed`` gives one for a name.
     """
     sizes = {
         size
@@ -65,6 +67,7 @@ def proofs_before(
             payload_sizes=payload_sizes,
             idle=idle,
             keep=keep,
+            expected=expected,
             expected_bytes=points.pop(path.name, None),
         )
         if proof.fragmentation_point_bytes is not None:

@@ -12,7 +12,7 @@ from tunnelmark.lab.session import evidence
 from tunnelmark.lab.session.congestion import noted
 from tunnelmark.lab.session.floor import Floor, Floors, measure_floor
 from tunnelmark.lab.session.joins import Joins
-from tunnelmark.lab.session.layers import layers_seen, model_check
+from tunnelmark.lab.session.layers import held_to, layers_seen, model_check
 from tunnelmark.lab.session.limits import limits_at
 from tunnelmark.lab.session.proving import hold, proofs_after, proofs_before
 from tunnelmark.lab.session.set_ups import SetUps
@@ -31,6 +31,7 @@ from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, Trial, TrialResult
 from tunnelmark.model.tunnel import DataPath, TunnelUp
+from tunnelmark.probes.wire import Expected
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.background import loads_of
@@ -91,7 +92,7 @@ class LabSession:
         if _confined(lab.place):
             tunnel.confine()
         made = self._brought_up(lab, tunnel, baseline)
-        self._prove(made)
+        self._prove(made, tunnel, link.mtu_bytes)
         agreed = made.up.negotiated[0]
         if tunnel.chooses:
             self.where.chosen = agreed.implementation
@@ -192,9 +193,10 @@ class LabSession:
             self.seen.baseline_negotiated = base.negotiated
         return _Made(lab, up, base)
 
-    def _prove(self, made: "_Made") -> None:
+    def _prove(self, made: "_Made", tunnel: Tunnel, link_mtu_bytes: int) -> None:
+        expected = held_to(tunnel, made.up.negotiated[0], link_mtu_bytes)
         with self._observer.during("proof"):
-            for proof in self._proofs(made.lab, made.up, ()):
+            for proof in self._proofs(made.lab, made.up, (), expected):
                 self.seen.proofs += (proof,)
                 hold(self._block, proof)
             for proof in () if self._alone else self._proofs(made.lab, made.base, (made.up,)):
@@ -223,12 +225,19 @@ class LabSession:
         ends = (block.baseline, params.clients, params.shared, receive_time(made.up))
         return repr((*lab, *ends))
 
-    def _proofs(self, lab: Lab, up: TunnelUp, beside: tuple[TunnelUp, ...]) -> Iterator[WireProof]:
+    def _proofs(
+        self,
+        lab: Lab,
+        up: TunnelUp,
+        beside: tuple[TunnelUp, ...],
+        expected: Expected = lambda _payload_bytes: None,
+    ) -> Iterator[WireProof]:
         return proofs_before(
             self._block,
             lab,
             up,
             beside=beside,
+            expected=expected,
             seed=self._seed,
             keep=self._keep_capture,
             points=self._points["baseline" if beside else "tunnel"],

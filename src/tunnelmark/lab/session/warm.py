@@ -29,10 +29,12 @@ def warm_up(up: TunnelUp, lab: Lab, *, seed: int) -> None:
     """
     fixed = fixed_round_trip(lab.link, _PAYLOAD_BYTES, lab.client.mtu_bytes)
     wait_ns = waiting_ns(fixed if lab.place.stratum is Stratum.NAMESPACES else None)
-    if _silent(up, lab, wait_ns, seed=seed):
+    silent = _silent(up, lab, wait_ns, seed=seed)
+    if silent:
         # A busy computer may have held a daemon up for as long as that; not for this long too.
-        if silent := _silent(up, lab, _USUAL_WAIT_NS, seed=seed + 1):
-            raise TunnelError(f"path {silent[0]}: no packet of the warm-up came back")
+        silent = _silent(up, lab, _USUAL_WAIT_NS, seed=seed + 1)
+    if silent:
+        raise TunnelError(f"path {silent[0]}: no packet of the warm-up came back")
 
 
 def _silent(up: TunnelUp, lab: Lab, wait_ns: int, *, seed: int) -> list[str]:

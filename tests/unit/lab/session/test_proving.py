@@ -40,6 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int | None], Callable[[
             nothing,
             nothing,
             beside=(),
+            expected=lambda _size: None,
             seed=lambda _name: 1,
             keep=lambda _name, _pcap: None,
             points=points,
