@@ -13,7 +13,8 @@ from tunnelmark.model.topology import Topology
 from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
 from tunnelmark.probes.wire import Watch, prove
 
-pytestmark = pytest.mark.lab
+# The proof paces its packets; a busy computer brings them together.
+pytestmark = [pytest.mark.lab, pytest.mark.timing]
 
 DIRECTION = Direction(
     rate_bit_s=100_000_000, delay_ns=5_000_000, queue=Queue("bytes", 1 << 20), loss=Loss()

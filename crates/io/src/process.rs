@@ -214,15 +214,15 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Runs a thread that uses the share `busy(ms)` of each millisecond; returns when it changed.
-    fn changes(ms: i64, busy: impl Fn(i64) -> f64) -> Vec<(i64, Change)> {
-        let (mut used, mut found) = (0.0, Vec::new());
+    /// Runs a thread that uses `busy(ms)` percent of each millisecond; returns when it changed.
+    fn changes(ms: i64, busy: impl Fn(i64) -> i64) -> Vec<(i64, Change)> {
+        let (mut used, mut found) = (Duration(0), Vec::new());
         let mut pace = Pace::new(Instant(0), Duration(0));
         for at in 0..ms {
-            used += busy(at) * MS as f64;
+            used += Duration(busy(at) * MS / 100);
             let now = Instant((at + 1) * MS);
             if now - pace.since >= WINDOW {
-                let change = pace.look(now, Duration(used as i64));
+                let change = pace.look(now, used);
                 found.extend(change.map(|change| (at + 1, change)));
             }
         }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_thread_without_rest_gives_back_before_the_kernel_takes_it_off() {
         for begin in 0..1_000 {
-            let found = changes(3_000, |at| f64::from(u8::from(at >= begin)));
+            let found = changes(3_000, |at| i64::from(at >= begin) * 100);
             let [(at, Change::GiveBack)] = found[..] else {
                 panic!("{found:?}");
             };
@@ -243,13 +243,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_rests_again_has_the_priority_again() {
-        let found = changes(3_000, |at| if at < 1_000 { 1.0 } else { 0.3 });
+        let found = changes(3_000, |at| if at < 1_000 { 100 } else { 30 });
         assert_eq!(found, [(400, Change::GiveBack), (1_600, Change::Take)]);
     }
 
     #[test]
     fn a_burst_and_a_busy_thread_that_rests_in_between_change_nothing() {
-        assert_eq!(changes(3_000, |at| f64::from(u8::from(at % 400 < 330))), []);
-        assert_eq!(changes(3_000, |_| 0.84), []);
+        assert_eq!(changes(3_000, |at| i64::from(at % 400 < 330) * 100), []);
+        assert_eq!(changes(3_000, |_| 84), []);
     }
 }

@@ -64,7 +64,7 @@ def test_a_machine_on_this_cpu_has_the_mitigations_of_this_computer(
     )
     line = options(argv, "-append")[0].split()
     assert [word for word in line if "mitigations" in word] == mitigations
-    # Under emulation a program at another address is translated anew.
+    # An emulated CPU translates a program again at each other address.
     assert ("norandmaps" in line) == (accelerator == "tcg")
 
 
