@@ -7,7 +7,7 @@ capture gives the overhead, the outer fragments and the fragmentation point.
 import hashlib
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -82,6 +82,10 @@ Expected = Callable[[int], tuple[int, ...] | None]
 """What a model says that a payload, in bytes, takes on the link: the IP bytes of each packet."""
 
 
+def _anything(_payload_bytes: int) -> None:
+    """Expect nothing of any size."""
+
+
 def prove(
     path: TrafficPath,
     rule: WireRule,
@@ -95,7 +99,7 @@ def prove(
     keep: Callable[[str, bytes], None] = lambda _name, _pcap: None,
     search: bool = True,
     expected_bytes: int | None = None,
-    expected: Expected = lambda _payload_bytes: None,
+    expected: Expected = _anything,
 ) -> WireProof:
     """Send probes through a path and judge what a capture on the link shows of them.
 
@@ -126,7 +130,7 @@ def prove(
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
     votes = Votes(one_packet_bytes - headers_bytes)
     lengths: dict[int, tuple[int, ...]] = {}
-    asked: Counter[int] = Counter()
+    asked = _Asked()
     tally = _Tally()
     classes: Counter[int | None] = Counter()
     seen = Sizes(
@@ -137,10 +141,9 @@ def prove(
         stream=bool(rule.tcp_ports),
     )
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
-        doubtful = {*wanted}.difference(lengths).union(
-            size for size, seen_bytes in lengths.items() if expected(size) not in {None, seen_bytes}
-        )
-        open_ = [size for size in sorted(doubtful) if asked[size] < _MAX_ASKED]
+        # A stream cuts and joins packets as it likes, however often it is asked.
+        held_to = _anything if rule.tcp_ports else expected
+        open_ = asked.open(_doubtful(wanted, lengths, held_to))
         searched = (
             sizes_around(expected_bytes, _LEAST_SIZES)
             if expected_bytes is not None and not number
@@ -155,17 +158,17 @@ def prove(
         # Nothing was seen, again and again: a busy machine may spoil a batch, hardly all.
         if not sizes or (number >= _FUTILE_BATCHES and not lengths):
             break
+        asked.sent.update(sizes)
         # A batch of few probes can be mistaken for one shifted by one; known sizes fill it up.
         known_sizes = [size for size in lengths if size not in sizes]
-        found = bench.run(number, (*sizes, *known_sizes[: max(0, _LEAST_SIZES - len(sizes))]))
-        judge.look_at(found.captured.frames)
-        tally.add(found)
-        if found.parts is None:
+        batch = bench.run(number, (*sizes, *known_sizes[: max(0, _LEAST_SIZES - len(sizes))]))
+        judge.look_at(batch.captured.frames)
+        tally.add(batch)
+        if batch.parts is None:
             prober.widen()
-        elif found.whole:
-            # A batch that does not count has asked nothing.
-            asked.update(sizes if seen.add(found.sent.probes, found.parts) else ())
-            classes.update(one.traffic_class for parts in found.parts for one in parts)
+        elif batch.whole:
+            asked.counted.update(sizes if seen.add(batch.sent.probes, batch.parts) else ())
+            classes.update(one.traffic_class for parts in batch.parts for one in parts)
         lengths = consistent(votes.agreed())
         if rule.compresses and tally.whole and lengths:
             break
@@ -326,8 +329,10 @@ _FUTILE_BATCHES: Final = 4
 _LEAST_SIZES: Final = 12
 _BATCH_SIZES: Final = 60
 _SEARCH_SIZES: Final = 24
-# How often a size of the study is sent until a majority of its probes agrees.
+# How often a size is sent until a majority of its probes agrees, and how often with the batches
+# that do not count.
 _MAX_ASKED: Final = 4
+_MAX_SENT: Final = 6
 _ARP: Final = 0x0806
 _IGMP: Final = 2
 _ICMP: Final = 1
@@ -356,6 +361,23 @@ class _Batch:
     def whole(self) -> bool:
         """Whether the capture has everything that passed."""
         return not self.captured.dropped and not self.captured.full
+
+
+@dataclass
+class _Asked:
+    """How often each size was sent."""
+
+    sent: Counter[int] = field(default_factory=Counter)
+    counted: Counter[int] = field(default_factory=Counter)
+    """In batches that count."""
+
+    def open(self, sizes: set[int]) -> list[int]:
+        """Return those of the sizes that may be sent once more."""
+        return [
+            size
+            for size in sorted(sizes)
+            if self.counted[size] < _MAX_ASKED and self.sent[size] < _MAX_SENT
+        ]
 
 
 @dataclass
@@ -431,6 +453,14 @@ class _Bench:
         forward = carriers(frames, rule=self.rule, addresses=self.ours, mac=self.watch.mac)
         forward_bytes = sum(carrier.ip_bytes for carrier in forward)
         return _Batch(sent, captured, attribute(sent.probes, forward), forward_bytes)
+
+
+def _doubtful(
+    wanted: Sequence[int], lengths: Mapping[int, tuple[int, ...]], expected: Expected
+) -> set[int]:
+    """Return the sizes of which too little was seen, or something else than expected."""
+    other = {size for size, seen in lengths.items() if expected(size) not in {None, seen}}
+    return {*wanted}.difference(lengths) | other
 
 
 def _client_addresses(watch: Watch, path: TrafficPath) -> frozenset[str]:
