@@ -47,13 +47,6 @@ def touched(name: str) -> Any:
     return small
 
 
-def part(name: str, *, here: bool) -> Any:
-    """Return what of a study needs no machine, or the rest of it."""
-    small = touched(name)
-    small["tunnel"] = [table for table in small["tunnel"] if _needs_none(table) == here]
-    return small
-
-
 def _needs_none(table: dict[str, Any]) -> bool:
     params = {key: value for key, value in table.items() if key not in {"kind", "label"}}
     one = {key: value[0] if isinstance(value, list) else value for key, value in params.items()}
@@ -66,17 +59,21 @@ def _fault(place: object, words: str) -> StudyError:
 
 def _cases(name: str) -> Iterator[Any]:
     # The longest are groups, which xdist begins with.
-    tours, machine = pytest.mark.xdist_group("tours"), pytest.mark.xdist_group("machine")
-    if name in _IN_TWO:
-        yield pytest.param(part(name, here=True), id=f"{name}-here", marks=tours)
-        yield pytest.param(part(name, here=False), id=f"{name}-machine", marks=machine)
-        return
+    machine, tours, studies = map(pytest.mark.xdist_group, ("machine", "tours", "studies"))
     document = touched(name)
+    if name in _IN_TWO:
+        tables: dict[bool, list[Any]] = {True: [], False: []}
+        for table in document["tunnel"]:
+            tables[_needs_none(table)].append(table)
+        yield pytest.param({**document, "tunnel": tables[True]}, id=f"{name}-here", marks=tours)
+        yield pytest.param(
+            {**document, "tunnel": tables[False]}, id=f"{name}-machine", marks=machine
+        )
+        return
     # A device is calibrated to the time that ciphers take: such a study runs alone.
     calibrates = any(device["kind"] != "host" for device in document.get("device", []))
-    group = machine if name in _IN_MACHINES else pytest.mark.xdist_group("studies")
-    marks = (group, *((pytest.mark.timing,) if calibrates else ()))
-    yield pytest.param(document, id=name, marks=marks)
+    group = machine if name in _IN_MACHINES else studies
+    yield pytest.param(document, id=name, marks=(group, *([pytest.mark.timing] * calibrates)))
 
 
 @pytest.mark.parametrize("document", [case for name in STUDIES for case in _cases(name)])

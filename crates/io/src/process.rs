@@ -54,11 +54,7 @@ impl Priority {
         let Some(priority) = self.granted else {
             return;
         };
-        let now = clock::now();
-        if now - self.pace.since < WINDOW {
-            return;
-        }
-        match self.pace.look(now, clock::thread_time()) {
+        match self.pace.look(clock::now(), clock::thread_time) {
             Some(Change::GiveBack) => {
                 platform::process::give_realtime_back();
                 self.lost = true;
@@ -111,8 +107,12 @@ impl Pace {
         }
     }
 
-    /// Ends a window, in which the thread came to have used `used`.
-    fn look(&mut self, now: Instant, used: Duration) -> Option<Change> {
+    /// Judges a window when it is over; `used` says what the thread has used since it began.
+    fn look(&mut self, now: Instant, used: impl FnOnce() -> Duration) -> Option<Change> {
+        if now - self.since < WINDOW {
+            return None;
+        }
+        let used = used();
         let percent = (used - self.used).0 * 100 / (now - self.since).0.max(1);
         (self.since, self.used) = (now, used);
         let change = match self.realtime {
@@ -220,11 +220,8 @@ mod tests {
         let mut pace = Pace::new(Instant(0), Duration(0));
         for at in 0..ms {
             used += Duration(busy(at) * MS / 100);
-            let now = Instant((at + 1) * MS);
-            if now - pace.since >= WINDOW {
-                let change = pace.look(now, used);
-                found.extend(change.map(|change| (at + 1, change)));
-            }
+            let change = pace.look(Instant((at + 1) * MS), || used);
+            found.extend(change.map(|change| (at + 1, change)));
         }
         found
     }

@@ -82,7 +82,7 @@ Expected = Callable[[int], tuple[int, ...] | None]
 """What a model says that a payload, in bytes, takes on the link: the IP bytes of each packet."""
 
 
-def _anything(_payload_bytes: int) -> None:
+def anything(_payload_bytes: int) -> None:
     """Expect nothing of any size."""
 
 
@@ -99,7 +99,7 @@ def prove(
     keep: Callable[[str, bytes], None] = lambda _name, _pcap: None,
     search: bool = True,
     expected_bytes: int | None = None,
-    expected: Expected = _anything,
+    expected: Expected = anything,
 ) -> WireProof:
     """Send probes through a path and judge what a capture on the link shows of them.
 
@@ -131,6 +131,8 @@ def prove(
     votes = Votes(one_packet_bytes - headers_bytes)
     lengths: dict[int, tuple[int, ...]] = {}
     asked = _Asked()
+    # A stream cuts and joins packets as it likes, however often it is asked.
+    held_to = anything if rule.tcp_ports else expected
     tally = _Tally()
     classes: Counter[int | None] = Counter()
     seen = Sizes(
@@ -141,8 +143,6 @@ def prove(
         stream=bool(rule.tcp_ports),
     )
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
-        # A stream cuts and joins packets as it likes, however often it is asked.
-        held_to = _anything if rule.tcp_ports else expected
         open_ = asked.open(_doubtful(wanted, lengths, held_to))
         searched = (
             sizes_around(expected_bytes, _LEAST_SIZES)
@@ -188,7 +188,7 @@ def prove(
     if lost and not (rule.tcp_ports and tally.seen_bytes >= tally.payload_bytes):
         unseen.append(
             f"not all packets of a payload of {lost[0]} bytes were seen on the link, in none of "
-            f"{tally.batches} batches of probes"
+            f"{asked.sent[lost[0]]} attempts"
         )
     wrong = judge.faults() + (seen.ciphertext.faults() if rule.encrypted else [])
     if tally.arrived:

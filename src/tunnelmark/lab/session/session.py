@@ -31,7 +31,7 @@ from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, Trial, TrialResult
 from tunnelmark.model.tunnel import DataPath, TunnelUp
-from tunnelmark.probes.wire import Expected
+from tunnelmark.probes.wire import Expected, anything
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.background import loads_of
@@ -230,7 +230,7 @@ class LabSession:
         lab: Lab,
         up: TunnelUp,
         beside: tuple[TunnelUp, ...],
-        expected: Expected = lambda _payload_bytes: None,
+        expected: Expected = anything,
     ) -> Iterator[WireProof]:
         return proofs_before(
             self._block,
