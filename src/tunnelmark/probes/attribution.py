@@ -45,9 +45,9 @@ def attribute(
 
     ``probes`` in order of sending, ``packets`` those of the probes' direction; packets of others
     may be among them and may end up with a probe (see ``Votes``). Probes that left too close
-    to each other get none. None when fewer than a third of the probes match any packet, whatever
-    the shift of the clocks, or not closely, as where packets were held up for as long as probes are
-    apart.
+    to each other get none. None when, whatever the shift of the clocks, the probes that have a
+    packet do not match theirs closely, as where packets were held up for as long as probes are
+    apart, or too few match one at all.
     """
     if not probes or not packets:
         return None
@@ -61,9 +61,7 @@ def attribute(
     lengths = np.array([packet.ip_bytes for packet in packets], dtype=np.int64)
     held = np.array([probe.payload_bytes for probe in probes], dtype=np.int64)
     near = max(1, spacing // 4)
-    shift, matched, close = _best_shift(sent, seen, near, lambda nearest: lengths[nearest] >= held)
-    if matched * 3 < len(sent) or close < _CLOSE * min(len(sent), len(seen)):
-        return None
+    shift, close = _best_shift(sent, seen, near, lambda nearest: lengths[nearest] >= held)
     parts: list[list[AnySeen]] = [[] for _ in probes]
     # A probe's packets come from just before its expected time (others may have been slower) until
     # just before that of the next one, or for as long as the longest gap.
@@ -74,6 +72,9 @@ def attribute(
     ):
         if index >= 0 and time_ns < starts[index] + longest:
             parts[int(index)].append(packet)
+    # A probe that was lost is nobody's fault: how close is asked of those that have a packet.
+    if close < _CLOSE * max(sum(map(bool, parts)), _LEAST_SHARE * len(sent)):
+        return None
     lonely = _lonely(gaps, spacing)
     return tuple(tuple(part) if alone else () for part, alone in zip(parts, lonely, strict=True))
 
@@ -125,8 +126,10 @@ class Votes:
 _LEAST_VOTES: Final = 2
 _LONE_PROBE_NS: Final = 10_000_000
 _TRIED_SHIFTS: Final = 8
-_CLOSE: Final = 0.46
-"""On average over the probes that may have a packet: 1 is on the spot, 0.2 is usual by chance."""
+_CLOSE: Final = 0.5
+"""On average over the probes that have a packet: 1 is on the spot, 0.35 is usual by chance."""
+_LEAST_SHARE: Final = 0.6
+"""Of the probes: fewer have a packet where packets stand together because they were held up."""
 
 _Times = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
@@ -134,8 +137,8 @@ _Bools = npt.NDArray[np.bool_]
 
 def _best_shift(
     sent: _Times, seen: _Times, near: int, holds: Callable[[_Times], _Bools]
-) -> tuple[int, int, float]:
-    """Return the shift that most probes find a packet with, how many do, and how close in sum.
+) -> tuple[int, float]:
+    """Return the shift that most probes find a packet with, and how close they are in sum.
 
     The right shift is where the differences of all packets to all probes crowd; the crowded places
     are then judged by the probes they serve, since one probe may have many packets. ``holds`` says
@@ -148,7 +151,7 @@ def _best_shift(
         for bins in (differences // near, (differences + near // 2) // near)
         for place in _most_common(bins)
     ]
-    best, most = (0, 0, 0.0), 0.0
+    best, most = (0, 0.0), 0.0
     for candidate in candidates:
         gaps = seen[_nearest(sent + candidate, seen)] - sent - candidate
         hits = gaps[np.abs(gaps) <= near]
@@ -163,7 +166,7 @@ def _best_shift(
         # for as long as probes are apart, their lengths tell whose they are.
         closeness = np.clip(1 - off / near, 0, None) ** 2
         if (score := float((closeness * (1 + holds(nearest))).sum())) > most:
-            best, most = (shift, int((off <= near).sum()), float(closeness.sum())), score
+            best, most = (shift, float(closeness.sum())), score
     return best
 
 

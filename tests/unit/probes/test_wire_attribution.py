@@ -77,10 +77,7 @@ def test_every_probe_gets_just_its_packets_whatever_the_clocks(
         return
     if len(packets) < len(probes) // 2:
         return
-    if parts is None:
-        # Where so many are lost too few may be close: then nothing is said, and nothing wrong.
-        assert lost >= 0.3
-        return
+    assert parts is not None
     for probe, part in zip(probes, parts, strict=True):
         assert tuple(p.ip_bytes for p in part) in ((), outer(probe.payload_bytes))
     assert sum(len(part) for part in parts) == len(packets)
