@@ -56,6 +56,7 @@ def test_every_protocol_encrypts_and_carries_datagrams_at_a_known_cost(
             engine=find_engine(),
             seed=5,
             spacing_ns=PROBE_SPACING_NS * 4,
+            stream=bool(up.wire.tcp_ports),
         )
         watch = Watch(lab.link_host, "a", lab.client)
         proof = prove(up.paths[0], up.wire, prober=prober, watch=watch, payload_sizes=SIZES, seed=7)

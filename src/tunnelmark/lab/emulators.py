@@ -2,6 +2,7 @@
 
 import json
 import signal
+import struct
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -16,15 +17,19 @@ from tunnelmark.lab.place import LabHost, LabProcess
 from tunnelmark.model.errors import LabFailedError
 from tunnelmark.model.seeds import stream
 from tunnelmark.model.together import together
+from tunnelmark.probes.series import COUNTED, WAYS
 
 _READY_LIMIT_S: Final = 10.0
 _REALTIME_PRIORITY: Final = 20
 _RING_FRAMES: Final = 8192
 """That wait to be received at all links together: some 2 KiB of the kernel's memory each, twice."""
 _LEAST_RING_FRAMES: Final = 512
-_ETHERNET_HEADER_BYTES: Final = 14
+ETHERNET_HEADER_BYTES: Final = 14
+"""What an emulator counts in each frame that is not part of an IP packet."""
 _MOST_REPORTS: Final = 2 * 3600
 """Reports of an emulator that are kept: an hour of them, and those that were asked for."""
+# A time and the counters of both directions: as objects they would be seven kilobytes.
+_REPORT: Final = struct.Struct(f"<{1 + len(WAYS) * len(COUNTED)}q")
 
 
 @dataclass(frozen=True)
@@ -33,20 +38,20 @@ class LinkCounters:
 
     forward: Mapping[str, Any]
     reverse: Mapping[str, Any]
-    header_bytes: int = _ETHERNET_HEADER_BYTES
+    header_bytes: int = ETHERNET_HEADER_BYTES
     """What they count in each frame that is not part of the wire rate."""
     awake_ns: int = 0
     """Processor time that the emulator spent awake, waiting for a frame's time."""
 
     @classmethod
-    def of(cls, event: Event, header_bytes: int = _ETHERNET_HEADER_BYTES) -> Self:
+    def of(cls, event: Event, header_bytes: int = ETHERNET_HEADER_BYTES) -> Self:
         """Read a report of the emulator."""
         awake_ns = int(event.get("awake_ns", 0))
         return cls(event["a_to_b"], event["b_to_a"], header_bytes, awake_ns)
 
 
-Reports = list[tuple[int, LinkCounters]]
-"""What an emulator said, each with the time (monotonic, ns) at which it came."""
+Reports = list[tuple[int, dict[str, dict[str, int]]]]
+"""What emulators said: the time (monotonic, ns) at which it came, ``COUNTED`` of each direction."""
 
 
 class Emulators:
@@ -134,12 +139,12 @@ class _Emulator:
     def __init__(self, process: LabProcess) -> None:
         self.process = process
         self._events = EventPump()
-        self._reports: deque[tuple[int, LinkCounters]] = deque(maxlen=_MOST_REPORTS)
+        self._reports: deque[bytes] = deque(maxlen=_MOST_REPORTS)
         self._events.start(process, self._note)
 
     @property
     def reports(self) -> Reports:
-        return list(self._reports)
+        return [unpacked(one) for one in list(self._reports)]
 
     def words(self) -> str:
         return self._events.error or self.process.log_tail(1)
@@ -155,9 +160,25 @@ class _Emulator:
         return None if event is None else LinkCounters.of(event)
 
     def _note(self, event: Event) -> None:
-        if not isinstance(event.get("a_to_b"), dict) or not isinstance(event.get("b_to_a"), dict):
-            return
-        self._reports.append((time.monotonic_ns(), LinkCounters.of(event)))
+        if (report := packed(time.monotonic_ns(), event)) is not None:
+            self._reports.append(report)
+
+
+def packed(at_ns: int, event: Event) -> bytes | None:
+    """Return what is kept of a report; None where it has not all of it. Pure."""
+    ways = [event.get("a_to_b"), event.get("b_to_a")]
+    counts = [way.get(key) for way in ways if isinstance(way, dict) for key in COUNTED]
+    try:
+        return _REPORT.pack(at_ns, *counts)
+    except struct.error:
+        return None
+
+
+def unpacked(report: bytes) -> tuple[int, dict[str, dict[str, int]]]:
+    """Return what ``packed`` kept."""
+    at_ns, *counts = _REPORT.unpack(report)
+    found = iter(counts)
+    return at_ns, {way: {key: next(found) for key in COUNTED} for way in WAYS}
 
 
 def summed(links: Sequence[LinkCounters]) -> LinkCounters:
@@ -188,10 +209,11 @@ def joined(links: Sequence[Reports], since_ns: int) -> Reports:
             while places[number] < len(reports) and reports[places[number]][0] <= at_ns:
                 places[number] += 1
         if at_ns >= since_ns and all(places):
-            others = [
-                reports[place - 1][1] for reports, place in zip(links[1:], places[1:], strict=True)
-            ]
-            found.append((at_ns, summed([own, *others])))
+            each = [own, *(links[n][places[n] - 1][1] for n in range(1, len(links)))]
+            counts = {
+                way: {key: sum(one[way][key] for one in each) for key in COUNTED} for way in WAYS
+            }
+            found.append((at_ns, counts))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.lab.emulators import Emulators, LinkCounters
+from tunnelmark.lab.emulators import Emulators, LinkCounters, Reports
 from tunnelmark.lab.gateway import address_clients
 from tunnelmark.lab.ip import ip_batch
 from tunnelmark.lab.place import Joined, LineAddress, LocalPlace, OnLine, Place
@@ -218,7 +218,7 @@ class Lab:
             return None if event is None else LinkCounters.of(event, header_bytes)
         return None if self._emulators is None else self._emulators.counters()
 
-    def reports(self, since_ns: int) -> list[tuple[int, LinkCounters]]:
+    def reports(self, since_ns: int) -> Reports:
         """Return the emulator's reports of every second, since a time (monotonic).
 
         Each with the time at which it came. Empty where another program is the link.

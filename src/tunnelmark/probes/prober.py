@@ -40,6 +40,7 @@ class EngineProber:
         seed: int,
         spacing_ns: int = PROBE_SPACING_NS,
         drain_ns: int = 1_000_000_000,
+        stream: bool = False,
     ) -> None:
         """Prepare to send over ``path``.
 
@@ -47,13 +48,14 @@ class EngineProber:
         on average at first: larger than the time by which packets are held up differently, and
         enlarged when they are held up more (``wider``). ``drain_ns`` is waited
         for replies at most; on a link with a longer round trip the replies are then not judged.
+        ``stream``: see ``Spacing``.
         """
         self._path = path
         self._client = client
         self._server = server
         self._engine = engine
         self._random = random.Random(f"{seed}/wire/probes/{path.name}")  # noqa: S311 - no secret
-        self._spacing_ns = spacing_ns
+        self._spacing = Spacing(spacing_ns, stream=stream)
         self._drain_ns = drain_ns
 
     @property
@@ -93,7 +95,7 @@ class EngineProber:
         answered = parse_reflect_summary(wait_for(reflector, "summary", limit_s=_REFLECTOR_LIMIT_S))
         table = read_send(self._client.get(records), f"records of {name}")
         answers = table[(table["sent_ns"] != MISSING_NS) & (table["returned_ns"] != MISSING_NS)]
-        self._spacing_ns = wider(self._spacing_ns, answers["returned_ns"] - answers["sent_ns"])
+        self._spacing.heard(answers["returned_ns"] - answers["sent_ns"])
         probes = [
             Probe(int(row["sent_ns"]), int(row["size"]))
             for row in table[table["sent_ns"] != MISSING_NS]
@@ -105,8 +107,8 @@ class EngineProber:
         )
 
     def widen(self) -> None:
-        """Keep probes twice as far apart from now on, at most 120 ms or as far as at first."""
-        self._spacing_ns = _twice(self._spacing_ns)
+        """Keep probes further apart from now on: it was unknown whose packets were on the link."""
+        self._spacing.unknown()
 
     def _start_reflector(self, name: str, sessions: Sequence[Session]) -> Process:
         request = config.reflect_config(
@@ -133,7 +135,7 @@ class EngineProber:
         self, sizes: Sequence[int], sessions: Sequence[Session], marker: bytes, repeats: int
     ) -> list[Flow]:
         # So uneven that a shift by one probe matches nothing, yet never too close to distinguish.
-        least, most = least_gap_ns(self._spacing_ns), self._spacing_ns * 14 // 10
+        least, most = least_gap_ns(self._spacing.ns), self._spacing.ns * 14 // 10
         gaps = [self._random.randrange(least, most) for _ in sizes]
         return [
             Flow(
@@ -154,7 +156,7 @@ class EngineProber:
         ]
 
     def _limit_s(self, probes: int) -> float:
-        return (2 * self._spacing_ns * probes + self._drain_ns) / 1e9 + _SENDER_SLACK_S
+        return (2 * self._spacing.ns * probes + self._drain_ns) / 1e9 + _SENDER_SLACK_S
 
     def _summary(self, name: str, text: str, last_words: str) -> Event:
         events = {event["event"]: event for event in map(parse_event, text.splitlines())}
@@ -162,6 +164,29 @@ class EngineProber:
             why = events.get("error", {}).get("message") or last_words
             raise LabFailedError(f"sender of {name} on {self._client.name}: {why}")
         return events["summary"]
+
+
+class Spacing:
+    """How far apart the probes of the next batch are, in ns on average.
+
+    Over a stream packets wait for those before them, so that replies come unevenly although it is
+    known whose packets are on the link: only a batch of which it was not makes it larger.
+    """
+
+    def __init__(self, ns: int, *, stream: bool) -> None:
+        """Start with so much."""
+        self.ns = self._was_ns = self._wider_ns = ns
+        self._stream = stream
+
+    def heard(self, rtt_ns: npt.NDArray[np.int64]) -> None:
+        """Take in the round trips of a batch."""
+        self._was_ns, self._wider_ns = self.ns, wider(self.ns, rtt_ns)
+        if not self._stream:
+            self.ns = self._wider_ns
+
+    def unknown(self) -> None:
+        """Be as large as the last batch asks for, and at least twice what it had."""
+        self.ns = max(self._wider_ns, _most(2 * self._was_ns, self._was_ns))
 
 
 def least_gap_ns(spacing_ns: int) -> int:
@@ -173,19 +198,21 @@ def wider(spacing_ns: int, rtt_ns: npt.NDArray[np.int64]) -> int:
     """Return the spacing of the next batch, in ns: more where packets are held up unevenly.
 
     A busy or emulated computer keeps one packet longer than the next; once that differs by half the
-    spacing, it is unknown whose packet is on the link.
+    spacing, it is unknown whose packet is on the link. Four times as far at once: what came too
+    fast for a stream that had just begun is uneven by far more than it will be, and each batch
+    takes as much longer.
     """
     if len(rtt_ns) < _LEAST_ANSWERS:
-        return _twice(spacing_ns)
+        return _most(spacing_ns * 2, spacing_ns)
     fastest, slow = np.percentile(rtt_ns, (5, 90))
     uneven_ns = int(slow - fastest)
     if uneven_ns * 2 < spacing_ns:
         return spacing_ns
-    return min(max(spacing_ns * 2, uneven_ns * 2), max(spacing_ns, _WIDEST_NS))
+    return _most(min(max(spacing_ns, uneven_ns) * 2, spacing_ns * 4), spacing_ns)
 
 
-def _twice(spacing_ns: int) -> int:
-    return min(spacing_ns * 2, max(spacing_ns, _WIDEST_NS))
+def _most(spacing_ns: int, before_ns: int) -> int:
+    return min(spacing_ns, max(before_ns, _WIDEST_NS))
 
 
 _WIDEST_NS: Final = 120_000_000

@@ -9,6 +9,8 @@ MOST_SECONDS: Final = 3600
 """An hour of seconds is kept of a trial."""
 WAYS: Final = ("forward", "reverse")
 _DROPS: Final = ("queue_dropped", "lost")
+COUNTED: Final = ("delivered", "delivered_bytes", *_DROPS)
+"""What ``link_seconds`` reads of each direction."""
 
 
 def link_seconds(
@@ -35,10 +37,7 @@ def link_seconds(
         span_s = (now_ns - then_ns) / 1e9
         second: dict[str, float] = {"end_s": (now_ns - start_ns) / 1e9}
         for way in WAYS:
-            frames, octets, *drops = (
-                int(now[way][key]) - int(then[way][key])
-                for key in ("delivered", "delivered_bytes", *_DROPS)
-            )
+            frames, octets, *drops = (int(now[way][key]) - int(then[way][key]) for key in COUNTED)
             second[f"wire_{way}_bit_s"] = (octets - header_bytes * frames) * 8 / span_s
             second |= {f"{name}_{way}": float(n) for name, n in zip(_DROPS, drops, strict=True)}
         found.append(second)

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from tunnelmark.lab.emulators import LinkCounters, joined, summed
+import pytest
+
+from tunnelmark.lab.emulators import LinkCounters, joined, packed, summed, unpacked
+from tunnelmark.probes.series import COUNTED
 
 
 def way(offered: int, tail: int | None = None, kinds: Any = None) -> dict[str, Any]:
@@ -43,15 +46,37 @@ def test_frames_of_one_kind_on_two_links_are_one_count() -> None:
     assert found.reverse["kinds"] is None
 
 
-def test_reports_are_joined_at_the_times_of_the_first_link() -> None:
-    def reports(*pairs: tuple[int, int]) -> list[tuple[int, LinkCounters]]:
-        return [(at, LinkCounters(way(offered), way(0))) for at, offered in pairs]
+def report(delivered: int) -> dict[str, dict[str, int]]:
+    none = dict.fromkeys(COUNTED, 0)
+    return {"forward": {**none, "delivered": delivered}, "reverse": none}
 
-    first = reports((10, 1), (20, 2), (30, 3))
-    second = reports((12, 100), (22, 200))
+
+def test_reports_are_joined_at_the_times_of_the_first_link() -> None:
+    first = [(10, report(1)), (20, report(2)), (30, report(3))]
+    second = [(12, report(100)), (22, report(200))]
     found = joined([first, second], 0)
     # At 10 nothing was heard of the second link yet.
-    assert [(at, one.forward["offered"]) for at, one in found] == [(20, 102), (30, 203)]
+    assert found == [(20, report(102)), (30, report(203))]
     assert [at for at, _ in joined([first, second], 25)] == [30]
     assert joined([first], 20) == first[1:]
     assert joined([], 0) == []
+
+
+def test_what_is_kept_of_a_report_is_what_the_series_needs_in_a_hundred_bytes() -> None:
+    ways = [{**way(7), **{key: n * 2**40 for n, key in enumerate(COUNTED)}} for _ in range(2)]
+    event = {"event": "progress", "a_to_b": ways[0], "b_to_a": {**ways[1], "lost": 5}}
+    kept = packed(123, event)
+    assert kept is not None
+    assert len(kept) < 100
+    at_ns, counts = unpacked(kept)
+    assert at_ns == 123
+    assert counts["forward"] == {key: ways[0][key] for key in COUNTED}
+    assert counts["reverse"] == {**counts["forward"], "lost": 5}
+
+
+@pytest.mark.parametrize("wrong", [None, 5, {}, {**dict.fromkeys(COUNTED, 1), "lost": "many"}])
+def test_a_report_that_has_not_all_of_it_is_not_kept(wrong: object) -> None:
+    assert (
+        packed(1, {"event": "progress", "a_to_b": dict.fromkeys(COUNTED, 1), "b_to_a": wrong})
+        is None
+    )

@@ -61,7 +61,11 @@ pub struct ReceivedReply {
     pub remote_seq: Option<u32>,
 }
 
-/// The state of one flow. Packets are entered in order of their sequence numbers.
+/// So many packets behind the last one whose record is written are told apart from copies, in words
+/// of 64: 4 million, as the reflector does.
+const REMEMBERED_WORDS: usize = 65_536;
+
+/// The state of one flow, bounded. Packets are entered in order of their sequence numbers.
 pub struct SenderFlow {
     flow: u16,
     late: Duration,
@@ -69,7 +73,9 @@ pub struct SenderFlow {
     window: VecDeque<Open>,
     base: u64,
     /// A bit for each packet whose record is written: whether a reply to it would be another one.
-    settled: Vec<u64>,
+    settled: VecDeque<u64>,
+    /// Words of `settled` that were given up.
+    forgotten: u64,
     highest_returned: Option<u64>,
     last_rtt: Option<Duration>,
     smallest_rtt: Option<Duration>,
@@ -100,7 +106,8 @@ impl SenderFlow {
             late,
             window: VecDeque::new(),
             base: 0,
-            settled: Vec::new(),
+            settled: VecDeque::new(),
+            forgotten: 0,
             highest_returned: None,
             last_rtt: None,
             smallest_rtt: None,
@@ -276,19 +283,25 @@ impl SenderFlow {
         }
         let bit = self.base % 64;
         if bit == 0 {
-            self.settled.push(0);
+            self.settled.push_back(0);
+            if self.settled.len() > REMEMBERED_WORDS {
+                self.settled.pop_front();
+                self.forgotten += 1;
+            }
         }
         let answered = record.returned.is_some() || record.sent.is_none();
-        if let (true, Some(word)) = (answered, self.settled.last_mut()) {
+        if let (true, Some(word)) = (answered, self.settled.back_mut()) {
             *word |= 1 << bit;
         }
         self.base += 1;
     }
 
-    /// Notes a reply to a packet whose record is written; whether it is the first one.
+    /// Notes a reply to a packet whose record is written; whether it is the first one. One that is
+    /// too old to tell is a copy.
     fn settle(&mut self, seq: u64) -> bool {
-        let word = usize::try_from(seq / 64).ok();
-        let Some(word) = word.and_then(|place| self.settled.get_mut(place)) else {
+        let place = (seq / 64).checked_sub(self.forgotten);
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        let Some(word) = place.and_then(|place| self.settled.get_mut(place)) else {
             return false;
         };
         let bit = 1 << (seq % 64);
@@ -416,6 +429,33 @@ mod tests {
             assert_eq!(seen, (unrecorded, duplicates), "after a reply to {seq}");
         }
         assert_eq!((flow.counters.returned, flow.counters.late), (1, 0));
+    }
+
+    #[test]
+    fn however_long_a_flow_is_it_remembers_as_many_packets() {
+        let mut flow = SenderFlow::new(0, Duration(1_000));
+        let remembered = u32::try_from(REMEMBERED_WORDS).unwrap() * 64;
+        let packets = 2 * remembered;
+        for seq in 0..packets {
+            let at = Instant(i64::from(seq));
+            flow.on_due(at, Some(at), 64);
+            flow.expire(at, Duration(10), |_| {});
+        }
+        flow.finish(|_| {});
+        assert_eq!(flow.settled.len(), REMEMBERED_WORDS);
+        let oldest = packets - remembered;
+        for (seq, unrecorded, duplicates) in [
+            (packets - 1, 1, 0),
+            (packets - 1, 1, 1),
+            (oldest, 2, 1),
+            (oldest, 2, 2),
+            (oldest - 1, 2, 3),
+            (0, 2, 4),
+        ] {
+            flow.on_reply(&reply(seq, 6), Instant(i64::from(packets)), false);
+            let seen = (flow.counters.unrecorded, flow.counters.duplicates);
+            assert_eq!(seen, (unrecorded, duplicates), "after a reply to {seq}");
+        }
     }
 
     #[test]

@@ -121,6 +121,7 @@ def _proof(lab: Lab, up: TunnelUp, path: TrafficPath, *, seed: int, **more: Any)
             seed=seed,
             spacing_ns=_spacing_ns(lab, up),
             drain_ns=_drain_ns(lab, up),
+            stream=bool(up.wire.tcp_ports),
         )
         return prove(path, up.wire, prober=prober, watch=watch, seed=seed, **more)
 

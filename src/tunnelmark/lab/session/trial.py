@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
-from tunnelmark.lab.emulators import LinkCounters
+from tunnelmark.lab.emulators import ETHERNET_HEADER_BYTES, LinkCounters
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.session import evidence
 from tunnelmark.lab.session.awake import Awake
@@ -357,12 +357,7 @@ def _since(now_ns: int | None, then_ns: int | None) -> float | None:
 
 def _seconds(lab: Lab, usage: CpuUsage, start_ns: int) -> dict[str, object]:
     """Return what was seen second by second."""
-    reports = lab.reports(start_ns)
-    link = link_seconds(
-        [(at, {"forward": seen.forward, "reverse": seen.reverse}) for at, seen in reports],
-        start_ns,
-        header_bytes=reports[0][1].header_bytes if reports else 0,
-    )
+    link = link_seconds(lab.reports(start_ns), start_ns, header_bytes=ETHERNET_HEADER_BYTES)
     return {"link": link, "cpu": cpu_seconds(usage.seconds)}
 
 
