@@ -104,8 +104,8 @@ def _drive(run: Run, outcome: Outcome) -> None:
         while not _complete(run) and run.directory is not None and outcome.resumes < _MOST_RESUMES:
             _resume(run, outcome, died=died)
         # What a killed run left goes with the next one, or with this.
-        if died and not outcome.resumes and (words := run.clean()):
-            outcome.faults.append(words)
+        if died and not outcome.resumes and (wrong := run.clean()):
+            outcome.faults.append(wrong)
 
 
 def _wait_for_the_moment(run: Run, what: Strike, deadline: float) -> bool:
