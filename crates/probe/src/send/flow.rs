@@ -61,7 +61,7 @@ pub struct ReceivedReply {
     pub remote_seq: Option<u32>,
 }
 
-/// So many packets behind the last one whose record is written are told apart from copies, in words
+/// So many packets behind the last one whose record is written are distinguished from copies, in words
 /// of 64: 4 million, as the reflector does.
 const REMEMBERED_WORDS: usize = 65_536;
 
