@@ -50,7 +50,7 @@ UNEVEN = np.arange(50) * MS
 EVEN = np.full(50, 41 * MS)
 
 
-def test_uneven_replies_make_it_wider_before_packets_cannot_be_told_apart() -> None:
+def test_uneven_replies_make_it_wider_before_it_is_unknown_whose_packets_these_are() -> None:
     spacing = Spacing(6 * MS, stream=False)
     spacing.heard(UNEVEN)
     assert spacing.ns == 24 * MS
