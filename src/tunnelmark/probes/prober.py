@@ -175,18 +175,19 @@ class Spacing:
 
     def __init__(self, ns: int, *, stream: bool) -> None:
         """Start with so much."""
-        self.ns = self._was_ns = self._wider_ns = ns
+        self.ns = self._unknown_ns = ns
         self._stream = stream
 
     def heard(self, rtt_ns: npt.NDArray[np.int64]) -> None:
         """Take in the round trips of a batch."""
-        self._was_ns, self._wider_ns = self.ns, wider(self.ns, rtt_ns)
+        wider_ns = wider(self.ns, rtt_ns)
+        self._unknown_ns = max(wider_ns, _most(2 * self.ns, self.ns))
         if not self._stream:
-            self.ns = self._wider_ns
+            self.ns = wider_ns
 
     def unknown(self) -> None:
         """Be as large as the last batch asks for, and at least twice what it had."""
-        self.ns = max(self._wider_ns, _most(2 * self._was_ns, self._was_ns))
+        self.ns = self._unknown_ns
 
 
 def least_gap_ns(spacing_ns: int) -> int:
