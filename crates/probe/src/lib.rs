@@ -30,3 +30,6 @@ pub use send::{
 pub use size::{Share, Size};
 pub use stream::Stream;
 pub use trace::{LineFault, Trace, TraceError, LARGEST_TRACE_BYTES};
+
+/// Of so many packets of a flow each end knows whether one is a copy, in words of 64 bits: 4 million.
+const REMEMBERED_WORDS: usize = 65_536;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use tm_wire::Instant;
 
 use crate::record::{flags, ReflectRecord};
+use crate::REMEMBERED_WORDS;
 
 /// What became of the reply to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,6 @@ pub struct ReflectorFlow {
     pub counters: ReflectCounters,
 }
 
-const WORDS: usize = 65_536;
 const BITS: u64 = 64;
 
 impl ReflectorFlow {
@@ -151,7 +151,7 @@ impl ReflectorFlow {
         let mut word = offset / BITS;
         // A jump past the whole window (a sender that skipped, or a forged session) starts it again:
         // memory and time stay bounded whatever the sequence numbers are.
-        if word >= 2 * WORDS as u64 {
+        if word >= 2 * REMEMBERED_WORDS as u64 {
             self.seen.clear();
             self.base = seq - seq % BITS;
             word = 0;
@@ -159,7 +159,7 @@ impl ReflectorFlow {
         while self.seen.len() as u64 <= word {
             self.seen.push_back(0);
         }
-        while self.seen.len() > WORDS {
+        while self.seen.len() > REMEMBERED_WORDS {
             self.seen.pop_front();
             self.base += BITS;
             word -= 1;
@@ -203,7 +203,7 @@ mod tests {
             let mut flow = ReflectorFlow::new(0, 0);
             for seq in seqs {
                 flow.on_packet(seq, Instant(0), ReplyOutcome::Sent(Instant(0)), 64, false);
-                prop_assert!(flow.seen.len() <= WORDS);
+                prop_assert!(flow.seen.len() <= REMEMBERED_WORDS);
             }
         }
     }

@@ -7,6 +7,7 @@ use tm_wire::{Duration, Instant, RemoteInstant};
 use super::open::Open;
 use crate::delays::Delays;
 use crate::record::{flags, SendRecord};
+use crate::REMEMBERED_WORDS;
 
 /// Counters of a flow; `due = sent + not_sent + send_errors` at any moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,10 +61,6 @@ pub struct ReceivedReply {
     /// the test packet again.
     pub remote_seq: Option<u32>,
 }
-
-/// So many packets behind the last one whose record is written are distinguished from copies, in words
-/// of 64: 4 million, as the reflector does.
-const REMEMBERED_WORDS: usize = 65_536;
 
 /// The state of one flow, bounded. Packets are entered in order of their sequence numbers.
 pub struct SenderFlow {
