@@ -1,7 +1,6 @@
 """Two namespaces joined by a veth pair, or by two pairs with the link emulator between them."""
 
 import json
-import os
 import secrets
 import subprocess
 import sys
@@ -9,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+
+from tunnelmark.hosts.ledger import Ledger, start_time
 
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 PORT = 7700
 _OFFLOADS = ("tso", "gso", "gro", "tx", "rx", "sg")
+# It ends with the bench, however that ends.
+_INSIDE = ("setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec")
 
 
 @dataclass
@@ -21,16 +23,21 @@ class Pair:
     """A client and a server namespace; ``link`` stands between them when there is an emulator."""
 
     engine: str
+    ledger: Ledger
     client: str
     server: str
     link: str
-    directory: Path
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def directory(self) -> Path:
+        """For files of the bench."""
+        return self.ledger.work_dir
 
     def run(self, namespace: str, argv: Sequence[str], *, timeout_s: float = 120) -> str:
         """Run a program to its end and return its standard output, whatever its status."""
         done = subprocess.run(  # noqa: PLW1510 - peers exit non-zero when they lose packets
-            ["ip", "netns", "exec", namespace, *argv],
+            [*_INSIDE, namespace, *argv],
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -40,12 +47,13 @@ class Pair:
     def start(self, namespace: str, argv: Sequence[str]) -> subprocess.Popen[str]:
         """Start a program that is stopped with the pair at the latest."""
         process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, *argv],
+            [*_INSIDE, namespace, *argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self.ledger.enter("process", str(process.pid), start_time(process.pid) or 0)
         self.processes.append(process)
         return process
 
@@ -81,13 +89,17 @@ class Pair:
 
 @contextmanager
 def pair(engine: str, *, emulated: bool = False, mtu_bytes: int = 1500) -> Iterator[Pair]:
-    """Make the namespaces, and remove them and every process started in them."""
-    stem = f"tmbench{os.getpid()}x{secrets.token_hex(2)}"
-    with TemporaryDirectory(prefix=f"{stem}-") as directory:
-        made = Pair(engine, f"{stem}-c", f"{stem}-s", f"{stem}-l", Path(directory))
+    """Make the namespaces, and remove them and every process started in them.
+
+    What a bench that was killed left of them, `tunnelmark clean` removes.
+    """
+    with Ledger() as ledger:
+        stem = ledger.run_id
+        made = Pair(engine, ledger, f"{stem}-c", f"{stem}-s", f"{stem}-l")
         names = [made.client, made.server, *([made.link] if emulated else [])]
         try:
             for name in names:
+                ledger.enter("netns", name)
                 _ip("netns", "add", name)
                 _ip("-n", name, "link", "set", "lo", "up")
             if emulated:
@@ -104,8 +116,6 @@ def pair(engine: str, *, emulated: bool = False, mtu_bytes: int = 1500) -> Itera
                 process.wait()
                 if process.stdout is not None:
                     process.stdout.close()
-            for name in names:
-                subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
 def _veth(one: tuple[str, str], other: tuple[str, str], mtu_bytes: int) -> None:

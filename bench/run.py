@@ -6,6 +6,7 @@ Writes ``bench/results.md``. Usage: ``python bench/run.py --flood PROGRAM [--onl
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -42,6 +43,8 @@ def main() -> None:
     load = os.getloadavg()[0]
     if load > 0.5:  # noqa: PLR2004 - two cores, of which a run needs both
         print(f"bench: the machine is busy (load average {load:.2f}): figures will be worse")
+    # What was made is removed then too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     engine = find_engine()
     lines: list[Line] = []
     if options.only in {None, "endpoints"}:

@@ -8,10 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from small_study import LOOSE_VALIDITY
+
 # Beside studies that use TCP the computer's list would be theirs, too.
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("runs")]
 
-_TEXT = """
+_TEXT = f"""
 format = 1
 name = "congestion"
 title = "Congestion"
@@ -19,11 +21,12 @@ seed = 7
 
 [precision]
 metric = "rr_transactions_per_s"
-metrics = { tcp_bulk = "tcp_goodput_bit_s" }
+metrics = {{ tcp_bulk = "tcp_goodput_bit_s" }}
 min_repeats = 2
 max_repeats = 2
 max_invalid = 20
 
+{LOOSE_VALIDITY}
 [[link]]
 kind = "serial"
 rate = "8 Mbit/s"

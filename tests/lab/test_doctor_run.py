@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from small_study import LOOSE_VALIDITY
 from tunnelmark.lab.ability import usual_params
 from tunnelmark.lab.rootless import cannot_run_rootless
 from tunnelmark.tunnels.base import Tunnel
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.lab
 # A user namespace in which this process is nobody: no privilege and no way back to one, but files
 # that only root may read (an interpreter below /root) can be read.
 _NOBODY = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
-_HEAD = """
+_HEAD = f"""
 format = 1
 name = "asked"
 title = "Asked"
@@ -32,6 +33,7 @@ metric = "rtt_p50_ns"
 min_repeats = 1
 max_repeats = 1
 
+{LOOSE_VALIDITY}
 [[link]]
 kind = "serial"
 rate = "8 Mbit/s"

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from small_study import LOOSE_VALIDITY
+
 pytestmark = pytest.mark.lab
 
-_TEXT = """
+_TEXT = f"""
 format = 1
 name = "full"
 title = "A full disk"
@@ -21,6 +23,7 @@ min_repeats = 6
 max_repeats = 6
 max_invalid = 20
 
+{LOOSE_VALIDITY}
 [[link]]
 kind = "serial"
 rate = "8 Mbit/s"

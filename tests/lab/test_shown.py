@@ -75,7 +75,9 @@ def test_without_a_tunnel_the_fragmentation_point_is_1472(study: Callable[[str],
 @pytest.mark.timing
 def test_a_saturated_8_mbit_s_link_carries_what_theory_says(study: Callable[[str], Any]) -> None:
     # 1472 bytes every 1 ms are 11.8 Mbit/s, more than the link carries.
-    one = study(_text('gap = "1 ms"\nduration = "3 s"\npayload_bytes = 1472'))
+    workload = 'gap = "1 ms"\nduration = "3 s"\npayload_bytes = 1472'
+    # A packet that leaves late only waits less: there is always one in the queue.
+    one = study(_text(workload, validity=LOOSE_VALIDITY))
     one.run()
     theory = 8e6 * 1472 / 1500
     for goodput in _trials(one)["goodput_bit_s"]:
@@ -84,7 +86,9 @@ def test_a_saturated_8_mbit_s_link_carries_what_theory_says(study: Callable[[str
 
 @pytest.mark.timing
 def test_rtt_and_serialization_delay_at_low_load(study: Callable[[str], Any]) -> None:
-    one = study(_text('gap = "10 ms"\npackets = 150\npayload_bytes = [25, 1000, 1472]', repeats=3))
+    workload = 'gap = "10 ms"\npackets = 150\npayload_bytes = [25, 1000, 1472]'
+    # Of 450 packets one that nothing held up is enough.
+    one = study(_text(workload, repeats=3, validity=LOOSE_VALIDITY))
     one.run()
     smallest = {
         size: _trials(one).filter(pl.col("param_payload_bytes") == size)["rtt_min_ns"].min()
@@ -99,13 +103,13 @@ def test_rtt_and_serialization_delay_at_low_load(study: Callable[[str], Any]) ->
     assert difference_ns * 1500 / (1500 - 53) == pytest.approx(1.5e6, rel=0.01)
 
 
-@pytest.mark.timing
 def test_forward_loss_of_2_percent_is_measured_forward_only(study: Callable[[str], Any]) -> None:
     one = study(
         _text(
             'gap = "1 ms"\npackets = 4000\npayload_bytes = 100',
             link='loss_forward = "2 %"',
             repeats=3,
+            validity=LOOSE_VALIDITY,
         )
     )
     one.run()

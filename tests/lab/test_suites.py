@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from skips import iptfs_kernel
+from small_study import LOOSE_VALIDITY
 from tunnelmark.model.suites import Suite
 from tunnelmark.vmimage import build, cache
 from tunnelmark.vmimage.suites import SUITES
 
 pytestmark = [pytest.mark.lab, pytest.mark.machine, pytest.mark.slow]
 
-HEAD = """
+HEAD = f"""
 format = 1
 name = "suite"
 title = "Programs of another suite"
@@ -32,6 +33,7 @@ min_repeats = 1
 max_repeats = 1
 bring_ups = 1
 
+{LOOSE_VALIDITY}
 [[link]]
 kind = "serial"
 rate = "8 Mbit/s"
@@ -41,7 +43,7 @@ delay = "5 ms"
 kind = "udp_echo"
 gap = "20 ms"
 packets = 50
-payload_bytes = {payload}
+payload_bytes = {{payload}}
 
 """
 STUDY = (

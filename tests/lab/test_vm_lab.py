@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from places import Places
+from small_study import LOOSE_VALIDITY
 from tunnelmark.devices.registry import DEVICES
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
 from tunnelmark.hosts import vm_payload
@@ -208,7 +209,7 @@ def test_a_machine_on_a_device(ledger: Ledger, image: Image, payload: Payload) -
     assert not (controller.root / f"{ledger.run_id}-client").exists()
 
 
-STUDY = """
+STUDY = f"""
 format = 1
 name = "machine"
 title = "In a machine"
@@ -220,6 +221,7 @@ relative_half_width = "90 %"
 min_repeats = 2
 max_repeats = 2
 
+{LOOSE_VALIDITY}
 [[tunnel]]
 kind = "wireguard"
 

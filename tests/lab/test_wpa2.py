@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from places import Places, interfaces
+from small_study import LOOSE_VALIDITY
 from tunnelmark.lab.lab import Lab
 from tunnelmark.links.wlan import Wlan, WlanParams
 from tunnelmark.model.errors import TunnelError
@@ -145,7 +146,7 @@ def test_a_mode_that_cannot_be_is_reported_and_never_replaced(
     nothing_stays(lab)
 
 
-STUDY = """
+STUDY = f"""
 format = 1
 name = "wpa2"
 title = "On air"
@@ -157,6 +158,7 @@ relative_half_width = "90 %"
 min_repeats = 2
 max_repeats = 2
 
+{LOOSE_VALIDITY}
 [[tunnel]]
 kind = "wpa2"
 inner = "ipv6"

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from small_study import LOOSE_VALIDITY
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,7 @@ _PT_INTERP = 3
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-STUDY = """
+STUDY = f"""
 format = 1
 name = "installed"
 title = "Installed"
@@ -34,6 +35,7 @@ min_repeats = 2
 max_repeats = 2
 max_invalid = 20
 
+{LOOSE_VALIDITY}
 [[link]]
 kind = "serial"
 rate = "8 Mbit/s"

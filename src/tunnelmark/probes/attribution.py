@@ -82,16 +82,23 @@ def attribute(
 class Votes:
     """Outer packet lengths by payload size, as the probes of all batches saw them."""
 
-    def __init__(self, one_packet_bytes: int | None = None) -> None:
+    def __init__(self, one_packet_bytes: int | None = None, *, acknowledges: bool = False) -> None:
         """Start without any.
 
         Above ``one_packet_bytes`` of payload there may be several packets of which not all were
-        seen; None: what was seen is always all of it.
+        seen; None: what was seen is always all of it. ``acknowledges``: a packet may hold an
+        acknowledgement beside the payload, as over QUIC (RFC 9000 section 13.2.1), and be so much
+        longer.
         """
         self._one_packet_bytes = one_packet_bytes
+        self._acknowledges = acknowledges
         self._seen: dict[int, Counter[tuple[int, ...]]] = {}
         self.cut: set[int] = set()
         """Payload sizes of probes that showed less than they held."""
+
+    def empty(self) -> "Votes":
+        """Return such votes without any."""
+        return Votes(self._one_packet_bytes, acknowledges=self._acknowledges)
 
     def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[Seen]]) -> None:
         """Count what each probe saw; one that saw nothing, or not all of it, has no vote.
@@ -113,13 +120,16 @@ class Votes:
         """Return by payload size what more than half of its probes, and at least two, saw.
 
         A keepalive or a handshake that fell in between, a lost packet or two swapped ones make a
-        probe differ; a size without a majority is left out, to be asked again.
+        probe differ; a size without a majority is left out, to be asked again. Where
+        acknowledgements make probes differ, what counts is the least that two of them saw.
         """
         agreed = {}
         for payload_bytes, counter in sorted(self._seen.items()):
-            lengths, votes = counter.most_common(1)[0]
-            if votes >= _LEAST_VOTES and votes * 2 > counter.total():
-                agreed[payload_bytes] = lengths
+            again = [seen for seen, votes in counter.items() if votes >= _LEAST_VOTES]
+            if not self._acknowledges:
+                again = [seen for seen in again if counter[seen] * 2 > counter.total()]
+            if again:
+                agreed[payload_bytes] = min(again, key=sum)
         return agreed
 
 

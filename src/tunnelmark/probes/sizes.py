@@ -16,7 +16,6 @@ class Sizes:
     wanted: Sequence[int]
     """Those of the study."""
     votes: Votes
-    one_packet_bytes: int
     compresses: bool
     """Nothing that is less than the payload is a sign of anything."""
     stream: bool
@@ -34,7 +33,7 @@ class Sizes:
         of another, or they went another way: all of that batch is as doubtful. A batch that
         contradicts the batches before it in most sizes does not count either.
         """
-        votes = Votes(self.one_packet_bytes)
+        votes = self.votes.empty()
         votes.add(probes, parts)
         own, known = votes.agreed(), self.votes.agreed()
         if not self.compresses and (short := self._short(own)):

@@ -128,20 +128,15 @@ def prove(
     # Whatever the overhead, that much goes in one packet, of which nothing can be cut off.
     one_packet_bytes = min(path.mtu_bytes, watch.client.mtu_bytes - _MOST_OVERHEAD_BYTES)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
-    votes = Votes(one_packet_bytes - headers_bytes)
+    # Over QUIC, where shorter packets only acknowledge, longer ones may do so as well.
+    votes = Votes(one_packet_bytes - headers_bytes, acknowledges=rule.least_carrier_bytes > 0)
     lengths: dict[int, tuple[int, ...]] = {}
     asked = _Asked()
     # A stream cuts and joins packets as it likes, however often it is asked.
     held_to = anything if rule.tcp_ports else expected
     tally = _Tally()
     classes: Counter[int | None] = Counter()
-    seen = Sizes(
-        wanted,
-        votes,
-        one_packet_bytes - headers_bytes,
-        compresses=rule.compresses,
-        stream=bool(rule.tcp_ports),
-    )
+    seen = Sizes(wanted, votes, compresses=rule.compresses, stream=bool(rule.tcp_ports))
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
         open_ = asked.open(_doubtful(wanted, lengths, held_to))
         searched = (
@@ -173,7 +168,7 @@ def prove(
         if rule.compresses and tally.whole and lengths:
             break
     if rule.compresses:
-        lengths, votes = {}, Votes()
+        lengths, votes = {}, votes.empty()
     known = bracket(lengths)
     samples = tuple(
         WireSample(size, lengths[size])

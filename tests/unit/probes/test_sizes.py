@@ -20,7 +20,7 @@ def batch(seen: Sizes, sizes: Sequence[int], *, shifted: int = 0) -> None:
 
 
 def test_a_batch_that_contradicts_what_is_known_settles_nothing() -> None:
-    seen = Sizes((*KNOWN, 1370), Votes(1400), 1400, compresses=False, stream=True)
+    seen = Sizes((*KNOWN, 1370), Votes(1400), compresses=False, stream=True)
     batch(seen, KNOWN)
     # Of sizes a byte apart, the packet of the one before holds more than the payload too.
     batch(seen, (*KNOWN, 1370), shifted=1)

@@ -13,7 +13,7 @@ _KEY_BYTES: Final = {
     "2022-blake3-aes-256-gcm": 32,
     "2022-blake3-chacha20-poly1305": 32,
 }
-_QUIC: Final = frozenset({"hysteria2", "tuic"})
+QUIC: Final = frozenset({"hysteria2", "tuic"})
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def configuration(
     if protocol.name == "shadowsocks":
         listener["udp_fragment"] = caller["udp_fragment"] = True
     else:
-        alpn = {"alpn": ["h3"]} if protocol.name in _QUIC else {}
+        alpn = {"alpn": ["h3"]} if protocol.name in QUIC else {}
         common = {"enabled": True, "min_version": "1.3", **alpn}
         own = {"certificate_path": str(folder / "own.crt"), "key_path": str(folder / "own.key")}
         listener["tls"] = {**common, "server_name": here.name, **own}
