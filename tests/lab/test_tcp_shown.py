@@ -130,14 +130,10 @@ def test_a_bulk_transfer_comes_near_what_ethernet_carries(transfer: Transfer) ->
 def test_a_bulk_transfer_is_within_1_percent_of_theory(transfer: Transfer, rate: str) -> None:
     number, _ = rate.split()
     preset = dict(link_kinds()["ethernet"].presets[f"ethernet-{number}"])
-    theory = int(number) * SHARE
-    # A busy computer lowers what a sender reaches; nothing raises it above what the line carries.
-    for _ in range(5):
-        seen = transfer(none(), link("ethernet", **preset), duration="10 s").goodput_bit_s / 1e6
-        assert seen < 1.01 * theory
-        if seen > 0.99 * theory:
-            return
-    pytest.fail(f"the last of five reached {seen:.2f} Mbit/s of {theory:.2f}")
+    # A queue of 0.1 s or more: what a busy computer holds up in between is made up for from it.
+    preset["queue"] = "2 MiB"
+    seen = transfer(none(), link("ethernet", **preset), duration="10 s")
+    assert seen.goodput_bit_s == pytest.approx(int(number) * 1e6 * SHARE, rel=0.01)
 
 
 @pytest.mark.parametrize("rate", ["2 Mbit/s", "10 Mbit/s"], ids=["2", "10"])
