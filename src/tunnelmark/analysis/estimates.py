@@ -19,8 +19,10 @@ from scipy import special
 from tunnelmark.analysis.grouped import Bools, Floats, Grouping, Ints, Summaries
 from tunnelmark.analysis.strata import COMPUTER, LABEL, STRATUM, computers, labelled, simulated
 from tunnelmark.analysis.testing import FEWEST, Spread, is_certain, one_of
+from tunnelmark.model.baseline import load_of
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.trial import BASELINE
 
 Method = Literal["t", "t on logarithms", "t of a ratio of means", "none"]
 Unit = tuple[str, str, int, int]
@@ -30,6 +32,7 @@ and bring-up (0 behind it), or also the repeat where there is one bring-up only.
 _SLOT: Final = ("block_id", "bring_up", "repeat")
 _UP: Final = (COMPUTER, "block_id", "bring_up")
 _PLACE: Final = ("point_id", "link", "device")
+_BESIDE: Final = "_beside"
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,22 @@ class PointEstimates:
     dead: int = 0
     """Valid trials in which nothing came through."""
     stratum: Stratum = Stratum.NAMESPACES
+    load: str = ""
+    """Who loads the link, where that is not one client: ``5 clients``. See ``model.baseline``."""
 
     @property
     def payload_bytes(self) -> int | None:
         """Payload of one datagram, where the workload has one."""
         size = self.params.get("payload_bytes")
         return size if isinstance(size, int) else None
+
+    def is_rival_of(self, other: "PointEstimates") -> bool:
+        """Say whether the two tunnels are set against each other.
+
+        One on an emulated CPU is not compared with one on a native CPU, one with a client not with
+        one with 50.
+        """
+        return (self.stratum, self.load) == (other.stratum, other.load)
 
     @property
     def broken(self) -> bool:
@@ -110,6 +123,7 @@ def point_estimates(
     rows = labelled(trials).filter(pl.col("path") == path)
     if rows.is_empty():
         return ()
+    rows = rows.join(_baselines(rows), on="block_id", how="left")
     places = rows.group_by(_PLACE, maintain_order=True).agg(
         pl.col("valid").sum().alias("_valid"),
         (~pl.col("valid")).sum().alias("_invalid"),
@@ -135,8 +149,14 @@ def natural(text: str) -> list[tuple[int, float, str]]:
 
 
 _NAMES: Final = frozenset(
-    {"pair_id", "tunnel", LABEL, STRATUM, "is_baseline", "workload", "workload_kind"}
+    {"pair_id", "tunnel", LABEL, STRATUM, _BESIDE, "is_baseline", "workload", "workload_kind"}
 )
+
+
+def _baselines(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the label of each block's baseline."""
+    own = rows.filter(pl.col("is_baseline"))
+    return own.group_by("block_id").agg(pl.col(LABEL).first().alias(_BESIDE))
 
 
 def _is_param(name: str) -> bool:
@@ -166,6 +186,7 @@ def _point(row: Mapping[str, Any], at: int, table: "_Table", path: str) -> Point
         differences=_Row(table.differences, at),
         dead=int(table.dead[at]),
         stratum=Stratum(row[STRATUM]),
+        load=load_of(row[_BESIDE] or BASELINE),
     )
 
 

@@ -122,7 +122,7 @@ def leaders(where: str, family: Family, statements: Sequence[Statement]) -> Iter
     pairs = [
         one for one in statements if one.rival is not None and one.decision.outcome == "differs"
     ]
-    tunnels = dict.fromkeys(p.tunnel for p in family.points if not p.is_baseline)
+    tunnels = {p.tunnel: p for p in family.points if not p.is_baseline}
     if metric is None or not pairs:
         return
     title = METRICS[metric].title
@@ -130,7 +130,8 @@ def leaders(where: str, family: Family, statements: Sequence[Statement]) -> Iter
     for name in ranked:
         won = [(one.loser, one.seen_by(name)) for one in pairs if one.winner == name]
         if won:
-            best = " the best of all" if 1 < len(won) == len(tunnels) - 1 else " better"
+            rivals = sum(tunnels[name].is_rival_of(other) for other in tunnels.values()) - 1
+            best = " the best of all" if 1 < len(won) == rivals else " better"
             against = "; ".join(
                 f"{difference(metric, *seen)} against {rival}" for rival, seen in won[:MOST_NAMED]
             )

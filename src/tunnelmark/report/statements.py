@@ -106,8 +106,7 @@ def _pairs(
 ) -> Iterable[_Asked]:
     leading = leading_metric(family)
     for first, second in combinations(by_tunnel, 2) if leading is not None else ():
-        # A tunnel on an emulated CPU is not a rival of one on a native CPU.
-        if leading is None or by_tunnel[first][0].stratum is not by_tunnel[second][0].stratum:
+        if leading is None or not by_tunnel[first][0].is_rival_of(by_tunnel[second][0]):
             continue
         one, other = (_with(by_tunnel[name], leading) for name in (first, second))
         common = {p.workload for p in one} & {p.workload for p in other}

@@ -1,8 +1,8 @@
 """The first page: for each use of a study the tunnel to take, what it costs, what is not known.
 
 A use is a workload over a link on a device. Tunnels of different strata (namespaces, emulated
-machines) are no rivals, so each stratum is a use of its own. Pure; nothing is said that
-``statements_of`` did not decide.
+machines) are no rivals, nor are those with another number of clients, so each of these is a use of
+its own. Pure; nothing is said that ``statements_of`` did not decide.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class Use:
     rivals: tuple[str, ...]
     """All tunnels of the use, the broken ones too."""
     stratum: Stratum
-    """Of all of them: tunnels of different strata are no rivals."""
+    """Of all of them."""
     standing: Standing
     metric: str | None
     """By which tunnels are set against each other; None: none compares them."""
@@ -107,12 +107,13 @@ def uses_of(
     found = []
     for section in sections:
         for part in section.parts:
-            tunnels = {p.tunnel: p.stratum for p in part.family.points if not p.is_baseline}
-            for stratum in dict.fromkeys(tunnels.values()):
-                rivals = [name for name, its in tunnels.items() if its is stratum]
-                found.append(
-                    _Judge(section, part, blocks, statements, skipped).use(rivals, stratum)
-                )
+            points = {p.tunnel: p for p in part.family.points if not p.is_baseline}
+            judge = _Judge(section, part, blocks, statements, skipped)
+            while points:
+                one = next(iter(points.values()))
+                rivals = [name for name, other in points.items() if one.is_rival_of(other)]
+                found.append(judge.use(rivals, one.stratum, one.load))
+                points = {name: p for name, p in points.items() if name not in rivals}
     return tuple(found)
 
 
@@ -124,7 +125,7 @@ class _Judge:
     all_statements: Sequence[Statement]
     skipped: Sequence[str]
 
-    def use(self, rivals: Sequence[str], stratum: Stratum) -> Use:
+    def use(self, rivals: Sequence[str], stratum: Stratum, load: str) -> Use:
         seen = [name for name in rivals if any(point.valid for point in self._points(name))]
         working = [name for name in seen if not self._broken(name)]
         beaten = {one.loser for one in self._clear_pairs(working)}
@@ -136,7 +137,7 @@ class _Judge:
             section=self.section.key,
             kind=self.part.family.kind,
             place=marked(self.section.title, stratum),
-            workload=self.part.title,
+            workload=f"{self.part.title} ({load})" if load else self.part.title,
             rivals=tuple(rivals),
             stratum=stratum,
             standing=standing,

@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from tunnelmark.model.baseline import USUAL, label_of
 from tunnelmark.model.trial import BASELINE, Block, DriverSpec, Point, named
 from tunnelmark.study.study import Study
 
 _NONE: Final = DriverSpec(BASELINE, BASELINE, {})
-_BASELINE_USUAL: Final = {"count": 1, "clients": None, "shared": False, "inner": "ipv4"}
 
 
 def blocks(study: Study) -> tuple[Block, ...]:
@@ -39,18 +39,9 @@ def _none_beside(tunnel: DriverSpec) -> DriverSpec:
     """Return the baseline of a tunnel: as many bare paths with the IP version that is inside."""
     params: dict[str, object] = {
         name: value
-        for name, usual in _BASELINE_USUAL.items()
+        for name, usual in USUAL.items()
         if (value := tunnel.columns.get(name, usual)) != usual
     }
     if not params:
         return _NONE
-    words = [BASELINE]
-    if "count" in params:
-        words.append(f"x{params['count']}")
-    if "clients" in params:
-        words.append(f"{params['clients']} client{'s' * (params['clients'] != 1)}")
-    if "shared" in params:
-        words.append("on one link")
-    if params.get("inner") == "ipv6":
-        words.append("IPv6")
-    return DriverSpec(BASELINE, " ".join(words), params, params)
+    return DriverSpec(BASELINE, label_of(params), params, params)

@@ -63,6 +63,19 @@ def test_a_paired_difference_is_student_s() -> None:
     assert found.low == pytest.approx(0.700, abs=0.001)
 
 
+def test_a_point_has_the_load_of_the_baseline_in_its_block() -> None:
+    figures = {("wg", 1): [1e6], ("none", 1): [1e6]}
+    own = table(figures, "rtt_p50_ns")
+    label = pl.when(pl.col("is_baseline")).then(pl.lit("none 5 clients")).otherwise("tunnel")
+    many = own.with_columns(
+        label.alias("tunnel"),
+        pl.col("block_id") + "-many",
+        pl.col("point_id") + "-many",
+    )
+    found = point_estimates(pl.concat([own, many]), confidence=0.95)
+    assert sorted(p.load for p in found) == ["", "", "5 clients", "5 clients"]
+
+
 def test_intervals_are_of_bring_ups_and_say_which_level_scatters() -> None:
     figures = {
         (tunnel, up): [level * (10 + shift + n / 1000) for n in range(3)]

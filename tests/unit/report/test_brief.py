@@ -213,3 +213,16 @@ def test_one_use_has_its_own_words() -> None:
     assert found["Choose"] == "a"
     assert found["Better by"].startswith("RTT, median -3.81 % [")
     assert lines(made(RTT, {})) == {}
+
+
+def test_tunnels_with_another_number_of_clients_are_no_rivals() -> None:
+    few = [replace(p, load="1 client") for p in made(RATE, {"a-1": -0.01, "b-1": -0.3})]
+    many = [replace(p, load="50 clients") for p in made(RATE, {"a-50": -0.7, "b-50": -0.1})]
+    found = lines([*few, *many])
+    assert found["Choose"] == (
+        "by use: a-1 for TCP bulk transfer (1 client); b-50 for TCP bulk transfer (50 clients)"
+    )
+    assert "b-1" in found["Better by"]
+    # All set against each other, the one with the fewest clients was the best.
+    mixed = [replace(p, load="") for p in (*few, *many)]
+    assert "by use" not in lines(mixed)["Choose"]

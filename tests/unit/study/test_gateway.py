@@ -3,6 +3,7 @@
 import pytest
 
 from small_study import one_echo
+from tunnelmark.model.baseline import label_of, load_of
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.topology import client_addresses, gateway_ipv4, gateway_ipv6, wire_macs
 from tunnelmark.study.parse import parse_study
@@ -55,6 +56,24 @@ def test_without_clients_a_tunnel_is_the_point_that_it_was() -> None:
     assert "clients" not in spec.columns
     (job,) = jobs(parsed(_GATEWAY.replace("clients = 3\n", "")))
     assert job.block.baseline.params == {}
+
+
+@pytest.mark.parametrize(
+    ("params", "load"),
+    [
+        ({}, ""),
+        ({"inner": "ipv6"}, ""),
+        ({"count": 3}, "3 tunnels at once"),
+        ({"count": 3, "inner": "ipv6"}, "3 tunnels at once"),
+        ({"clients": 1}, "1 client"),
+        ({"clients": 50, "inner": "ipv6"}, "50 clients"),
+        ({"clients": 5, "shared": True}, "5 clients on one link"),
+    ],
+)
+def test_the_load_is_read_off_the_label_of_the_baseline(
+    params: dict[str, object], load: str
+) -> None:
+    assert load_of(label_of(params)) == load
 
 
 @pytest.mark.parametrize(
