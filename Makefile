@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 MADE_PAGES := metrics-page drivers-page commands-page study-keys-page
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests engines demo gallery test test-unit test-rust test-python boards lint check bench truth verdicts costs chaos soak fuzz sanitize lock schema pages $(MADE_PAGES) report-schema plotly docs clean
+.PHONY: help setup setup-tests engines demo gallery test test-unit test-rust test-python boards lint lint-rust lint-rest check bench truth verdicts costs chaos soak fuzz sanitize lock schema pages $(MADE_PAGES) report-schema plotly docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -52,10 +52,16 @@ test-rust:
 	$(CARGO) test $(PORTABLE) --locked --target $(TARGET)
 
 lint: setup ## formatters, linters, types, direction of imports, spelling and prose
+	@# both halves at once, each with its output in one piece
+	$(MAKE) --no-print-directory -j2 --output-sync=recurse lint-rust lint-rest
+
+lint-rust:
 	$(CARGO) fmt --all --check
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null # fuzz/Cargo.lock is current
 	$(CARGO) clippy --workspace --all-targets --locked --target $(TARGET) -- -D warnings
 	$(CARGO) clippy $(PORTABLE) --tests --locked --target $(TARGET) -- -D warnings
+
+lint-rest:
 	scripts/programs lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
