@@ -12,7 +12,8 @@ from tunnelmark.model.block import WireProof
 from tunnelmark.model.host import Completed, Host
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
 from tunnelmark.probes.attribution import Probe
-from tunnelmark.probes.wire import Sent, Watch, make_marker, prove
+from tunnelmark.probes.judge import make_marker
+from tunnelmark.probes.wire import Sent, Watch, prove
 
 CLIENT, SERVER = bytes((198, 18, 0, 1)), bytes((198, 18, 0, 2))
 RULE = WireRule(

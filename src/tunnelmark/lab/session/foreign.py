@@ -11,7 +11,7 @@ from typing import Any, Final
 from tunnelmark.lab.emulators import LinkCounters
 from tunnelmark.model.tunnel import WireRule
 from tunnelmark.model.validity import Check
-from tunnelmark.probes.wire import CONTROL_MESSAGES
+from tunnelmark.probes.judge import CONTROL_MESSAGES
 
 _IP: Final = {0x0800: 4, 0x86DD: 6}
 _ARP: Final = 0x0806

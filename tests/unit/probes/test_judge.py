@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelmark.model.tunnel import WireRule
+from tunnelmark.probes.judge import MARKER_BYTES, Judge, make_marker
 from tunnelmark.probes.pcap import OtherFrame, WirePacket
-from tunnelmark.probes.wire import MARKER_BYTES, Judge, make_marker
 
 RULE = WireRule(
     encrypted=True, describe="UDP to or from port 1194", ip_protocols=(17,), udp_ports=(1194,)
