@@ -19,7 +19,7 @@ import pytest
 
 from places import Places
 from skips import nobody_reads_this
-from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.ledger import Ledger, dead_ledgers
 from tunnelmark.hosts.local import LocalHost, NetnsHost
 from tunnelmark.hosts.vm import VmHost, VmNetnsHost
 from tunnelmark.hosts.vm_accel import Choice
@@ -363,6 +363,11 @@ def test_a_run_that_is_killed_takes_its_machine_along(image: Image, payload: Pay
                 assert ended, "QEMU outlived its run"
             finally:
                 os.close(pidfd)
+            run.wait(20)
+        # The group of its programs has no process any more, and is left to whoever cleans.
+        (dead,) = dead_ledgers(Path(root))
+        dead.clean()
+        assert list(Path(root).iterdir()) == []
 
 
 def test_an_ordinary_user_has_the_whole_lab_in_a_machine(image: Image, payload: Payload) -> None:

@@ -4,6 +4,8 @@ The sender knows when it sent (on its clock), the capture when each packet passe
 spacing of the probes is irregular, so just one shift between the two clocks makes them match.
 """
 
+import copy
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -82,36 +84,53 @@ def attribute(
 class Votes:
     """Outer packet lengths by payload size, as the probes of all batches saw them."""
 
-    def __init__(self, one_packet_bytes: int | None = None, *, acknowledges: bool = False) -> None:
+    def __init__(
+        self,
+        one_packet_bytes: int | None = None,
+        *,
+        acknowledges: bool = False,
+        stream: bool = False,
+    ) -> None:
         """Start without any.
 
         Above ``one_packet_bytes`` of payload there may be several packets of which not all were
         seen; None: what was seen is always all of it. ``acknowledges``: a packet may hold an
         acknowledgement beside the payload, as over QUIC (RFC 9000 section 13.2.1), and be so much
-        longer.
+        longer. ``stream``: what does not fill a segment may come with the next datagram.
         """
         self._one_packet_bytes = one_packet_bytes
         self._acknowledges = acknowledges
+        self._stream = stream
+        self._least: int | None = None
+        """What stands around a datagram of one packet, at the least."""
         self._seen: dict[int, Counter[tuple[int, ...]]] = {}
         self.cut: set[int] = set()
         """Payload sizes of probes that showed less than they held."""
 
     def empty(self) -> "Votes":
         """Return such votes without any."""
-        return Votes(self._one_packet_bytes, acknowledges=self._acknowledges)
+        made = copy.copy(self)
+        made._seen, made.cut = {}, set()  # noqa: SLF001 - its own
+        return made
 
     def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[Seen]]) -> None:
         """Count what each probe saw; one that saw nothing, or not all of it, has no vote.
 
         A stream sends the rest of a datagram when its peer has acknowledged the beginning, which
-        may be after the next probe, or after the end of the capture.
+        may be with the next probe, or after the end of the capture: a full segment at its end is
+        all only where it has room for what stands around every other datagram.
         """
-        for probe, part in zip(probes, parts, strict=True):
-            lengths = tuple(packet.ip_bytes for packet in part)
-            if not lengths:
-                continue
-            size, one = probe.payload_bytes, self._one_packet_bytes
-            if one is not None and size > one and sum(lengths) < size:
+        pairs = zip(probes, parts, strict=True)
+        seen = [(p.payload_bytes, tuple(one.ip_bytes for one in part)) for p, part in pairs if part]
+        one = math.inf if self._one_packet_bytes is None else self._one_packet_bytes
+        segment = max((max(lengths) for _, lengths in seen), default=0) if self._stream else 0
+        around = [sum(lengths) - size for size, lengths in seen if size <= one]
+        known = [] if self._least is None else [self._least]
+        self._least = min((*around, *known), default=None)
+        least = self._least or 0
+        for size, lengths in seen:
+            beginning = lengths[-1] == segment and sum(lengths) < size + least
+            if size > one and (beginning or sum(lengths) < size):
                 self.cut.add(size)
             else:
                 self._seen.setdefault(size, Counter())[lengths] += 1

@@ -5,6 +5,7 @@ capture gives the overhead, the outer fragments and the fragmentation point.
 """
 
 import ipaddress
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -124,9 +125,13 @@ def prove(
     one_packet_bytes = min(path.mtu_bytes, watch.client.mtu_bytes - _MOST_OVERHEAD_BYTES)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
     # Over QUIC, where shorter packets only acknowledge, longer ones may do so as well.
-    votes = Votes(one_packet_bytes - headers_bytes, acknowledges=rule.least_carrier_bytes > 0)
+    votes = Votes(
+        one_packet_bytes - headers_bytes,
+        acknowledges=rule.least_carrier_bytes > 0,
+        stream=bool(rule.tcp_ports),
+    )
     lengths: dict[int, tuple[int, ...]] = {}
-    asked = _Asked()
+    asked = _Asked(stream=bool(rule.tcp_ports))
     # A stream cuts and joins packets as it likes, however often it is asked.
     held_to = anything if rule.tcp_ports else expected
     tally = _Tally()
@@ -137,11 +142,13 @@ def prove(
         searched = (
             sizes_around(expected_bytes, _LEAST_SIZES)
             if expected_bytes is not None and not number
-            else next_sizes(
-                lengths,
-                inner_mtu_bytes=path.mtu_bytes,
-                headers_bytes=headers_bytes,
-                limit=_SEARCH_SIZES if search else 0,
+            else asked.worth(
+                next_sizes(
+                    lengths,
+                    inner_mtu_bytes=path.mtu_bytes,
+                    headers_bytes=headers_bytes,
+                    limit=_SEARCH_SIZES if search else 0,
+                )
             )
         )
         sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *searched)))
@@ -157,7 +164,7 @@ def prove(
         if batch.parts is None:
             prober.widen()
         elif batch.whole:
-            asked.counted.update(sizes if seen.add(batch.sent.probes, batch.parts) else ())
+            asked.counted.update(sizes if seen.add(batch.probes, batch.parts) else ())
             classes.update(one.traffic_class for parts in batch.parts for one in parts)
         lengths = consistent(votes.agreed())
         if rule.compresses and tally.whole and lengths:
@@ -217,6 +224,8 @@ _SEARCH_SIZES: Final = 24
 # that do not count.
 _MAX_ASKED: Final = 4
 _MAX_SENT: Final = 6
+# A stream that joins segments does so each time.
+_STREAM_ASKED: Final = 2
 
 
 @dataclass(frozen=True)
@@ -225,6 +234,8 @@ class _Batch:
 
     sent: Sent
     captured: Captured
+    probes: tuple[Probe, ...]
+    """Those of the sizes that were asked for."""
     parts: tuple[tuple[Carrier, ...], ...] | None
     """The packets of each probe; None when they could not be distinguished."""
     forward_bytes: int
@@ -240,6 +251,7 @@ class _Batch:
 class _Asked:
     """How often each size was sent."""
 
+    stream: bool
     sent: Counter[int] = field(default_factory=Counter)
     counted: Counter[int] = field(default_factory=Counter)
     """In batches that count."""
@@ -251,6 +263,11 @@ class _Asked:
             for size in sorted(sizes)
             if self.counted[size] < _MAX_ASKED and self.sent[size] < _MAX_SENT
         ]
+
+    def worth(self, searched: tuple[int, ...]) -> tuple[int, ...]:
+        """Return sizes of the search; none where a stream has shown of each what it will show."""
+        shown = all(self.counted[size] >= _STREAM_ASKED for size in searched)
+        return () if self.stream and shown else searched
 
 
 @dataclass
@@ -318,14 +335,27 @@ class _Bench:
     def run(self, number: int, sizes: Sequence[int]) -> _Batch:
         name = f"{self.name}-{number}"
         watch = self.watch
+        # What a stream has left of a long datagram goes with the next one: the next longer one, as
+        # they are in order, and behind the longest with one that nobody asked for.
+        stream = bool(self.rule.tcp_ports)
+        last = next(size for size in itertools.count(SMALLEST_BYTES) if size not in sizes)
+        order = (last, *sorted(sizes)) if stream else sizes
         with Capture(watch.host, watch.interface, name=name, read=watch.read) as capture:
-            sent = self.prober.send(sizes, marker=self.marker, repeats=self.repeats)
+            sent = self.prober.send(order, marker=self.marker, repeats=self.repeats)
             captured = capture.stop()
         self.keep(name, captured.pcap)
         frames = [frame for frame in captured.frames if not is_link_control(frame)]
         forward = carriers(frames, rule=self.rule, addresses=self.ours, mac=self.watch.mac)
         forward_bytes = sum(carrier.ip_bytes for carrier in forward)
-        return _Batch(sent, captured, attribute(sent.probes, forward), forward_bytes)
+        parts = attribute(sent.probes, forward)
+        own = [at for at, probe in enumerate(sent.probes) if probe.payload_bytes in sizes]
+        return _Batch(
+            sent,
+            captured,
+            tuple(sent.probes[at] for at in own),
+            None if parts is None else tuple(parts[at] for at in own),
+            forward_bytes,
+        )
 
 
 def _doubtful(

@@ -22,6 +22,7 @@ from simulated_link import (
     clear,
     encrypting,
     fragments,
+    joining,
     proof,
     scrambling,
     spelling,
@@ -217,13 +218,28 @@ def test_the_rest_of_a_datagram_in_a_stream_may_come_with_the_next_one() -> None
     assert found.ok, found.message
     assert WireSample(1000, (1080,)) in found.samples
     assert 2000 not in {sample.payload_bytes for sample in found.samples}
+    # A segment that is full shows no end, but that there is no room for one.
+    assert found.fragmentation_point_bytes in {None, 1420}
 
 
 def test_a_stream_that_shows_no_cut_is_not_said_to_have_none() -> None:
     # Each segment takes the start of the datagram behind it along.
-    found = proof(Link(encrypting(24), rest_ns=6 * MS), STREAM, payload_sizes=(100, 1000, 2000))
+    link = Counting(joining(24))
+    found = proof(link, STREAM, payload_sizes=(100, 1000, 2000))
     assert found.fragmentation_point_bytes is None
     assert "a stream that does not show where packets are cut" in found.message
+    # Nor is it asked for what it will not show until all batches are used up.
+    assert link.batches <= 5
+
+
+@pytest.mark.parametrize("wanted", [(64,), (24, 25, 64), (64, 1000, 2000)])
+def test_what_a_stream_has_left_of_a_long_datagram_is_not_of_the_next_small_one(
+    wanted: tuple[int, ...],
+) -> None:
+    found = proof(Link(joining(24)), STREAM, payload_sizes=wanted)
+    assert found.ok, found.message
+    seen = {one.payload_bytes: one.outer_packet_bytes for one in found.samples}
+    assert all(seen[size] == (size + 80,) for size in wanted if size < 1400)
 
 
 def test_a_stream_without_the_rest_of_a_datagram_proves_nothing() -> None:
@@ -237,6 +253,17 @@ def test_data_that_goes_another_way_while_the_tunnel_chats_is_noticed() -> None:
     found = proof(Link(lambda _payload: udp(1194, NOISE[:40])))
     assert not found.ok
     assert "a payload of 100 bytes that cannot be compressed took 68 bytes" in found.message
+
+
+@dataclass
+class Counting(Link):
+    """A link that counts the batches."""
+
+    batches: int = 0
+
+    def send(self, sizes: Sequence[int], *, marker: bytes, repeats: int) -> Sent:
+        self.batches += 1
+        return super().send(sizes, marker=marker, repeats=repeats)
 
 
 @dataclass
