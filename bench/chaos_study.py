@@ -16,8 +16,8 @@ TUNNELS: Final = {
 }
 _OVER_TCP: Final = frozenset({"ssh_tun"})
 """What carries packets over TCP sends again, and those behind wait. A segment that the line loses
-three times in a row (once in some hundreds of trials) comes after the sender has given up, and so do all those
-behind it: as many replies as there are may be missing."""
+three times in a row (once in some hundreds of trials) comes after the sender has given up, and so
+do all those behind it: as many replies as there are may be missing."""
 # A busy computer makes trials invalid and they are repeated. Steal is not a fault of a run, and
 # what a tunnel waits for its core is small beside the bounds below.
 _STUDY: Final = """
