@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -113,22 +114,28 @@ def quieten(host: Host, interface: str) -> None:
 def first_packet(client: Host, path: TrafficPath, *, limit_s: float) -> str | None:
     """Send echo requests through a path until one is answered; None when it was, else ping's words.
 
-    ``limit_s`` is rounded up to whole seconds, which is what ping's ``-w`` takes.
+    ``limit_s`` is rounded up to whole seconds, which is what ping's ``-w`` takes. A daemon that
+    does not know its peer's network yet answers that it cannot be reached, at which ping ends: it
+    is asked again.
     """
-    done = client.run(
-        [
-            *("ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(max(1, -int(-limit_s // 1)))),
-            *("-I", path.client_address, path.server_address),
-        ],
-        timeout_s=limit_s + 10,
-        check=False,
-    )
-    if done.returncode == 0:
-        return None
-    return next(
-        (line.strip() for line in done.text().splitlines() if "transmitted" in line),
-        done.last_words(),
-    )
+    deadline = time.monotonic() + limit_s
+    while True:
+        left_s = max(1, math.ceil(deadline - time.monotonic()))
+        done = client.run(
+            [
+                *("ping", "-n", "-q", "-c", "1", "-i", f"{_ECHO_S:g}", "-w", str(left_s)),
+                *("-I", path.client_address, path.server_address),
+            ],
+            timeout_s=left_s + 10,
+            check=False,
+        )
+        if done.returncode == 0:
+            return None
+        lines = (line.strip() for line in done.text().splitlines())
+        words = next((line for line in lines if "transmitted" in line), done.last_words())
+        if " errors," not in words or time.monotonic() + _ECHO_S >= deadline:
+            return words
+        time.sleep(_ECHO_S)
 
 
 def first_through(site: Site, path: TrafficPath, *, limit_s: float) -> str | None:
@@ -163,6 +170,8 @@ def first_problem(ends: Sequence[Watched]) -> str | None:
     return None
 
 
+_ECHO_S: Final = 0.2
+"""Between two echo requests."""
 _DYING_LIMIT_S: Final = 1.0
 _REPORTED: Final = 4
 _SETTLE_S: Final = 0.3
