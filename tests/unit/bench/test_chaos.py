@@ -69,7 +69,7 @@ def test_its_study_is_one() -> None:
         ({"loss_forward_ratio": 0.02}, False),
         ({"loss_reverse_ratio": 0.3}, False),
         ({"is_baseline": True, "rtt_p50_ns": 70e6}, True),
-        ({"tunnel_kind": "ssh_tun", "loss_reverse_ratio": 0.05}, False),
+        ({"tunnel_kind": "ssh_tun", "loss_forward_ratio": 0.02}, False),
     ],
 )
 def test_a_figure_that_cannot_be_is_seen(
@@ -86,7 +86,7 @@ def test_a_figure_that_cannot_be_is_seen(
 def test_a_figure_as_it_must_be_is_no_fault() -> None:
     rows = pl.DataFrame([_MEASURED, {**_MEASURED, "is_baseline": True, "rtt_min_ns": 43.65e6}])
     assert chaos_study.wrong_figures(rows, tunnel_struck=False) == []
-    again = {"tunnel_kind": "ssh_tun", "rtt_p50_ns": 400e6, "loss_reverse_ratio": 0.0}
+    again = {"tunnel_kind": "ssh_tun", "rtt_p50_ns": 400e6, "loss_reverse_ratio": 0.3}
     rows = pl.DataFrame([{**_MEASURED, **again}])
     assert chaos_study.wrong_figures(rows, tunnel_struck=False) == []
 
