@@ -1,11 +1,11 @@
 """Two hosts that are both this machine, joined by the loopback: enough for any workload."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from loopback import own_address
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
@@ -52,9 +52,5 @@ def loopback_path() -> Callable[[int], TrafficPath]:
 
 
 def _path(number: int) -> TrafficPath:
-    # 127.0.0.0/8 is all loopback: every path of every test process has addresses of its own.
-    pid = os.getpid()
-    net = f"127.{1 + pid // 256 % 254}.{pid % 256}"
-    return TrafficPath(
-        str(number), f"{net}.{number + 102}", f"{net}.{number + 2}", "lo", "lo", 65536
-    )
+    client, server = own_address(number + 102), own_address(number + 2)
+    return TrafficPath(str(number), client, server, "lo", "lo", 65536)

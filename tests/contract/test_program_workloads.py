@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from loopback import own_address
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
@@ -168,10 +169,7 @@ class Watched(LocalHost):
 
 
 def path(number: int) -> TrafficPath:
-    # 127.0.0.0/8 is all loopback: every path of every test process has an address of its own.
-    pid = os.getpid()
-    server = f"127.{1 + pid // 256 % 254}.{pid % 256}.{number + 2}"
-    return TrafficPath(str(number), "127.0.0.1", server, "lo", "lo", 65536)
+    return TrafficPath(str(number), "127.0.0.1", own_address(number + 2), "lo", "lo", 65536)
 
 
 def ready(case: Case, context: TrialContext, **changes: object) -> Workload:

@@ -1,12 +1,12 @@
 """Workloads done by programs where root is needed: file systems that are full."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from loopback import own_address
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.model.tunnel import TrafficPath
@@ -22,8 +22,6 @@ pytestmark = pytest.mark.lab
 def full(ledger: Ledger, engine: str, tmp_path: Path) -> Iterator[TrialContext]:
     """Two hosts whose work directories are file systems of 600 kB each."""
     logs = tmp_path / "logs"
-    # 127.0.0.0/8 is all loopback: every test process has an address of its own.
-    server = f"127.{1 + os.getpid() // 256 % 254}.{os.getpid() % 256}.2"
     hosts = [LocalHost(ledger, name, logs=logs) for name in ("client", "server")]
     mounts = [Path(host.work_dir) for host in hosts]
     for mount in mounts:
@@ -34,7 +32,7 @@ def full(ledger: Ledger, engine: str, tmp_path: Path) -> Iterator[TrialContext]:
         yield TrialContext(
             client=hosts[0],
             server=hosts[1],
-            paths=(TrafficPath("0", "127.0.0.1", server, "lo", "lo", 65536),),
+            paths=(TrafficPath("0", "127.0.0.1", own_address(2), "lo", "lo", 65536),),
             engine=engine,
             seed=1,
             samples_dir=None,

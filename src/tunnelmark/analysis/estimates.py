@@ -97,13 +97,14 @@ class PointEstimates:
         size = self.params.get("payload_bytes")
         return size if isinstance(size, int) else None
 
-    def is_rival_of(self, other: "PointEstimates") -> bool:
-        """Say whether the two tunnels are set against each other.
+    @property
+    def league(self) -> tuple[Stratum, str]:
+        """Tunnels are set against each other within one.
 
         One on an emulated CPU is not compared with one on a native CPU, one with a client not with
         one with 50.
         """
-        return (self.stratum, self.load) == (other.stratum, other.load)
+        return self.stratum, self.load
 
     @property
     def broken(self) -> bool:

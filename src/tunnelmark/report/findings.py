@@ -122,15 +122,15 @@ def leaders(where: str, family: Family, statements: Sequence[Statement]) -> Iter
     pairs = [
         one for one in statements if one.rival is not None and one.decision.outcome == "differs"
     ]
-    tunnels = {p.tunnel: p for p in family.points if not p.is_baseline}
+    leagues = {p.tunnel: p.league for p in family.points if not p.is_baseline}
     if metric is None or not pairs:
         return
     title = METRICS[metric].title
-    ranked = sorted(tunnels, key=lambda name: -sum(one.winner == name for one in pairs))
+    ranked = sorted(leagues, key=lambda name: -sum(one.winner == name for one in pairs))
     for name in ranked:
         won = [(one.loser, one.seen_by(name)) for one in pairs if one.winner == name]
         if won:
-            rivals = sum(tunnels[name].is_rival_of(other) for other in tunnels.values()) - 1
+            rivals = list(leagues.values()).count(leagues[name]) - 1
             best = " the best of all" if 1 < len(won) == rivals else " better"
             against = "; ".join(
                 f"{difference(metric, *seen)} against {rival}" for rival, seen in won[:MOST_NAMED]

@@ -106,7 +106,7 @@ def _pairs(
 ) -> Iterable[_Asked]:
     leading = leading_metric(family)
     for first, second in combinations(by_tunnel, 2) if leading is not None else ():
-        if leading is None or not by_tunnel[first][0].is_rival_of(by_tunnel[second][0]):
+        if leading is None or by_tunnel[first][0].league != by_tunnel[second][0].league:
             continue
         one, other = (_with(by_tunnel[name], leading) for name in (first, second))
         common = {p.workload for p in one} & {p.workload for p in other}

@@ -107,13 +107,11 @@ def uses_of(
     found = []
     for section in sections:
         for part in section.parts:
-            points = {p.tunnel: p for p in part.family.points if not p.is_baseline}
+            leagues = {p.tunnel: p.league for p in part.family.points if not p.is_baseline}
             judge = _Judge(section, part, blocks, statements, skipped)
-            while points:
-                one = next(iter(points.values()))
-                rivals = [name for name, other in points.items() if one.is_rival_of(other)]
-                found.append(judge.use(rivals, one.stratum, one.load))
-                points = {name: p for name, p in points.items() if name not in rivals}
+            for league in dict.fromkeys(leagues.values()):
+                rivals = [name for name, its in leagues.items() if its == league]
+                found.append(judge.use(rivals, *league))
     return tuple(found)
 
 
