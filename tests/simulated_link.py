@@ -60,17 +60,22 @@ def encrypting(overhead: int, port: int = 1194) -> Callable[[bytes], bytes]:
     return wrap
 
 
-def joining(overhead: int) -> Callable[[bytes], bytes]:
-    """A stream as RFC 896 has it: what does not fill a segment goes with what comes next."""
-    noise, room = random.Random(99), 1472  # noqa: S311
+def joining(overhead: int, *, late: float = 0.0, seed: int = 99) -> Callable[[bytes], bytes]:
+    """A stream as RFC 896 has it: what does not fill a segment goes with what comes next.
+
+    On a busy computer that share of datagrams is ``late``, and goes with the next one as a whole.
+    """
+    noise, room = random.Random(seed), 1472  # noqa: S311
     rests, turn = [b"", b""], itertools.cycle((0, 1))
 
     def wrap(payload: bytes) -> bytes:
         way = next(turn)
         held = rests[way] + noise.randbytes(28 + len(payload) + overhead)
         sent = len(held) // room * room or len(held)
+        if noise.random() < late:
+            sent = 0
         rests[way] = held[sent:]
-        return udp(1194, held[:sent])
+        return udp(1194, held[:sent]) if sent else b""
 
     return wrap
 

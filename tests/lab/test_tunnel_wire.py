@@ -232,20 +232,21 @@ def test_the_wire_the_model_and_the_known_figures_agree(
 
 
 # Without an overhead model what the capture shows is all that is known.
-MEASURED: list[tuple[str, dict[str, object], int, int]] = [
-    ("vtun", {}, 1110, 1395),
-    ("n2n", {}, 1163, 1336),
-    ("yggdrasil", {}, 1244, 1256),
+MEASURED: list[tuple[str, dict[str, object], int, set[int]]] = [
+    ("vtun", {}, 1110, {1395}),
+    ("n2n", {}, 1163, {1336}),
+    # The number of the packet takes another byte from the 128th on.
+    ("yggdrasil", {}, 1244, {1255, 1256}),
     # 4 bytes more in each packet, and none longer than asked for.
-    ("openvpn", {"fragment": 1300}, 1084, 1244),
+    ("openvpn", {"fragment": 1300}, 1084, {1244}),
 ]
 
 
 @pytest.mark.parametrize("case", MEASURED)
 def test_of_a_tunnel_without_a_model_the_capture_tells_the_overhead(
-    lab: Lab, engine: str, case: tuple[str, dict[str, object], int, int]
+    lab: Lab, engine: str, case: tuple[str, dict[str, object], int, set[int]]
 ) -> None:
-    kind, params, outer, point = case
+    kind, params, outer, points = case
     tunnel = make(kind, params, lab)
     assert not tunnel.modelled
     try:
@@ -257,7 +258,7 @@ def test_of_a_tunnel_without_a_model_the_capture_tells_the_overhead(
     assert proof.ok, proof.message
     seen = {sample.payload_bytes: sample.outer_packet_bytes for sample in proof.samples}
     assert seen[1000] == (outer,)
-    assert proof.fragmentation_point_bytes == point
+    assert proof.fragmentation_point_bytes in points
 
 
 @pytest.mark.parametrize(("kind", "params"), [("none", {}), ("openvpn", {}), ("wireguard", {})])

@@ -7,7 +7,7 @@ spacing of the probes is irregular, so just one shift between the two clocks mak
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
@@ -96,10 +96,11 @@ class Votes:
         Above ``one_packet_bytes`` of payload there may be several packets of which not all were
         seen; None: what was seen is always all of it. ``acknowledges``: a packet may hold an
         acknowledgement beside the payload, as over QUIC (RFC 9000 section 13.2.1), and be so much
-        longer. ``stream``: what does not fill a segment may come with the next datagram.
+        longer. ``stream``: what does not fill a segment may come with the next datagram, which is
+        longer for it.
         """
         self._one_packet_bytes = one_packet_bytes
-        self._acknowledges = acknowledges
+        self._lengthens = acknowledges or stream
         self._stream = stream
         self._least: int | None = None
         """What stands around a datagram of one packet, at the least."""
@@ -124,7 +125,7 @@ class Votes:
         seen = [(p.payload_bytes, tuple(one.ip_bytes for one in part)) for p, part in pairs if part]
         one = math.inf if self._one_packet_bytes is None else self._one_packet_bytes
         segment = max((max(lengths) for _, lengths in seen), default=0) if self._stream else 0
-        around = [sum(lengths) - size for size, lengths in seen if size <= one]
+        around = [sum(lengths) - size for size, lengths in seen if size <= min(one, sum(lengths))]
         known = [] if self._least is None else [self._least]
         self._least = min((*around, *known), default=None)
         least = self._least or 0
@@ -140,19 +141,49 @@ class Votes:
 
         A keepalive or a handshake that fell in between, a lost packet or two swapped ones make a
         probe differ; a size without a majority is left out, to be asked again. Where
-        acknowledgements make probes differ, what counts is the least that two of them saw.
+        acknowledgements or other datagrams may lengthen its packet, the shortest that two of them
+        saw counts.
         """
         agreed = {}
         for payload_bytes, counter in sorted(self._seen.items()):
-            again = [seen for seen, votes in counter.items() if votes >= _LEAST_VOTES]
-            if not self._acknowledges:
-                again = [seen for seen in again if counter[seen] * 2 > counter.total()]
-            if again:
-                agreed[payload_bytes] = min(again, key=sum)
+            found = self._candidates(payload_bytes, counter)
+            if not self._stream:
+                enough = payload_bytes + (self._least or 0) - _BLOCK_BYTES
+                found = [seen for seen in found if not _torn(seen, counter, enough)]
+            if found:
+                agreed[payload_bytes] = min(found, key=sum)
         return agreed
+
+    def _candidates(
+        self, payload_bytes: int, counter: Counter[tuple[int, ...]]
+    ) -> list[tuple[int, ...]]:
+        """Return what may be the packets of such a datagram alone."""
+        again = [seen for seen, votes in counter.items() if votes >= _LEAST_VOTES]
+        if self._lengthens:
+            # The length does not show where a stream cut.
+            one = [seen for seen in again if len(seen) == 1] if self._stream else again
+            if whole := [seen for seen in one if sum(seen) >= payload_bytes]:
+                return whole
+        return [seen for seen in again if counter[seen] * 2 > counter.total()]
+
+
+def _torn(seen: tuple[int, ...], others: Iterable[tuple[int, ...]], enough_bytes: int) -> bool:
+    """Say whether a part came so late that it stands with the next probe, as others show.
+
+    What was seen is then too little and the beginning of what another probe of that size saw, or
+    ends with what another one saw that is enough.
+    """
+    if sum(seen) < enough_bytes:
+        return any(other[: len(seen)] == seen != other for other in others)
+    return any(
+        seen[len(seen) - len(other) :] == other != seen and sum(other) >= enough_bytes
+        for other in others
+    )
 
 
 _LEAST_VOTES: Final = 2
+_BLOCK_BYTES: Final = 16
+"""Of a cipher: padding to it makes what stands around datagrams differ by less."""
 _LONE_PROBE_NS: Final = 10_000_000
 _TRIED_SHIFTS: Final = 8
 _CLOSE: Final = 0.5

@@ -106,6 +106,19 @@ def test_two_swapped_fragments_are_outvoted_and_a_lone_answer_is_no_majority() -
     assert agreed_sizes(probes, parts) == {2000: (1500, 600)}
 
 
+def test_a_late_part_that_stands_with_the_next_probe_is_of_neither() -> None:
+    # As Nebula's on a busy computer: two of three parts came when the next probe was due.
+    small, part, rest, next_rest = packet(0, 280), packet(0, 1380), packet(0, 198), packet(0, 199)
+    probes = [Probe(n, size) for n, size in enumerate((200, 1370, 1371) * 3)]
+    late = [(small,), (part,), (rest, part, next_rest)]
+    in_time = [(small,), (part, rest), (part, next_rest)]
+    votes = Votes(1272)
+    votes.add(probes, [*late, *late, *in_time])
+    assert votes.agreed() == {200: (280,)}
+    votes.add(probes, [*in_time, *in_time, *in_time])
+    assert votes.agreed() == {200: (280,), 1370: (1380, 198), 1371: (1380, 199)}
+
+
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_slow_probes_do_not_shift_all_others_by_one(seed: int) -> None:

@@ -242,6 +242,19 @@ def test_what_a_stream_has_left_of_a_long_datagram_is_not_of_the_next_small_one(
     assert all(seen[size] == (size + 80,) for size in wanted if size < 1400)
 
 
+@pytest.mark.parametrize("late", [0.1, 0.3])
+@pytest.mark.parametrize("seed", range(10))
+def test_datagrams_that_a_busy_stream_joins_are_not_taken_for_one(late: float, seed: int) -> None:
+    found = proof(Link(joining(24, late=late, seed=seed)), STREAM, payload_sizes=(64, 1000, 1300))
+    assert found.ok, found.message
+    seen = {one.payload_bytes: one.outer_packet_bytes for one in found.samples}
+    assert {size: seen[size] for size in seen if size <= 1420} == {
+        size: (size + 80,) for size in seen if size <= 1420
+    }
+    assert found.fragmentation_point_bytes in {None, 1420}
+    assert seen
+
+
 def test_a_stream_without_the_rest_of_a_datagram_proves_nothing() -> None:
     whole = encrypting(24)
     found = proof(Link(lambda payload: whole(payload[:1000])), STREAM, payload_sizes=(100, 2000))

@@ -49,6 +49,12 @@ def test_only_the_client_has_the_password_and_only_root_reads_it() -> None:
     assert host.files["/w/etc/chap-secrets"][0] == (b'"tmx0" * "0123" *\n"tmx1" * "4567" *\n')
 
 
+@pytest.mark.parametrize("setup", [CLIENT, SERVER])
+def test_no_end_takes_the_other_for_its_own_echo(setup: PppSetup) -> None:
+    # RFC 1661 section 6.4: two ends with the same magic number look like a line that is looped.
+    assert "nomagic" in option_lines(setup, ACCOUNT)
+
+
 def test_passwords_are_new_each_time() -> None:
     passwords = {pppd.new_account("a").password for _ in range(20)}
     assert len(passwords) == 20

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tunnelmark.model.block import Layered, WireProof
+from tunnelmark.model.block import Layered, WireProof, WireSample
 from tunnelmark.model.overhead import IP_VERSIONS, Wire, datagram
 from tunnelmark.model.tunnel import Negotiated
 from tunnelmark.model.validity import Check
@@ -51,7 +51,7 @@ def held_to(
 
 
 def model_check(
-    tunnel: Tunnel, agreed: Negotiated, seen: Sequence[Layered], link_mtu_bytes: int
+    tunnel: Tunnel, agreed: Negotiated, samples: Sequence[WireSample], link_mtu_bytes: int
 ) -> Check:
     """Judge whether packets on the link are as long as what was agreed makes them.
 
@@ -67,18 +67,36 @@ def model_check(
     model = tunnel.encapsulation(agreed)
     stream = model is not None and model.stream
     expected = held_to(tunnel, agreed, link_mtu_bytes)
-    judged = [one for one in seen if expected(one.payload_bytes) is not None]
-    other = [one.payload_bytes for one in judged if not one.equal]
+    judged = [
+        (sample, modelled)
+        for sample in samples[:_MOST_PAYLOADS]
+        if (modelled := expected(sample.payload_bytes)) is not None
+    ]
+    other = [pair for pair in judged if pair[0].outer_packet_bytes != pair[1]]
     most = max(0, len(judged) - 1) if stream else 0
+    message = (
+        f"{len(judged) - len(other)} of {len(judged)} payloads took as many bytes on the link as "
+        "the model of the tunnel says"
+        if judged
+        else "no payload was seen on the link by itself, so none is held to the model of the tunnel"
+    )
+    if other:
+        sample, modelled = other[0]
+        message += (
+            f"; the one of {sample.payload_bytes} bytes took {_sum(sample.outer_packet_bytes)}, "
+            f"not {_sum(modelled)}"
+        )
     return Check(
         "wire_as_modelled",
         ok=len(other) <= most,
-        message=f"{len(judged) - len(other)} of {len(judged)} payloads took as many bytes on the "
-        "link as the model of the tunnel says"
-        + (f"; the one of {other[0]} bytes did not" if other else ""),
+        message=message,
         value=float(len(other)),
         limit=float(most),
     )
+
+
+def _sum(lengths: Sequence[int]) -> str:
+    return " + ".join(map(str, lengths))
 
 
 def _modelled(tunnel: Tunnel, agreed: Negotiated, payload_bytes: int, link_mtu_bytes: int) -> Wire:

@@ -96,8 +96,9 @@ class LabSession:
         agreed = made.up.negotiated[0]
         if tunnel.chooses:
             self.where.chosen = agreed.implementation
-        self.where.layers = layers_seen(tunnel, agreed, self.seen.proofs[0], link.mtu_bytes)
-        standing = (model_check(tunnel, agreed, self.where.layers, link.mtu_bytes),)
+        proof = self.seen.proofs[0]
+        self.where.layers = layers_seen(tunnel, agreed, proof, link.mtu_bytes)
+        standing = (model_check(tunnel, agreed, proof.samples, link.mtu_bytes),)
         floor = self._warm(made, tunnel)
         self._stand = Stand(
             lab=lab,

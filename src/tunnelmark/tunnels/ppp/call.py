@@ -1,6 +1,6 @@
 """Tunnels whose ends are pppds: the calls, waiting for them, what must stay, hanging up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import ClassVar, Final
@@ -59,6 +59,8 @@ class Call:
 
 class PppTunnel(Tunnel):
     """A server for all calls, a client for each; a driver starts them and reads what they say."""
+
+    deviations: ClassVar[Mapping[str, str]] = pppd.DEVIATIONS
 
     def __init__(self, params: TunnelParams) -> None:
         """Take the parameters of the study."""

@@ -7,9 +7,10 @@ run stands where others look.
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Final, Literal
 
 from tunnelmark.model.errors import LabError
@@ -71,6 +72,15 @@ class PppSetup:
     """Whether IPv6 is agreed on beside IPv4 (RFC 5072)."""
     more: tuple[str, ...] = ()
     """Options of the tunnel itself, a line each."""
+
+
+DEVIATIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "nomagic": "pppd draws its magic number from the clock and its process id: if two on one "
+        "computer draw the same ones, each takes the other for its own echo and hangs up"
+    }
+)
+"""What every pppd is given although it is not its own default, and why."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +161,7 @@ def option_lines(setup: PppSetup, account: PppAccount) -> list[str]:
         # Header compression would make sizes depend on the packets before.
         *("novj", "novjccomp", "nopredictor1"),
         *("nodefaultroute", "noproxyarp", "nopersist"),
+        *DEVIATIONS,
         *setup.more,
     ]
 

@@ -141,6 +141,7 @@ class SstpTunnel(PppTunnel):
     )
     deviations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
+            **pppd.DEVIATIONS,
             "SecureNAT with its DHCP alone (softether)": "SoftEther's PPP takes an address only "
             "where DHCP tells the rest of the network; its NAT is off and traffic does not pass it",
             "NAT traversal, dynamic DNS, keep-alive to the Internet off (softether)": "nothing "

@@ -1,7 +1,6 @@
 """Packets on the link that are not as long as the model says fail the trials of their tunnel."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from made_results import block_record
 from tunnelmark.lab.session.layers import layers_seen, model_check
-from tunnelmark.model.block import WireProof, WireSample
+from tunnelmark.model.block import WireSample
 from tunnelmark.model.overhead import Encapsulation, Layer, datagram
 from tunnelmark.model.validity import Check
 
@@ -33,15 +32,12 @@ class _Tunnel:
 def _checked(changed: Sequence[int], *, stream: bool = False, shares: bool = False) -> Check:
     """Judge packets of which those of some payloads are 8 bytes longer than modelled."""
     tunnel: Any = _Tunnel(stream=stream, shares=shares)
-    (proof,) = block_record().proofs
     samples = []
     for size in _SIZES:
         wire = datagram(size, link_mtu_bytes=_MTU, encapsulation=tunnel.model, inner_ip=4)
         first, *rest = wire.outer_packet_bytes
         samples.append(WireSample(size, (first + 8 * (size in changed), *rest)))
-    seen: WireProof = replace(proof, samples=tuple(samples))
-    layers = layers_seen(tunnel, block_record().negotiated[0], seen, _MTU)
-    return model_check(tunnel, block_record().negotiated[0], layers, _MTU)
+    return model_check(tunnel, block_record().negotiated[0], samples, _MTU)
 
 
 def test_what_the_model_says_passes() -> None:
@@ -54,7 +50,12 @@ def test_what_the_model_says_passes() -> None:
 def test_one_payload_of_another_length_fails(size: int) -> None:
     check = _checked([size])
     assert (check.ok, check.value) == (False, 1.0)
-    assert f"the one of {size} bytes did not" in check.message
+    assert f"the one of {size} bytes took " in check.message
+
+
+def test_the_message_says_what_was_seen_and_what_the_model_says() -> None:
+    assert _checked([100]).message.endswith("; the one of 100 bytes took 192, not 184")
+    assert "; the one of 2000 bytes took 1508 + " in _checked([2000]).message
 
 
 def test_a_stream_may_put_packets_together_but_not_make_all_of_them_longer() -> None:
@@ -72,8 +73,9 @@ def test_where_packets_share_others_only_those_of_one_packet_are_judged() -> Non
 
 def test_nothing_seen_is_nothing_wrong() -> None:
     tunnel: Any = _Tunnel(stream=False)
-    assert model_check(tunnel, block_record().negotiated[0], (), _MTU).ok
-    assert model_check(tunnel, block_record().negotiated[0], (), _MTU).message.startswith("0 of 0")
+    check = model_check(tunnel, block_record().negotiated[0], (), _MTU)
+    assert check.ok
+    assert check.message.startswith("no payload was seen on the link by itself")
 
 
 def test_a_tunnel_without_a_model_is_judged_by_none() -> None:
