@@ -91,6 +91,11 @@ _INTERRUPTED = 130
     help="A folder with cost models for --backend sim, before those of the package.",
 )
 @click.option(
+    "--no-costs",
+    is_flag=True,
+    help="In a simulation the work of tunnels takes no time: links and packets alone.",
+)
+@click.option(
     "--hosts",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Run between the two real hosts of an inventory (docs/hosts.md).",
@@ -133,6 +138,7 @@ def run(
     kernel: str | None,
     backend: str,
     costs: Path | None,
+    no_costs: bool,
     hosts: Path | None,
     cluster_at: str | None,
     scale: str | None,
@@ -149,8 +155,9 @@ def run(
     _alone("--hosts, --place and --backend sim", hosts is not None, place != "auto", simulated)
     if (study is None) == (resume is None):
         raise click.UsageError("give either STUDY or --resume DIR")
-    if costs is not None and not simulated:
-        raise click.UsageError("--costs is for --backend sim")
+    _alone("--costs and --no-costs", costs is not None, no_costs)
+    if (costs is not None or no_costs) and not simulated:
+        raise click.UsageError("--costs and --no-costs are for --backend sim")
     if cluster_at is not None and (hosts or job or budget):
         raise click.UsageError("--cluster cannot be used with --hosts, --job or --budget")
     _of_machines(suite, kernel, elsewhere=hosts is not None or simulated or place == "local")
@@ -199,7 +206,7 @@ def run(
             wanted=place,
             suite=suite,
             kernel=kernel,
-            simulation=Simulation(costs) if simulated else None,
+            simulation=Simulation(costs, timeless=no_costs) if simulated else None,
             say=_say,
         )
     summary = write_reports(Path(ended.directory), terminal=not as_json)

@@ -35,7 +35,6 @@ from tunnelmark.run.replay import replay
 from tunnelmark.run.tally import Tally
 from tunnelmark.run.time_left import expected_s
 from tunnelmark.sim.backend import SimBackend
-from tunnelmark.sim.known_costs import known_costs
 from tunnelmark.store import Writer, open_result
 from tunnelmark.store.manifest import environment_key
 from tunnelmark.study import Study
@@ -128,7 +127,7 @@ def _able(study: Study, engine: str, simulation: Simulation | None) -> tuple[Abl
     jobs = plan_jobs(study)
     if simulation is None:
         return Able(jobs, {}, {}, ()), ()
-    models = known_costs(simulation.costs)
+    models = simulation.models()
     # It opens no sessions here, so it needs no folder of its own.
     backend = SimBackend(engine, models, Path(), keep_samples=False)
     return backend.check(jobs), tuple(to_toml(model) for model in models)

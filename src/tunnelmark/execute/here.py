@@ -16,6 +16,7 @@ from tunnelmark.lab.clean import clean, find_leftovers
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement, Wanted
 from tunnelmark.lab.session.backend import LabBackend
+from tunnelmark.model.costs import CostModel
 from tunnelmark.model.suites import Suite
 from tunnelmark.run.events import Listener, RunEnded
 from tunnelmark.run.interrupt import Interrupted, Interrupts
@@ -33,6 +34,12 @@ class Simulation:
 
     costs: Path | None = None
     """A folder with cost models, which come before those of this package."""
+    timeless: bool = False
+    """The work of tunnels takes no time, whatever models there are."""
+
+    def models(self) -> tuple[CostModel, ...]:
+        """Return the cost models; ``StudyError`` for a file that is wrong."""
+        return () if self.timeless else known_costs(self.costs)
 
 
 def execute(
@@ -82,7 +89,7 @@ def execute(
         with Interrupts() as interrupts, Ledger() as ledger, ExitStack() as closing:
             backend: LabBackend | SimBackend
             if simulation is not None:
-                models = known_costs(simulation.costs)
+                models = simulation.models()
                 backend = SimBackend(engine, models, ledger.in_memory("sim"), keep_samples)
                 able = limited(backend.check(planned), only, study)
             else:

@@ -221,16 +221,11 @@ def to_toml(costs: CostModel) -> str:
 
 
 def choose(models: Sequence[CostModel], tunnel: DriverSpec, device: DriverSpec) -> CostModel | None:
-    """Return the model that holds for a tunnel on a device, the one that says most of it.
-
-    Of two that say as much the first counts; None where there is none.
-    """
-    fitting = [
+    """Return the first model that holds for a tunnel on a device, or None."""
+    fitting = (
         one for one in models if one.tunnel.holds_for(tunnel) and one.device.holds_for(device)
-    ]
-    return max(
-        fitting, key=lambda one: len(one.tunnel.params) + len(one.device.params), default=None
     )
+    return next(fitting, None)
 
 
 def _check_end(end: EndCosts, place: str) -> None:

@@ -11,11 +11,17 @@ _ENDING: Final = ".toml"
 
 
 def known_costs(folder: Path | None = None) -> tuple[CostModel, ...]:
-    """Return all models, those of ``folder`` first, each part in order of the files' names.
+    """Return all models in the order in which they count: those of ``folder`` first.
 
+    In each part those that say most of their tunnel come first, then by the files' names.
     Raises ``StudyError`` for a file that cannot be read or is wrong.
     """
-    return (*(_of_folder(folder) if folder is not None else ()), *_packaged())
+    own = _of_folder(folder) if folder is not None else ()
+    return (*sorted(own, key=_general), *sorted(_packaged(), key=_general))
+
+
+def _general(model: CostModel) -> int:
+    return -len(model.tunnel.params) - len(model.device.params)
 
 
 def _of_folder(folder: Path) -> tuple[CostModel, ...]:

@@ -63,8 +63,9 @@ def test_a_model_holds_where_its_columns_are_the_same() -> None:
     assert choose([MODEL], tunnel(**asked), DriverSpec("rpi", "rpi", {})) is None
 
 
-def test_of_several_the_one_that_says_most_counts() -> None:
+def test_of_several_the_first_that_holds_counts() -> None:
     any_openvpn = replace(MODEL, tunnel=CostedTunnel("openvpn"))
     asked = tunnel(cipher="AES-256-GCM", threads=1, lzo=False)
-    assert choose([any_openvpn, MODEL], asked, HOST) is MODEL
-    assert choose([any_openvpn, MODEL], tunnel(cipher="none"), HOST) is any_openvpn
+    assert choose([any_openvpn, MODEL], asked, HOST) is any_openvpn
+    assert choose([MODEL, any_openvpn], asked, HOST) is MODEL
+    assert choose([MODEL, any_openvpn], tunnel(cipher="none"), HOST) is any_openvpn
