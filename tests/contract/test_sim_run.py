@@ -59,7 +59,7 @@ def made(tmp_path: Path, *parts: str) -> str:
 
 
 def test_quickstart_is_what_the_line_and_the_packets_make_of_it(tmp_path: Path) -> None:
-    result = run(tmp_path / "results", "quickstart")
+    result = run(tmp_path / "results", "quickstart", "--no-costs")
     trials = totals(result)
     assert trials["valid"].all()
     assert set(trials["stratum"]) == {"simulation"}
@@ -174,7 +174,7 @@ def saturated(tmp_path: Path, name: str, *parts: str, costs: str = "") -> pl.Dat
     fast = SERIAL.replace("8 Mbit/s", "1 Gbit/s")
     load = '[[workload]]\nkind = "udp_load"\npacket_rate = 9000\nduration = "2 s"\n'
     study = made(tmp_path, *parts, fast, load + "payload_bytes = 1172\n")
-    words = []
+    words = ["--no-costs"]
     if costs:
         folder = tmp_path / f"costs-{name}"
         folder.mkdir()
@@ -399,3 +399,27 @@ def test_a_copy_of_a_result_grows_on_an_object_store(
     assert (there / "report" / "report.html").read_bytes() == (
         here / "report" / "report.html"
     ).read_bytes()
+
+
+def test_the_costs_of_the_package_are_taken_unless_none_are_wanted(tmp_path: Path) -> None:
+    echo = '[[workload]]\nkind = "udp_echo"\ngap = "5 ms"\npackets = 20\npayload_bytes = 972\n'
+    found = []
+    for name, words in (("with", []), ("without", ["--no-costs"])):
+        result = run(tmp_path / name, made(tmp_path, OPENVPN, SERIAL, echo), *words)
+        trials = totals(result).filter(pl.col("tunnel") == "openvpn")
+        said = result.manifest.environment["costs of openvpn"]
+        assert said.startswith("none: ") is (name == "without")
+        assert trials["cpu_tunnel_ratio"].is_null().all() == (name == "without")
+        found.append(trials["rtt_p50_ns"][0])
+    # Four pieces of work, of some tens of microseconds each on the machine of the fit.
+    assert 4 * 10_000 < found[0] - found[1] < 4 * 100_000
+
+
+def test_costs_and_none_at_once_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "quickstart", "--backend", "sim", "--costs", str(tmp_path), "--no-costs"]
+    assert main.call(words) == 2
+    assert "--costs and --no-costs are mutually exclusive" in capsys.readouterr().err
+    assert main.call(["run", "quickstart", "--no-costs"]) == 2
+    assert "--costs and --no-costs are for --backend sim" in capsys.readouterr().err
