@@ -357,7 +357,7 @@ def test_a_run_of_another_backend_is_not_resumed(
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     memory = Path("/dev/shm")  # noqa: S108 - where a simulation keeps what it needs for moments
     echo = '[[workload]]\nkind = "udp_echo"\ngap = "5 ms"\npackets = 10\npayload_bytes = 64\n'
-    result = run(tmp_path / "results", made(tmp_path, OPENVPN, SERIAL, echo), "--no-samples")
+    result = run(tmp_path / "results", made(tmp_path, OPENVPN, SERIAL, echo))
     (run_id,) = set(result.trials()["run_id"])
     assert not [path for path in memory.iterdir() if run_id in path.name]
 
@@ -423,3 +423,18 @@ def test_costs_and_none_at_once_are_refused(
     assert "--costs and --no-costs are mutually exclusive" in capsys.readouterr().err
     assert main.call(["run", "quickstart", "--no-costs"]) == 2
     assert "--costs and --no-costs are for --backend sim" in capsys.readouterr().err
+
+
+def test_records_of_many_packets_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
+    load = '[[workload]]\nkind = "udp_load"\nduration = "40 s"\npayload_bytes = 100\n'
+    study = made(tmp_path, SERIAL, load + "packet_rate = [500, 1000]\n")
+    packets = {}
+    for words in ([], ["--samples"], ["--no-samples"]):
+        result = run(tmp_path / "-".join(["results", *words]), study, *words)
+        files = result.directory.glob("samples/*.send.rec")
+        packets[(*words,)] = {file.stat().st_size // 64 - 1 for file in files}
+    assert {words: sorted(found) for words, found in packets.items()} == {
+        (): [20_000],
+        ("--samples",): [20_000, 40_000],
+        ("--no-samples",): [],
+    }

@@ -122,7 +122,12 @@ _INTERRUPTED = 130
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="An earlier result whose scatter predicts which differences the run will detect.",
 )
-@click.option("--no-samples", is_flag=True, help="Do not keep per-packet records and captures.")
+@click.option(
+    "--samples/--no-samples",
+    default=None,
+    help="Keep per-packet records and captures. Without this option they are kept, in a "
+    "simulation only those of trials with up to about 32,000 packets.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one per line.")
 @click.option("--lines", is_flag=True, help="Show progress as plain lines, also in a pipe or file.")
 @click.option("--quiet", is_flag=True, help="Suppress progress (default without a terminal).")
@@ -144,7 +149,7 @@ def run(
     scale: str | None,
     budget: float | None,
     like: Path | None,
-    no_samples: bool,
+    samples: bool | None,
     as_json: bool,
     lines: bool,
     quiet: bool,
@@ -199,14 +204,16 @@ def run(
             loaded,
             results_dir=copies.folder,
             listener=copies.listening(listener),
-            keep_samples=not no_samples,
+            keep_samples=samples is not False,
             engine=engine,
             seed=seed,
             resume=resume,
             wanted=place,
             suite=suite,
             kernel=kernel,
-            simulation=Simulation(costs, timeless=no_costs) if simulated else None,
+            simulation=Simulation(costs, timeless=no_costs, all_samples=bool(samples))
+            if simulated
+            else None,
             say=_say,
         )
     summary = write_reports(Path(ended.directory), terminal=not as_json)

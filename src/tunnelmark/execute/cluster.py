@@ -108,6 +108,7 @@ def execute_on(
                 costs=costs,
                 wanted=wanted,
                 keep_samples=keep_samples,
+                all_samples=simulation is not None and simulation.all_samples,
                 tunnelmark=versions()[0],
                 engine=versions()[1],
             )

@@ -36,6 +36,8 @@ class Simulation:
     """A folder with cost models, which come before those of this package."""
     timeless: bool = False
     """The work of tunnels takes no time, whatever models there are."""
+    all_samples: bool = False
+    """Records of single packets are kept however many they are."""
 
     def models(self) -> tuple[CostModel, ...]:
         """Return the cost models; ``StudyError`` for a file that is wrong."""
@@ -90,7 +92,8 @@ def execute(
             backend: LabBackend | SimBackend
             if simulation is not None:
                 models = simulation.models()
-                backend = SimBackend(engine, models, ledger.in_memory("sim"), keep_samples)
+                memory, every = ledger.in_memory("sim"), simulation.all_samples
+                backend = SimBackend(engine, models, memory, keep_samples, every)
                 able = limited(backend.check(planned), only, study)
             else:
                 placement: Placement | HostsPlacement

@@ -56,6 +56,8 @@ class Task(BaseModel):
     alike: bool = False
     """Whether the part also has the job that sets this computer beside others (A/A)."""
     keep_samples: bool = True
+    all_samples: bool = False
+    """Of a simulation, which keeps short records only without."""
     tunnelmark: str
     """Version that the worker must have too, as its engine."""
     engine: str
@@ -96,7 +98,9 @@ def run_part(task: Task, directory: Path, *, worker: str, interrupts: Interrupts
                 parse_costs(text, f"cost model {number}")
                 for number, text in enumerate(task.costs, 1)
             )
-            backend = SimBackend(engine, models, ledger.in_memory("sim"), task.keep_samples)
+            backend = SimBackend(
+                engine, models, ledger.in_memory("sim"), task.keep_samples, task.all_samples
+            )
             able = Able((job,), {}, task.environment, ())
         else:
             study = study_in(task.head)

@@ -30,6 +30,8 @@ class SimBackend:
     models: tuple[CostModel, ...]
     work_dir: Path
     keep_samples: bool
+    all_samples: bool = False
+    """Records of any length are kept, not only those of few packets: the seed gives them again."""
 
     def check(self, jobs: Sequence[Job]) -> Able:
         """Find what can be simulated; ``StudyError`` if nothing can.
@@ -68,6 +70,7 @@ class SimBackend:
             folder=folder,
             work_dir=self.work_dir / job.job_id,
             keep_samples=self.keep_samples,
+            all_samples=self.all_samples,
             observer=observer,
         )
 

@@ -24,6 +24,8 @@ from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.congestion import TcpWorkload
 from tunnelmark.workloads.registry import workload_kinds
 
+LARGEST_RECORDS_BYTES: Final = 2 << 20
+"""Of a trial, at one end: about 32,000 packets. Echoes of a report are fewer, loads are more."""
 PLACED_ON: Final = "a simulation in virtual time"
 
 
@@ -39,13 +41,15 @@ class SimSession:
         folder: Path,
         work_dir: Path,
         keep_samples: bool,
+        all_samples: bool,
         observer: Observer,
     ) -> None:
         """Make nothing yet; ``work_dir`` is the session's own, and ``down`` removes it."""
         self.where, self.seen = Where(), Seen()
         self._job, self._models, self._engine = job, models, engine
         self._folder, self._work_dir = folder, work_dir
-        self._keep_samples, self._observer = keep_samples, observer
+        self._keep_samples, self._all_samples = keep_samples, all_samples
+        self._observer = observer
         self._workloads: dict[str, Workload] = {}
         self._stand: Stand | None = None
 
@@ -93,6 +97,7 @@ class SimSession:
             logs=self._folder / "logs" / self._job.job_id,
             limits=self._job.limits,
             samples_dir=self._folder / "samples" if self._keep_samples else None,
+            largest_records_bytes=None if self._all_samples else LARGEST_RECORDS_BYTES,
         )
 
     def run(self, trial: Trial, attempt: int) -> TrialResult:

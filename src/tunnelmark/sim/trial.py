@@ -44,6 +44,8 @@ class Stand:
     limits: Limits
     samples_dir: Path | None
     """Where bulk records are kept; None: nowhere."""
+    largest_records_bytes: int | None
+    """Larger ones are not kept; None: all are."""
 
 
 def run_trial(
@@ -116,6 +118,7 @@ class _Running:
             engine=stand.engine,
             seed=trial.seed,
             samples_dir=stand.samples_dir,
+            largest_records_bytes=stand.largest_records_bytes,
             sample_stem=self.name,
             progress=lambda progress: self.observer.progress(trial, progress),
             cancelled=self.observer.cancelled,

@@ -42,6 +42,8 @@ class TrialContext:
     progress: Callable[[Progress], None]
     cancelled: Callable[[], bool]
     """True when the trial should end early; the workload then returns what it has."""
+    largest_records_bytes: int | None = None
+    """Larger files with the records of single packets are not left there; None: all are."""
     measuring_processes: Callable[[str, int], None] = lambda _host, _pid: None
     waited_awake: Callable[[str, int], None] = lambda _host, _ns: None
     """Called by host with the processor time that a sender spent awake for a packet's time."""

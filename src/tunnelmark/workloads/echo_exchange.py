@@ -223,7 +223,9 @@ class Exchange:
         data = [host.get(path, limit_bytes=_LARGEST_RECORDS_BYTES) for host, path in self._files()]
         found.send = records.read_send(data[0], "records of the sender")
         found.reflect = records.read_reflect(data[1], "records of the reflector")
-        if (directory := self._context.samples_dir) is not None:
+        most = self._context.largest_records_bytes
+        small = most is None or max(map(len, data)) <= most
+        if (directory := self._context.samples_dir) is not None and small:
             for (_, path), content in zip(self._files(), data, strict=True):
                 write(directory / path.name, content)
                 kept.append(path.name)
