@@ -182,6 +182,23 @@ def test_a_worker_dies_and_the_result_is_byte_for_byte_that_of_one_computer(
     assert not (result.directory / ".parts").exists()
 
 
+def test_the_first_job_of_a_worker_ends_dasks_profiler(
+    dask: Processes, study: Study, tmp_path: Path
+) -> None:
+    # With Python 3.11 it waits for ever when a thread ends in a garbage collection of its own.
+    # Sent by value, as workers do not know this module.
+    def profiled(dask_worker: distributed.Worker) -> list[bool]:
+        callbacks = dask_worker.periodic_callbacks
+        return [callbacks[name].is_running() for name in ("profile", "profile-cycle")]
+
+    dask.start(1)
+    _wait_for(dask, 1)
+    with distributed.Client(dask.address, set_as_default=False) as client:
+        assert [*client.run(profiled).values()] == [[True, True]]
+        assert every_trial_once(by_cluster(dask.address, study, tmp_path))
+        assert [*client.run(profiled).values()] == [[False, False]]
+
+
 def test_a_worker_dies_with_a_part_that_nobody_has_fetched(
     dask: Processes, study: Study, tmp_path: Path
 ) -> None:

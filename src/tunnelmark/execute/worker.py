@@ -55,6 +55,7 @@ def carry_out(text: str) -> Sent:
     Raises ``TunnelmarkError`` if it cannot be run here.
     """
     worker = _distributed().get_worker()
+    stop_profiler(worker)
     key = worker.get_current_task()
     name = _name(worker)
 
@@ -74,6 +75,17 @@ def carry_out(text: str) -> Sent:
             _in_a_process(text, Path(folder), name, gone)
             _beside_others.add(task.head.run_id)
         return Sent(name, pack(Path(folder, RESULT)))
+
+
+def stop_profiler(worker: Any) -> None:
+    """Stop Dask's own profiler in a worker: with Python 3.11 it hangs a process with threads.
+
+    It looks at all frames each 10 ms, and a garbage collection while it does waits for ever for a
+    thread that ends (python/cpython#106883, not corrected in 3.11).
+    """
+    for name in ("profile", "profile-cycle"):
+        if (callback := worker.periodic_callbacks.get(name)) is not None:
+            worker.loop.add_callback(callback.stop)
 
 
 def _in_a_process(text: str, folder: Path, name: str, gone: Callable[[], bool]) -> None:
