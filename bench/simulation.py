@@ -115,6 +115,7 @@ def _engine_s(text: str) -> float:
             folder=Path(folder),
             work_dir=Path(folder) / "work",
             keep_samples=False,
+            all_samples=False,
             observer=_Silent(),
         )
         session.up(1, 1)
