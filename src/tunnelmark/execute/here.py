@@ -91,9 +91,13 @@ def execute(
         with Interrupts() as interrupts, Ledger() as ledger, ExitStack() as closing:
             backend: LabBackend | SimBackend
             if simulation is not None:
-                models = simulation.models()
-                memory, every = ledger.in_memory("sim"), simulation.all_samples
-                backend = SimBackend(engine, models, memory, keep_samples, every)
+                backend = SimBackend(
+                    engine,
+                    simulation.models(),
+                    ledger.in_memory("sim"),
+                    keep_samples,
+                    simulation.all_samples,
+                )
                 able = limited(backend.check(planned), only, study)
             else:
                 placement: Placement | HostsPlacement

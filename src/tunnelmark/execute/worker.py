@@ -55,7 +55,7 @@ def carry_out(text: str) -> Sent:
     Raises ``TunnelmarkError`` if it cannot be run here.
     """
     worker = _distributed().get_worker()
-    stop_profiler(worker)
+    _stop_profiler(worker)
     key = worker.get_current_task()
     name = _name(worker)
 
@@ -77,7 +77,7 @@ def carry_out(text: str) -> Sent:
         return Sent(name, pack(Path(folder, RESULT)))
 
 
-def stop_profiler(worker: Any) -> None:
+def _stop_profiler(worker: Any) -> None:
     """Stop Dask's own profiler in a worker: with Python 3.11 it hangs a process with threads.
 
     It looks at all frames each 10 ms, and a garbage collection while it does waits for ever for a

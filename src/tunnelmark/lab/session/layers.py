@@ -83,8 +83,8 @@ def model_check(
     if other:
         sample, modelled = other[0]
         message += (
-            f"; the one of {sample.payload_bytes} bytes took {_sum(sample.outer_packet_bytes)}, "
-            f"not {_sum(modelled)}"
+            f"; the one of {sample.payload_bytes} bytes took {_as_sum(sample.outer_packet_bytes)}, "
+            f"not {_as_sum(modelled)}"
         )
     return Check(
         "wire_as_modelled",
@@ -95,7 +95,7 @@ def model_check(
     )
 
 
-def _sum(lengths: Sequence[int]) -> str:
+def _as_sum(lengths: Sequence[int]) -> str:
     return " + ".join(map(str, lengths))
 
 
