@@ -28,6 +28,7 @@ MS = 10**6
 CLOCK_NS = 1_700_000_000 * 10**9
 
 Outgoing = list[tuple[int, bytes]]
+_OFTEN = 0.7
 
 
 def fragments(data: bytes, identification: int, forward: bool, mtu: int = 1500) -> list[bytes]:
@@ -60,18 +61,26 @@ def encrypting(overhead: int, port: int = 1194) -> Callable[[bytes], bytes]:
     return wrap
 
 
-def joining(overhead: int, *, late: float = 0.0, seed: int = 99) -> Callable[[bytes], bytes]:
+def joining(
+    overhead: int, *, late: float = 0.0, seed: int = 99, inner_mtu: int = 65535
+) -> Callable[[bytes], bytes]:
     """A stream as RFC 896 has it: what does not fill a segment goes with what comes next.
 
     On a busy computer that share of datagrams is ``late``, and goes with the next one as a whole.
+    Of one that is larger than ``inner_mtu`` the second fragment often goes with the next one.
     """
     noise, room = random.Random(seed), 1472  # noqa: S311
     rests, turn = [b"", b""], itertools.cycle((0, 1))
 
     def wrap(payload: bytes) -> bytes:
         way = next(turn)
-        held = rests[way] + noise.randbytes(28 + len(payload) + overhead)
+        inner = 28 + len(payload)
+        first = inner if inner <= inner_mtu else 20 + (inner_mtu - 20) // 8 * 8
+        held = rests[way] + noise.randbytes(first + overhead)
         sent = len(held) // room * room or len(held)
+        if first < inner:
+            held += noise.randbytes(20 + inner - first + overhead)
+            sent = sent if noise.random() < _OFTEN else len(held) // room * room
         if noise.random() < late:
             sent = 0
         rests[way] = held[sent:]

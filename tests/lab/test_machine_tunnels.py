@@ -117,6 +117,7 @@ def proved(lab: Lab, up: TunnelUp, *, sizes: tuple[int, ...] = FEW) -> WireProof
         engine=lab.place.engine,
         seed=5,
         spacing_ns=SPACING_NS,
+        stream=bool(up.wire.tcp_ports),
     )
     watch = Watch(lab.link_host, "a", lab.client)
     return prove(path, up.wire, prober=prober, watch=watch, payload_sizes=sizes, seed=7)
@@ -184,6 +185,7 @@ def test_the_wire_the_model_and_the_known_figures_agree(
     }
     assert seen == expected
     wanted = {*AROUND_PADDING, *around}
+    assert seen, proof.message
     assert {size for size in wanted if size <= max(seen)} <= seen.keys()
     assert max(seen) >= point
     assert seen[1000] == (outer,)

@@ -7,7 +7,7 @@ spacing of the probes is irregular, so just one shift between the two clocks mak
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
@@ -152,7 +152,7 @@ class Votes:
                 found = [seen for seen in found if not _torn(seen, counter, enough)]
             if found:
                 agreed[payload_bytes] = min(found, key=sum)
-        return agreed
+        return self._alone(agreed) if self._stream else agreed
 
     def _candidates(
         self, payload_bytes: int, counter: Counter[tuple[int, ...]]
@@ -165,6 +165,25 @@ class Votes:
             if whole := [seen for seen in one if sum(seen) >= payload_bytes]:
                 return whole
         return [seen for seen in again if counter[seen] * 2 > counter.total()]
+
+    def _alone(self, lengths: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+        """Return the lengths without single packets that hold less or more than one datagram.
+
+        The first fragment of one may go alone, and a part of another beside it. What stands around
+        two datagrams differs by a cipher's block, if it has blocks, and a few digits of a counter.
+        """
+        around = {size: seen[0] - size for size, seen in lengths.items() if len(seen) == 1}
+        one = self._one_packet_bytes or math.inf
+        sure = [bytes_ for size, bytes_ in around.items() if size <= one]
+        least = min(sure, default=0)
+        most = least + _COUNTER_BYTES
+        if sum(bytes_ <= most for bytes_ in sure) * 2 < len(sure):
+            least, most = least - _BLOCK_BYTES, most + _BLOCK_BYTES
+        return {
+            size: seen
+            for size, seen in lengths.items()
+            if not sure or least <= around.get(size, least) <= most
+        }
 
 
 def _torn(seen: tuple[int, ...], others: Iterable[tuple[int, ...]], enough_bytes: int) -> bool:
@@ -184,6 +203,8 @@ def _torn(seen: tuple[int, ...], others: Iterable[tuple[int, ...]], enough_bytes
 _LEAST_VOTES: Final = 2
 _BLOCK_BYTES: Final = 16
 """Of a cipher: padding to it makes what stands around datagrams differ by less."""
+_COUNTER_BYTES: Final = 8
+"""By how much a number that grows may lengthen a header."""
 _LONE_PROBE_NS: Final = 10_000_000
 _TRIED_SHIFTS: Final = 8
 _CLOSE: Final = 0.5

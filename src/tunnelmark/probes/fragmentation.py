@@ -41,22 +41,15 @@ def bracket(lengths: Mapping[int, tuple[int, ...]]) -> Bracket:
     return Bracket(low, high)
 
 
-def consistent(
-    lengths: Mapping[int, tuple[int, ...]], *, stream: bool = False
-) -> dict[int, tuple[int, ...]]:
+def consistent(lengths: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
     """Return the lengths without those that cannot be: two probes that were taken for one.
 
     Each part of a datagram brings no more than what stands around a whole one and an IP header of
     its own; and none is split where more of the larger ones go in one packet than are split so far.
-    In a ``stream`` what stands around two datagrams differs by a cipher's block and a few digits
-    of a counter: what is longer has a part of another one.
     """
     whole = {size: outer[0] - size for size, outer in lengths.items() if len(outer) == 1}
     if not whole:
         return dict(lengths)
-    if stream:
-        least = min((around for around in whole.values() if around > 0), default=0)
-        whole = {size: around for size, around in whole.items() if around <= least + _UNEVEN_BYTES}
     most = max(whole.values()) + _PART_BYTES
     splits = [
         size
@@ -121,6 +114,5 @@ def sizes_around(point_bytes: int, number: int) -> tuple[int, ...]:
 
 
 _LEAST_STEPS: Final = 6
-_UNEVEN_BYTES: Final = 16 + 8
 # IPv6 with a fragment header, RFC 8200 section 4.5, and padding to a cipher's block.
 _PART_BYTES: Final = 40 + 8 + 16

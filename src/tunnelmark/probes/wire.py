@@ -166,7 +166,7 @@ def prove(
         elif batch.whole:
             asked.counted.update(sizes if seen.add(batch.probes, batch.parts) else ())
             classes.update(one.traffic_class for parts in batch.parts for one in parts)
-        lengths = consistent(votes.agreed(), stream=bool(rule.tcp_ports))
+        lengths = consistent(votes.agreed())
         if rule.compresses and tally.whole and lengths:
             break
     if rule.compresses:

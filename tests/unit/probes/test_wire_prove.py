@@ -255,6 +255,20 @@ def test_datagrams_that_a_busy_stream_joins_are_not_taken_for_one(late: float, s
     assert seen
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_the_first_fragment_alone_is_not_a_datagram_with_little_around_it(seed: int) -> None:
+    """One of a payload of 1,472 bytes has 3 bytes more: all others were dropped for theirs."""
+    sizes = (24, 100, 1000, *range(1363, 1382))
+    link = Link(joining(27, seed=seed, inner_mtu=1400))
+    found = proof(link, STREAM, payload_sizes=sizes)
+    assert found.ok, found.message
+    seen = {one.payload_bytes: one.outer_packet_bytes for one in found.samples}
+    # The smallest may hold the end of the longest each time.
+    assert seen.keys() >= {size for size in sizes[1:] if size <= 1372}
+    assert all(seen[size] == (size + 83,) for size in seen if size <= 1372)
+    assert all(len(packets) > 1 for size, packets in seen.items() if size > 1372)
+
+
 def test_a_stream_without_the_rest_of_a_datagram_proves_nothing() -> None:
     whole = encrypting(24)
     found = proof(Link(lambda payload: whole(payload[:1000])), STREAM, payload_sizes=(100, 2000))

@@ -27,6 +27,7 @@ from tunnelmark.tunnels.wpa2.config import (
     supplicant_text,
 )
 from tunnelmark.tunnels.wpa2.driver import Wpa2Params, Wpa2Tunnel, _Link
+from tunnelmark.tunnels.wpa2.radios import Radios
 
 B, G, N = "wlan-80211b-11", "wlan-80211g-54", "wlan-80211n-ht20"
 N_WIDE = "wlan-80211n-ht40-2ss"
@@ -438,3 +439,22 @@ def test_a_station_that_joined_anew_with_another_cipher_is_reported(hosts: Any) 
     said["pairwise_cipher"] = "TKIP"
     with pytest.raises(RefusedError, match=r"^wpa_supplicant: pairwise cipher is 'TKIP'"):
         tunnel.check_agreed()
+
+
+def test_the_end_of_the_medium_is_the_reason_though_its_radios_vanish_first(
+    hosts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes the radios down before the process that made them counts as ended."""
+    for host in hosts:
+        host.answer = lambda _argv, _stdin: (0, "[]")
+    process = hosts[1].spawn(["wlan-medium"], name="medium")
+    process.log = "killed"
+    monkeypatch.setattr(process, "wait", lambda _timeout_s: process.kill())
+    ends = [Endpoint(host, "198.18.0.1", "fd00::1", "eth0", 1500) for host in hosts]
+    made = replace(site(SharedMedium(medium(G), 1)), client=ends[0], server=ends[1])
+    tunnel = Wpa2Tunnel(Wpa2Params.model_validate({}))
+    tunnel._site, tunnel._radios = made, Radios(made, SharedMedium(medium(G), 1))
+    tunnel._radios._process = process
+    tunnel._links = [_Link(0, bss("wpa2-ccmp"), "tm0a0c", "02:74:6d:00:20:00")]
+    assert process.poll() is None
+    assert tunnel.problem() == "the medium of the radios ended: killed"

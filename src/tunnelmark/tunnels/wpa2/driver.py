@@ -6,7 +6,7 @@ secured one, of the same two radios on the same medium.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal, Self
@@ -59,6 +59,8 @@ _START_LIMIT_S: Final = 30.0
 _CONNECT_LIMIT_S: Final = 60.0
 _FIRST_PACKET_LIMIT_S: Final = 15.0
 _DYING_LIMIT_S: Final = 2.0
+# The kernel takes the radios down before the process that made them counts as ended.
+_MEDIUM_DYING_LIMIT_S: Final = 10.0
 _LOG_LINES: Final = 200
 _LETTER: Final = "a"
 
@@ -190,10 +192,7 @@ class Wpa2Tunnel(Tunnel):
                 for li in self._links
             ),
         ]
-        if problem := first_problem(ends):
-            # The radios vanish with the medium: its end is the reason then.
-            return self._radios.problem() or problem
-        if problem := self._radios.problem():
+        if problem := self._died(self._radios, ends):
             return problem
         for link in self._links:
             state = self._status(site, link).get("wpa_state")
@@ -204,12 +203,20 @@ class Wpa2Tunnel(Tunnel):
                 with contextlib.suppress(TimeoutError):
                     self._supplicant.wait(_DYING_LIMIT_S)
             return (
-                first_problem(ends)
-                or self._radios.problem()
+                self._died(self._radios, ends)
                 or f"station {link.station} on client is not connected: wpa_state is "
                 f"{state or 'unknown'}"
             )
         return None
+
+    def _died(self, radios: Radios, ends: Sequence[Watched]) -> str | None:
+        """Return which daemon, radio or medium is gone."""
+        problem = first_problem(ends)
+        daemons = (self._hostapd, self._supplicant)
+        vanished = problem and not any(one and one.poll() is not None for one in daemons)
+        # The radios vanish with the medium: its end is the reason then.
+        limit_s = _MEDIUM_DYING_LIMIT_S if vanished else 0.0
+        return radios.problem(dying_limit_s=limit_s) or problem
 
     def check_agreed(self) -> None:
         """Ask both sides again: a station that was sent away joins again.

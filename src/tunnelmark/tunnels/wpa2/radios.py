@@ -1,5 +1,6 @@
 """Two simulated radios on a medium of ours, one at each end of a site."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -51,10 +52,13 @@ class Radios:
             raise TunnelError("the medium of the radios was not started")
         return Medium(self._process, self._counters, self.problem, header_bytes=0)
 
-    def problem(self) -> str | None:
-        """Return what is wrong with the medium, or None."""
+    def problem(self, *, dying_limit_s: float = 0.0) -> str | None:
+        """Return what is wrong with the medium, or None; wait so long for its end to be known."""
         if self._process is None:
             return None
+        if dying_limit_s:
+            with contextlib.suppress(TimeoutError):
+                self._process.wait(dying_limit_s)
         if (status := self._process.poll()) is not None:
             return f"the medium of the radios ended: {self._words(status)}"
         last = self._pump.last or {}
