@@ -62,12 +62,13 @@ def encrypting(overhead: int, port: int = 1194) -> Callable[[bytes], bytes]:
 
 
 def joining(
-    overhead: int, *, late: float = 0.0, seed: int = 99, inner_mtu: int = 65535
+    overhead: int, *, late: float = 0.0, seed: int = 99, inner_mtu: int = 65535, block: int = 1
 ) -> Callable[[bytes], bytes]:
     """A stream as RFC 896 has it: what does not fill a segment goes with what comes next.
 
     On a busy computer that share of datagrams is ``late``, and goes with the next one as a whole.
-    Of one that is larger than ``inner_mtu`` the second fragment often goes with the next one.
+    Of one that is larger than ``inner_mtu`` the second fragment often goes with the next one. Each
+    is padded to a multiple of ``block``.
     """
     noise, room = random.Random(seed), 1472  # noqa: S311
     rests, turn = [b"", b""], itertools.cycle((0, 1))
@@ -76,7 +77,7 @@ def joining(
         way = next(turn)
         inner = 28 + len(payload)
         first = inner if inner <= inner_mtu else 20 + (inner_mtu - 20) // 8 * 8
-        held = rests[way] + noise.randbytes(first + overhead)
+        held = rests[way] + noise.randbytes(first + overhead + -first % block)
         sent = len(held) // room * room or len(held)
         if first < inner:
             held += noise.randbytes(20 + inner - first + overhead)

@@ -14,7 +14,7 @@ from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber
 from tunnelmark.probes.wire import Watch, prove
 
 # The proof paces its packets; a busy computer brings them together.
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = [pytest.mark.lab, pytest.mark.paced]
 
 DIRECTION = Direction(
     rate_bit_s=100_000_000, delay_ns=5_000_000, queue=Queue("bytes", 1 << 20), loss=Loss()

@@ -101,7 +101,7 @@ def by_wire(case: tuple[str, dict[str, object], int, int]) -> Any:
     kind, params, *_ = case
     stream = kind in {*STREAMS, "ocserv", "masque"} or params.get("transport") == "tcp"
     stream |= params.get("path") == "derp"
-    marks = [pytest.mark.timing] if stream else []
+    marks = [pytest.mark.paced] if stream else []
     return pytest.param(case, marks=marks, id=f"{kind}{params or ''}")
 
 
@@ -144,6 +144,7 @@ def proved(
         engine=engine,
         seed=5,
         spacing_ns=spacing_ns,
+        stream=bool(up.wire.tcp_ports),
     )
     watch = Watch(lab.link_host, "a", lab.client)
     for _ in range(_MOST_PROOFS):

@@ -177,7 +177,8 @@ class Votes:
         sure = [bytes_ for size, bytes_ in around.items() if size <= one]
         least = min(sure, default=0)
         most = least + _COUNTER_BYTES
-        if sum(bytes_ <= most for bytes_ in sure) * 2 < len(sure):
+        if any(most < bytes_ <= most + _BLOCK_BYTES for bytes_ in sure):
+            # Padding, of which some of so many sizes have nearly the most.
             least, most = least - _BLOCK_BYTES, most + _BLOCK_BYTES
         return {
             size: seen

@@ -1,8 +1,9 @@
 """Loads of constant rate: how a study writes them, and one trial of such a load."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Final, Literal, Self
 
 import numpy as np
@@ -220,9 +221,19 @@ class Loaded:
             for check in one.checks
         )
 
-    def metrics(self, flow: int | None = None) -> dict[str, float | None]:
+    def metrics(self, flow: int | None = None) -> Mapping[str, float | None]:
         """Return the figures of all flows together, or of one path."""
-        return load_metrics(self, flow)
+        one_path = all(len(one.joined) == 1 for one in self.streams)
+        return self._total if flow is None or one_path else load_metrics(self, flow)
+
+    @cached_property
+    def _total(self) -> Mapping[str, float | None]:
+        return load_metrics(self)
+
+    def received_packet_s(self, way: Literal["forward", "reverse"]) -> float | None:
+        """Return the packets per second that arrived of all flows of a way; None without any."""
+        one = getattr(self, way)
+        return None if one is None or not one.joined else _received(one.joined)
 
 
 def run_load(
@@ -288,12 +299,16 @@ def load_metrics(loaded: Loaded, number: int | None = None) -> dict[str, float |
             metrics["goodput_reverse_bit_s"] = figures["goodput_bit_s"]
             metrics["loss_reverse_ratio"] = figures["loss_forward_ratio"]
             metrics["owd_reverse_p50_ns"] = figures["owd_forward_p50_ns"]
-        metrics[f"received_{way}_packet_s"] = rate(len(delays), flows, "arrived")
+        metrics[f"received_{way}_packet_s"] = _received(flows)
         metrics[f"owd_{way}_p99_ns"] = tail(one_clock(delays), 99)
     metrics["offered_packet_s"] = loaded.packet_rate
     known = [rate for rate in sent if rate is not None]
     metrics["sent_packet_s"] = min(known, default=None)
     return metrics
+
+
+def _received(flows: Sequence[Flow]) -> float | None:
+    return rate(sum(int(flow.arrived.sum()) for flow in flows), flows, "arrived")
 
 
 def lost(flow: Flow, delay_limit_ns: int | None) -> int:

@@ -24,7 +24,14 @@ from tunnelmark.workloads.loads import (
     run_load,
     too_many,
 )
-from tunnelmark.workloads.search import Found, Goal, Seen, binary_search, mlr_search
+from tunnelmark.workloads.search import (
+    Found,
+    Goal,
+    Seen,
+    binary_search,
+    mlr_search,
+    mlr_trials_s,
+)
 
 MOST_ATTEMPTS: Final = 3
 """A trial that does not measure what it says is repeated; the third time the search ends."""
@@ -145,7 +152,10 @@ class RateSearch(Workload):
     @property
     def expected_s(self) -> float:
         """A usual number of trials."""
-        one = (self.params.trial + self.params.drain + self.params.settle) / 1e9 + _START_S
+        trial_s = self.params.trial / 1e9
+        if self.params.method == "mlrsearch":
+            trial_s = mlr_trials_s(trial_s)
+        one = trial_s + (self.params.drain + self.params.settle) / 1e9 + _START_S
         return one * _TYPICAL_TRIALS * self.params.confirm
 
     def run(self, context: TrialContext) -> Outcome:
@@ -228,12 +238,8 @@ class _Bench:
                 raise _BrokenError(loaded.checks)
             limited = True
         sent, missing = self._worst(loaded)
-        arrived = loaded.metrics()
-        received = [
-            rate
-            for way in ("forward", "reverse")
-            if (rate := arrived.get(f"received_{way}_packet_s")) is not None
-        ]
+        rates = (loaded.received_packet_s("forward"), loaded.received_packet_s("reverse"))
+        received = [rate for rate in rates if rate is not None]
         return Seen(
             packet_rate,
             packets / packet_rate,

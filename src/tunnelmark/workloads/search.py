@@ -8,7 +8,7 @@ seen not to.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tunnelmark.model.errors import LabError
 
@@ -158,7 +158,11 @@ def _next(goal: Goal, lower: float | None, upper: float, trials: list[Seen]) -> 
 
 
 def mlr_search(goal: Goal, measure: Measure) -> Found:
-    """Search by MLRsearch (draft-ietf-bmwg-mlrsearch), whose trials start a quarter as long."""
+    """Search by MLRsearch (draft-ietf-bmwg-mlrsearch), whose trials start short.
+
+    Only those of full length decide (RFC 2544 section 24): the first ones have a quarter of it, and
+    no more than two seconds.
+    """
     # It looks at its callers' sources while it is imported: a third of a second that only a search
     # should pay.
     import MLRsearch as mlr  # noqa: N813, PLC0415 - see above
@@ -190,7 +194,7 @@ def mlr_search(goal: Goal, measure: Measure) -> Found:
         # Of one trial none may fail; of several fewer than half.
         exceed_ratio=0.0 if goal.confirm == 1 else 0.499,
         relative_width=goal.width_ratio,
-        initial_trial_duration=goal.trial_s / 4,
+        initial_trial_duration=_first_trials_s(goal.trial_s),
         final_trial_duration=goal.trial_s,
         duration_sum=goal.trial_s * goal.confirm,
         fail_fast=False,
@@ -207,6 +211,16 @@ def mlr_search(goal: Goal, measure: Measure) -> Found:
         None if upper is None else float(upper),
         tuple(trials),
     )
+
+
+def mlr_trials_s(trial_s: float) -> float:
+    """Return how long a trial of such a search is on average, if each length has as many."""
+    first_s = _first_trials_s(trial_s)
+    return (first_s + math.sqrt(first_s * trial_s) + trial_s) / 3
+
+
+def _first_trials_s(trial_s: float) -> float:
+    return min(trial_s / 4, _LONGEST_FIRST_S)
 
 
 def most(
@@ -238,6 +252,9 @@ def usual_tries(limit: int, *, first: int, step: int) -> int:
     doublings = math.ceil(math.log2(max(1.0, limit / first)) / 2)
     gap = first * 2**doublings - first * 2 ** (doublings - 1) if doublings else 1
     return doublings + 1 + max(0, math.ceil(math.log2(gap / step)))
+
+
+_LONGEST_FIRST_S: Final = 2.0
 
 
 class _SpentError(LabError):

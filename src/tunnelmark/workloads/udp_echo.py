@@ -124,10 +124,12 @@ class UdpEcho(Workload):
         """Run one trial."""
         flows = plan_flows(self.params, context)
         streamed = run_streams(context, flows, drain_ns=self.params.drain, late_ns=self.params.late)
+        total = [total_metrics(streamed.joined, streamed.reported)] if streamed.joined else []
+        flows = list(zip(streamed.joined, streamed.reported, strict=True))
         return streamed.outcome(
             [path.name for path in context.paths],
-            (total_metrics(streamed.joined, streamed.reported),) if streamed.joined else (),
-            [flow_metrics(*one) for one in zip(streamed.joined, streamed.reported, strict=True)],
+            total,
+            total if len(flows) == 1 else [flow_metrics(*flow) for flow in flows],
         )
 
 

@@ -269,6 +269,17 @@ def test_the_first_fragment_alone_is_not_a_datagram_with_little_around_it(seed: 
     assert all(len(packets) > 1 for size, packets in seen.items() if size > 1372)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_padding_to_blocks_in_a_stream_is_not_a_part_of_another_datagram(seed: int) -> None:
+    sizes = (25, *range(96, 113), 1000)
+    link = Link(joining(27, late=0.05, seed=seed, block=16))
+    found = proof(link, STREAM, payload_sizes=sizes)
+    assert found.ok, found.message
+    seen = {one.payload_bytes: one.outer_packet_bytes for one in found.samples}
+    assert seen.keys() >= {*sizes[1:]}
+    assert all(seen[size] == ((size + 28 + 15) // 16 * 16 + 55,) for size in sizes[1:])
+
+
 def test_a_stream_without_the_rest_of_a_datagram_proves_nothing() -> None:
     whole = encrypting(24)
     found = proof(Link(lambda payload: whole(payload[:1000])), STREAM, payload_sizes=(100, 2000))

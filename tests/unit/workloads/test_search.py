@@ -116,6 +116,21 @@ def test_rates_below_the_default_of_mlrsearch_are_searched() -> None:
     assert found.lower == pytest.approx(164, rel=0.015)
 
 
+@pytest.mark.parametrize("queue", [0, 50])
+@settings(deadline=None)
+@given(capacity=st.floats(1_000, 16_000))
+def test_long_trials_are_spent_only_on_what_decides(queue: int, capacity: float) -> None:
+    """RFC 2544 section 24: others may be shorter. All as long would be seven times as much."""
+    wanted = goal(lowest=150, highest=16_500, trial_s=120.0, width_ratio=0.02)
+    found = mlr_search(wanted, link(capacity, queue))
+    assert found.complete
+    lengths = [seen.duration_s for seen in found.trials]
+    assert lengths[0] == 2
+    assert sum(lengths) <= 5 * 120
+    if found.lower is not None:
+        assert max(s.duration_s for s in found.trials if s.packet_rate == found.lower) == 120
+
+
 def sender(most: float, capacity: float) -> Measure:
     """A sender that cannot send more than so many packets per second, over such a link."""
     beyond = link(capacity)
