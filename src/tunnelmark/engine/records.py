@@ -130,7 +130,20 @@ class Flow:
     @cached_property
     def delays_ns(self) -> npt.NDArray[np.int64]:
         """Delay from sender to reflector of each packet that arrived."""
-        return self.arrived_ns[self.arrived] - self.sent_ns[self.arrived]
+        seen = self.arrived
+        if seen.all():
+            return self.arrived_ns - self.sent_ns
+        return self.arrived_ns[seen] - self.sent_ns[seen]
+
+    @cached_property
+    def arrived_bytes(self) -> int:
+        """Payload of the packets that reached the reflector."""
+        return _sum(self.size, self.arrived)
+
+    @cached_property
+    def returned_bytes(self) -> int:
+        """Payload of the replies that came back."""
+        return _sum(self.size, self.returned)
 
     def within(self, wait_ns: int, *, one_clock: bool = True) -> "Flow":
         """Return the flow as one waiting time sees it (RFC 7680 section 2.8.2).
@@ -142,11 +155,13 @@ class Flow:
         delays = self.delays_ns
         seen = self.arrived
         least = 0 if one_clock or not len(delays) else int(delays.min())
+        unseen = self.answered & ~seen
+        trips = self.returned_ns[self.returned] - self.sent_ns[self.returned]
+        longest = max(int(delays.max(initial=least)) - least, int(trips.max(initial=0)))
+        if longest <= wait_ns and not unseen.any():
+            return self
         in_time = delays - least <= wait_ns
         returned = self.returned & (self.returned_ns - self.sent_ns <= wait_ns)
-        unseen = self.answered & ~seen
-        if in_time.all() and np.array_equal(returned, self.returned) and not unseen.any():
-            return self
         arrived = seen.copy()
         arrived[seen] = in_time
         arrived |= returned & seen
@@ -168,40 +183,46 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     A packet that only the reflector knows was sent by nobody and does not appear: the check of
     conservation compares its count with what the reflector says.
     """
-    sender = _in_order(send, (send["flow"] == flow) & (send["sent_ns"] != MISSING_NS))
-    reflector = _in_order(reflect, reflect["flow"] == flow)
-    hit, at = _pairs(sender["seq"], reflector["seq"])
-    arrived = np.full(len(sender), MISSING_NS, dtype=np.int64)
-    answered = arrived.copy()
-    arrived[hit] = reflector["received_ns"][at]
-    answered[hit] = reflector["answered_ns"][at]
+    sender, sent = _in_order(send, (send["flow"] == flow) & (send["sent_ns"] != MISSING_NS))
+    reflector, came = _in_order(reflect, reflect["flow"] == flow)
+    hit, at = _pairs(sent, came)
+    arrived, answered = (
+        _placed(reflector[name][at], hit, len(sender)) for name in ("received_ns", "answered_ns")
+    )
+    remote, residence = _column(sender["remote_rx_ns"]), _column(sender["residence_ns"])
     # An answer proves the arrival even where the reflector was killed before it wrote its file.
-    reported = (arrived == MISSING_NS) & (sender["remote_rx_ns"] != MISSING_NS)
-    arrived[reported] = sender["remote_rx_ns"][reported]
-    residence = sender["residence_ns"].astype(np.int64)
+    reported = (arrived == MISSING_NS) & (remote != MISSING_NS)
+    if reported.any():
+        arrived = np.where(reported, remote, arrived)
     # What is too long for the reply to carry, the reflector's own record has.
     unknown = residence == UNKNOWN_RESIDENCE
-    residence[unknown] = MISSING_NS
     both = unknown & (arrived != MISSING_NS) & (answered != MISSING_NS)
-    residence[both] = answered[both] - arrived[both]
-    answered[reported] = sender["remote_rx_ns"][reported] + np.maximum(residence[reported], 0)
+    if both.any():
+        residence = np.where(both, answered - arrived, np.where(unknown, MISSING_NS, residence))
+    elif unknown.any():
+        residence = _column(np.where(unknown, MISSING_NS, residence))
+    if reported.any():
+        answered = np.where(reported, remote + np.maximum(residence, 0), answered)
     return Flow(
-        sent_ns=sender["sent_ns"].astype(np.int64),
-        size=sender["size"].astype(np.int64),
+        sent_ns=_column(sender["sent_ns"]),
+        size=_column(sender["size"]),
         arrived_ns=arrived,
         answered_ns=answered,
-        returned_ns=sender["returned_ns"].astype(np.int64),
+        returned_ns=_column(sender["returned_ns"]),
         residence_ns=residence,
         late=(sender["flags"] & LATE) != 0,
     )
 
 
-def _in_order(table: Table, which: npt.NDArray[np.bool_]) -> Table:
-    """Return these records in order of their numbers; a long table is copied only where it must."""
+def _in_order(table: Table, which: npt.NDArray[np.bool_]) -> tuple[Table, npt.NDArray[np.uint64]]:
+    """Return these records in order of their numbers, and those; copied only where it must be."""
     kept = table if which.all() else table[which]
-    numbers = kept["seq"]
-    rising = bool((numbers[1:] >= numbers[:-1]).all())
-    return kept if rising else kept[np.argsort(numbers, kind="stable")]
+    # Records are long: each look at one field of all of them reads them all.
+    numbers = kept["seq"].copy()
+    if bool((numbers[1:] >= numbers[:-1]).all()):
+        return kept, numbers
+    order = np.argsort(numbers, kind="stable")
+    return kept[order], numbers[order]
 
 
 def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
@@ -209,16 +230,51 @@ def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
 
     Both are in order; of several with one number the first counts.
     """
-    if len(sent) and len(came) and bool((sent[1:] - sent[:-1] == 1).all()):
+    if len(sent) and len(came) and _rising(sent) and int(sent[-1] - sent[0]) == len(sent) - 1:
         # Numbered without a gap, as nearly every sender does: a number is a place.
         within = sent[0] <= came[0] and came[-1] <= sent[-1]
-        if within and bool((came[1:] > came[:-1]).all()):
-            return (came - sent[0]).astype(np.int64), slice(None)
+        if within and _rising(came):
+            every = len(came) == len(sent)
+            return slice(None) if every else (came - sent[0]).astype(np.int64), slice(None)
     at = np.searchsorted(came, sent)
     inside = at < len(came)
     hit = np.zeros(len(sent), dtype=np.bool_)
     hit[inside] = came[at[inside]] == sent[inside]
     return hit, at[hit]
+
+
+def _rising(numbers: npt.NDArray[Any]) -> bool:
+    return bool((numbers[1:] > numbers[:-1]).all())
+
+
+def _placed(values: npt.NDArray[Any], hit: Any, count: int) -> npt.NDArray[np.int64]:
+    """Return the values at their places among so many packets, ``MISSING_NS`` at all others."""
+    column = _column(values)
+    if isinstance(hit, slice):
+        return column
+    if not len(column) or (column.strides == (0,) and column[0] == MISSING_NS):
+        return _all(MISSING_NS, count)
+    placed = np.full(count, MISSING_NS, dtype=np.int64)
+    placed[hit] = column
+    return placed
+
+
+def _column(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return a field of all records; where all have one value it takes no memory."""
+    if len(values) and values[0] == values[-1] and bool((values == values[0]).all()):
+        return _all(int(values[0]), len(values))
+    return values.astype(np.int64)
+
+
+def _all(value: int, count: int) -> npt.NDArray[np.int64]:
+    return np.broadcast_to(np.int64(value), (count,))
+
+
+def _sum(values: npt.NDArray[np.int64], which: npt.NDArray[np.bool_]) -> int:
+    """Return the sum of these values."""
+    if len(values) and values.strides == (0,):
+        return int(values[0]) * int(np.count_nonzero(which))
+    return int(np.sum(values, where=which))
 
 
 def _read(data: bytes, place: str, kind: int, layout: np.dtype[Any]) -> Table:

@@ -32,8 +32,8 @@ def total_metrics(flows: Sequence[Flow], reported: Sequence[SendFlow]) -> dict[s
     reverse = _all([_back(flow) for flow in flows])
     offered_s = _offered_s(flows)
     sent_bytes = sum(int(flow.size.sum()) for flow in flows)
-    there = sum(int(flow.size[flow.arrived].sum()) for flow in flows)
-    back = sum(int(flow.size[flow.returned].sum()) for flow in flows)
+    there = sum(flow.arrived_bytes for flow in flows)
+    back = sum(flow.returned_bytes for flow in flows)
     return {
         "goodput_bit_s": rate(8 * there, flows, "arrived"),
         "goodput_echo_bit_s": rate(8 * back, flows, "returned"),

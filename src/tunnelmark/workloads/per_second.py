@@ -1,12 +1,15 @@
 """Goodput of packet streams second by second, from the record of every packet."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tunnelmark.engine.records import Flow
+
+_Numbers = npt.NDArray[np.int64]
 
 MOST_SECONDS: Final = 3600
 _SECOND_NS: Final = 10**9
@@ -25,23 +28,30 @@ def goodput_seconds(flows: Sequence[Flow]) -> dict[str, list[float]]:
     start_ns = min(int(times.min()) for times in sent)
     end_ns = max(int(times.max()) for times in sent)
     seconds = min((end_ns - start_ns) // _SECOND_NS, MOST_SECONDS)
-    came = [(flow.arrived_ns[flow.arrived], flow.size[flow.arrived]) for flow in flows]
-    back = [(flow.returned_ns[flow.returned], flow.size[flow.returned]) for flow in flows]
     asked = any(flow.answered.any() for flow in flows)
     return {
-        "forward": _rates(came, start_ns, seconds),
-        "reverse": _rates(back, start_ns, seconds) if asked else [],
+        "forward": _rates(flows, start_ns, seconds, returned=False),
+        "reverse": _rates(flows, start_ns, seconds, returned=True) if asked else [],
     }
 
 
-def _rates(
-    arrivals: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
-    start_ns: int,
-    seconds: int,
-) -> list[float]:
-    times = np.concatenate([times for times, _ in arrivals])
-    sizes = np.concatenate([sizes for _, sizes in arrivals])
-    places = (times - start_ns) // _SECOND_NS
-    inside = (places >= 0) & (places < seconds)
-    octets = np.bincount(places[inside], weights=sizes[inside], minlength=seconds)
+def _rates(flows: Sequence[Flow], start_ns: int, seconds: int, *, returned: bool) -> list[float]:
+    octets = np.zeros(seconds, dtype=np.int64)
+    for flow in flows:
+        times, came = (
+            (flow.returned_ns, flow.returned) if returned else (flow.arrived_ns, flow.arrived)
+        )
+        sizes = flow.size
+        if not came.all():
+            times, sizes = times[came], sizes[came]
+        octets += _octets(times, sizes, start_ns, seconds)
     return [float(count) * 8 for count in octets]
+
+
+def _octets(times: _Numbers, sizes: _Numbers, start_ns: int, seconds: int) -> _Numbers:
+    """Return the sum of the sizes by second."""
+    if not bool((times[1:] >= times[:-1]).all()):
+        order = np.argsort(times, kind="stable")
+        times, sizes = times[order], sizes[order]
+    at = np.searchsorted(times, start_ns + _SECOND_NS * np.arange(seconds + 1))
+    return np.array([sizes[low:high].sum() for low, high in pairwise(at)], dtype=np.int64)

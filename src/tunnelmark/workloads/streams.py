@@ -4,6 +4,7 @@ import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal
 
 from tunnelmark.engine import config, records
@@ -100,10 +101,17 @@ class Streamed:
     reported: tuple[SendFlow, ...] = ()
     """What the sender counted, flow by flow as in ``joined``."""
     measuring_s: float = 0.0
-    details: Mapping[str, object] = field(default_factory=dict)
+    counted: Mapping[str, object] = field(default_factory=dict)
+    """What both ends counted; empty where there are no records."""
     samples: tuple[str, ...] = ()
     clock_error_ns: float = 0.0
     """So far each one-way delay may be from the truth, all of them the same way."""
+
+    @cached_property
+    def details(self) -> Mapping[str, object]:
+        """What both ends counted, and goodput by second, for the trial's details."""
+        seconds = {"goodput_seconds_bit_s": goodput_seconds(self.joined)} if self.counted else {}
+        return {**self.counted, **seconds}
 
     @property
     def ok(self) -> bool:
@@ -123,10 +131,7 @@ class Streamed:
     @property
     def delivered_bytes(self) -> int:
         """Payload of the same."""
-        return sum(
-            int(flow.size[flow.arrived].sum() + flow.size[flow.returned].sum())
-            for flow in self.joined
-        )
+        return sum(flow.arrived_bytes + flow.returned_bytes for flow in self.joined)
 
     def outcome(
         self,
@@ -218,10 +223,7 @@ def _judged(
         joined,
         tuple(reported[flow.session.flow] for flow in flows),
         under_way_s(joined, sum(flow.gap_ns for flow in flows) / len(flows) ** 2, drain_ns),
-        details={
-            **_details(sent, found.reflected),
-            "goodput_seconds_bit_s": goodput_seconds(joined),
-        },
+        counted=_counted(sent, found.reflected),
         samples=found.samples,
         clock_error_ns=error_ns,
     )
@@ -254,7 +256,7 @@ def _last_ns(flow: records.Flow) -> int:
     return last
 
 
-def _details(sent: SendSummary, reflected: ReflectSummary | None) -> dict[str, object]:
+def _counted(sent: SendSummary, reflected: ReflectSummary | None) -> dict[str, object]:
     return {
         "send": dataclasses.asdict(sent),
         "reflect": None if reflected is None else dataclasses.asdict(reflected),
