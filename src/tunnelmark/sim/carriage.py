@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
@@ -79,13 +80,7 @@ class Carriage:
         """Return a path for such payloads as ``tunnelmark-engine sim`` reads it."""
         return {
             "sizes": [
-                {
-                    "payload_bytes": payload,
-                    "packets": [
-                        {"bytes": one.inner_packet_bytes, "on_link": self._pieces(one)}
-                        for one in self.on_link(payload).packets
-                    ],
-                }
+                {"payload_bytes": payload, "packets": self._packets_json(payload)}
                 for payload in sorted(set(payloads))
             ],
             "tunnel": self._tunnel_json(),
@@ -139,6 +134,19 @@ class Carriage:
             "drops_copies": self.drops_copies,
             **self._stream_json(),
         }
+
+    def _packets_json(self, payload_bytes: int) -> list[dict[str, object]]:
+        """Return the packets of a datagram, worked out once: trials ask for the same thousands."""
+        if (known := self._packets.get(payload_bytes)) is None:
+            known = self._packets[payload_bytes] = [
+                {"bytes": one.inner_packet_bytes, "on_link": self._pieces(one)}
+                for one in self.on_link(payload_bytes).packets
+            ]
+        return known
+
+    @cached_property
+    def _packets(self) -> dict[int, list[dict[str, object]]]:
+        return {}
 
     def _pieces(self, one: Carried) -> list[int]:
         """Return what the simulator puts on the link for a packet: its packets, or its message."""

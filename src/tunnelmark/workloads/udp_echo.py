@@ -125,11 +125,11 @@ class UdpEcho(Workload):
         flows = plan_flows(self.params, context)
         streamed = run_streams(context, flows, drain_ns=self.params.drain, late_ns=self.params.late)
         total = [total_metrics(streamed.joined, streamed.reported)] if streamed.joined else []
-        flows = list(zip(streamed.joined, streamed.reported, strict=True))
+        both = zip(streamed.joined, streamed.reported, strict=True)
         return streamed.outcome(
             [path.name for path in context.paths],
             total,
-            total if len(flows) == 1 else [flow_metrics(*flow) for flow in flows],
+            total if len(streamed.joined) == 1 else [flow_metrics(*one) for one in both],
         )
 
 
