@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 MADE_PAGES := metrics-page drivers-page commands-page study-keys-page
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests engines demo gallery test test-unit test-rust test-python boards lint lint-rust lint-rest check bench truth verdicts costs chaos soak fuzz sanitize lock schema pages $(MADE_PAGES) report-schema plotly docs clean
+.PHONY: help setup setup-tests engines demo gallery test test-unit test-rust test-python boards lint lint-rust lint-rest check bench truth verdicts classics costs chaos soak fuzz sanitize lock schema pages $(MADE_PAGES) report-schema plotly docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -88,6 +88,10 @@ bench: setup ## benchmarks beside public tools, into bench/results.md
 VERDICTS_ARGS ?=
 verdicts: setup ## simulated studies from the plan to the report's sentences, into bench/verdicts.md
 	$(BIN)/python bench/verdicts.py $(VERDICTS_ARGS)
+
+CLASSICS_ARGS ?=
+classics: setup ## the five publications at full scale in virtual time, into bench/classics.md (a quarter of an hour)
+	$(BIN)/python bench/classics.py $(CLASSICS_ARGS)
 
 COSTS_RESULTS ?= results/costs
 costs: setup ## cost models of the tunnels that run here, measured (about an hour, as root, on a quiet machine), into src/tunnelmark/sim/costs/

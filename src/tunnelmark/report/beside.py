@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
-from tunnelmark.model.block import BlockRecord
+from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.hypothesis import Outcome, Verdict
 from tunnelmark.published import Claim, claims, table
 from tunnelmark.report.beside_headers import headers_beside
@@ -78,7 +78,7 @@ def compare(
         tuple(tables),
         tuple(drawn),
         tuple(missing),
-        _claims(study, classic, verdicts),
+        _claims(study, classic, verdicts, simulated=_all_simulated(points)),
     )
 
 
@@ -273,14 +273,23 @@ def _change(measured: Estimate, printed: float) -> str:
     return f"{words}, no clear difference" if low <= 0 <= high else words
 
 
-def _claims(study: str, classic: Classic, verdicts: Sequence[Verdict]) -> tuple[Judged, ...]:
+def _all_simulated(points: Sequence[PointEstimates]) -> bool:
+    return bool(points) and all(point.stratum is Stratum.SIMULATION for point in points)
+
+
+def _claims(
+    study: str, classic: Classic, verdicts: Sequence[Verdict], *, simulated: bool
+) -> tuple[Judged, ...]:
     found = []
     for claim in claims():
         if claim.study != study:
             continue
         own = [v for v in verdicts if _of_claim(v.hypothesis.name, claim.claim_id)]
         if own:
-            found.append(Judged(claim, _together(own), "; ".join(v.reason for v in own)))
+            outcome, reasons = _together(own), [v.reason for v in own]
+            if simulated and outcome != "confirmed" and claim.claim_id in classic.simulated:
+                reasons.append(f"why: {classic.simulated[claim.claim_id]}")
+            found.append(Judged(claim, outcome, "; ".join(reasons)))
         else:
             reason = classic.unjudged.get(claim.claim_id, "no hypothesis of the study tests it")
             found.append(Judged(claim, None, reason))

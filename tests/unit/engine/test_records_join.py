@@ -60,6 +60,23 @@ def test_what_the_reflector_took_is_no_delay_of_the_path() -> None:
     assert alone.answered_ns.tolist() == [25, 120]
 
 
+def test_a_field_with_one_value_takes_no_memory() -> None:
+    """A load of a minute is millions of packets of one size that nobody answers."""
+    sent = [
+        _SEND.pack(seq, 0, 10 + seq, MISSING_NS, MISSING_NS, 500, 0, 0, 0, 2**32 - 1)
+        for seq in range(4)
+    ]
+    came = [_REFLECT.pack(seq, 20 + seq, MISSING_NS, 500, 0, 0, 0) for seq in range(3)]
+    flow = join(read_send(_file(1, 64, sent), "s"), read_reflect(_file(2, 40, came), "r"), 0)
+    fields = (flow.size, flow.answered_ns, flow.returned_ns, flow.residence_ns)
+    assert [field.strides for field in fields] == [(0,)] * 4
+    assert [set(field.tolist()) for field in fields] == [{500}, *[{MISSING_NS}] * 3]
+    assert flow.arrived_ns.tolist() == [20, 21, 22, MISSING_NS]
+    assert (flow.arrived_bytes, flow.returned_bytes) == (1500, 0)
+    assert flow.within(5) is not flow
+    assert flow.within(10) is flow
+
+
 def test_an_answer_proves_an_arrival_that_the_reflector_did_not_write() -> None:
     send = read_send(_file(1, 64, [_sent(0, 10, 40, 20)]), "s")
     flow = join(send, read_reflect(_file(2, 40, []), "r"), 0)

@@ -8,7 +8,14 @@ from importlib.resources import files
 import pytest
 
 from tunnelmark.analysis.estimates import Estimate, PointEstimates
-from tunnelmark.model.block import BlockRecord, Layered, ProofVerdict, WireProof, WireSample
+from tunnelmark.model.block import (
+    BlockRecord,
+    Layered,
+    ProofVerdict,
+    Stratum,
+    WireProof,
+    WireSample,
+)
 from tunnelmark.model.hypothesis import Hypothesis, Outcome, Verdict
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.overhead import Layer
@@ -296,6 +303,30 @@ def test_a_claim_has_the_verdict_of_the_hypothesis_with_its_name() -> None:
     judged = {one.claim.claim_id: one for one in found.claims}
     assert (judged["cal-04"].outcome, judged["cal-04"].reason) == ("rejected", "it does not")
     assert judged["cal-03"].outcome is None
+
+
+def test_a_simulation_says_why_it_does_not_confirm_a_claim() -> None:
+    hypothesis = Hypothesis("pvs-06", "equivalence", "transfer_goodput_bit_s")
+    verdict = Verdict(hypothesis, "rejected", "14 % slower", None, 1, 1.0, 0.0, None)
+    measured = point("pi-b", 512, 10.0)
+    simulated = replace(measured, stratum=Stratum.SIMULATION)
+
+    def reason(points: Sequence[PointEstimates], outcome: Outcome) -> str:
+        found = compare("pptp-vs-ssl-2011", points, [replace(verdict, outcome=outcome)])
+        assert found is not None
+        return next(one.reason for one in found.claims if one.claim.claim_id == "pvs-06")
+
+    assert reason([simulated], "rejected").startswith("14 % slower; why: ")
+    assert reason([simulated], "confirmed") == "14 % slower"
+    assert reason([simulated, measured], "rejected") == "14 % slower"
+
+
+@pytest.mark.parametrize("name", names())
+def test_only_claims_of_a_publication_have_reasons(name: str) -> None:
+    classic = load_classic(name)
+    assert classic is not None
+    assert classic.simulated.keys() <= {one.claim_id for one in claims() if one.study == name}
+    assert not classic.simulated.keys() & classic.unjudged.keys()
 
 
 def test_figures_of_one_section_are_distinguished() -> None:

@@ -29,6 +29,11 @@ def test_a_packet_counts_in_the_second_of_its_arrival() -> None:
     assert goodput_seconds([one]) == {"forward": [1000.0, 1000.0], "reverse": [1000.0, 0.0]}
 
 
+def test_arrivals_out_of_order_count_where_they_arrive() -> None:
+    one = flow([1.0, 1.5, 2.0, 3.5], [2.9, 1.6, 2.1, 3.6], [None] * 4)
+    assert goodput_seconds([one])["forward"] == [1000.0, 2000.0]
+
+
 def test_flows_add_up_from_the_first_packet_of_all() -> None:
     flows = [flow([1.0, 2.0], [1.1, 2.1], [None, None]), flow([1.5], [1.6], [None])]
     assert goodput_seconds(flows)["forward"] == [2000.0]

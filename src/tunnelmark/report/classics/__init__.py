@@ -119,6 +119,8 @@ class Classic(Params):
     figures: tuple[Figure, ...] = ()
     unjudged: Mapping[str, str] = Field({})
     """Claim to the reason why no run of this study can judge it."""
+    simulated: Mapping[str, str] = Field({})
+    """Claim to the reason why a simulation does not confirm it."""
 
 
 @cache

@@ -213,9 +213,9 @@ class Wpa2Tunnel(Tunnel):
         """Return which daemon, radio or medium is gone."""
         problem = first_problem(ends)
         daemons = (self._hostapd, self._supplicant)
-        vanished = problem and not any(one and one.poll() is not None for one in daemons)
+        alive = all(one is None or one.poll() is None for one in daemons)
         # The radios vanish with the medium: its end is the reason then.
-        limit_s = _MEDIUM_DYING_LIMIT_S if vanished else 0.0
+        limit_s = _MEDIUM_DYING_LIMIT_S if problem and alive else 0.0
         return radios.problem(dying_limit_s=limit_s) or problem
 
     def check_agreed(self) -> None:
