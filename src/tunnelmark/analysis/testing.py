@@ -55,13 +55,16 @@ class Spread:
 def is_certain(metric: str, *, simulated: bool) -> bool:
     """Say whether figures of a metric that are all alike are known without any scatter.
 
-    A length on the wire is what it is. A time or rate of a model too: it is the same in every
-    repeat where nothing is drawn. A loss that never came is not: a rare one has not been drawn yet.
+    A length on the wire is what it is. A time, rate or CPU share of a model too: it is the same in
+    every repeat where nothing is drawn. A loss that never came is not: a rare one may yet be drawn.
     """
     known = METRICS.get(metric)
     if metric == FRAGMENTATION_POINT:
         return True
-    return known is not None and (known.exact or (simulated and known.scale == "log"))
+    if known is None:
+        return False
+    modelled = known.scale == "log" or metric.startswith("cpu_")
+    return known.exact or (simulated and modelled)
 
 
 @dataclass(frozen=True)

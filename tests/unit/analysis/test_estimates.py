@@ -149,6 +149,8 @@ def test_times_and_rates_of_a_model_that_are_alike_are_certain_and_losses_are_no
     assert change.low == change.high == pytest.approx(0.1)
     assert change.spread is not None
     assert change.spread.certain
+    cpu = simulated("cpu_device_client_ratio", 1.0, 0.25).differences["cpu_device_client_ratio"]
+    assert (cpu.low, cpu.high) == (0.75, 0.75), "a full CPU is full in each repeat"
     loss = simulated("loss_forward_ratio", 0.0, 0.0).differences["loss_forward_ratio"]
     assert loss.low is None
     assert loss.spread is not None
