@@ -26,6 +26,7 @@ _MAGIC: Final = b"TMREC\0\0\0"
 _HEADER: Final = struct.Struct("<8sHHIQq32s")
 _LIMIT_BYTES: Final = 8 << 30
 _SENDER, _REFLECTOR = 1, 2
+_PIECE: Final = 16_384
 _SEND: Final = np.dtype(
     [
         ("seq", "<u8"),
@@ -57,12 +58,12 @@ _REFLECT: Final = np.dtype(
 Table = npt.NDArray[np.void]
 
 
-def read_send(data: bytes, place: str) -> Table:
+def read_send(data: bytes | memoryview, place: str) -> Table:
     """Parse a sender's file; ``ResultError`` names ``place`` and what is wrong."""
     return _read(data, place, _SENDER, _SEND)
 
 
-def read_reflect(data: bytes, place: str) -> Table:
+def read_reflect(data: bytes | memoryview, place: str) -> Table:
     """Parse a reflector's file."""
     return _read(data, place, _REFLECTOR, _REFLECT)
 
@@ -183,9 +184,9 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     A packet that only the reflector knows was sent by nobody and does not appear: the check of
     conservation compares its count with what the reflector says.
     """
-    sender, sent = _in_order(send, (send["flow"] == flow) & (send["sent_ns"] != MISSING_NS))
-    reflector, came = _in_order(reflect, reflect["flow"] == flow)
-    hit, at = _pairs(sent, came)
+    sender = _in_order(send, (send["flow"] == flow) & (send["sent_ns"] != MISSING_NS))
+    reflector = _in_order(reflect, reflect["flow"] == flow)
+    hit, at = _pairs(sender["seq"], reflector["seq"])
     arrived, answered = (
         _placed(reflector[name][at], hit, len(sender)) for name in ("received_ns", "answered_ns")
     )
@@ -214,15 +215,12 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     )
 
 
-def _in_order(table: Table, which: npt.NDArray[np.bool_]) -> tuple[Table, npt.NDArray[np.uint64]]:
-    """Return these records in order of their numbers, and those; copied only where it must be."""
+def _in_order(table: Table, which: npt.NDArray[np.bool_]) -> Table:
+    """Return these records in order of their numbers; a long table is copied only where it must."""
     kept = table if which.all() else table[which]
-    # Records are long: each look at one field of all of them reads them all.
-    numbers = kept["seq"].copy()
-    if bool((numbers[1:] >= numbers[:-1]).all()):
-        return kept, numbers
-    order = np.argsort(numbers, kind="stable")
-    return kept[order], numbers[order]
+    if _ascends(kept["seq"], np.greater_equal):
+        return kept
+    return kept[np.argsort(kept["seq"], kind="stable")]
 
 
 def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
@@ -230,10 +228,10 @@ def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
 
     Both are in order; of several with one number the first counts.
     """
-    if len(sent) and len(came) and _rising(sent) and int(sent[-1] - sent[0]) == len(sent) - 1:
+    if len(sent) and len(came) and int(sent[-1]) - int(sent[0]) == len(sent) - 1:
         # Numbered without a gap, as nearly every sender does: a number is a place.
         within = sent[0] <= came[0] and came[-1] <= sent[-1]
-        if within and _rising(came):
+        if within and _ascends(sent, np.greater) and _ascends(came, np.greater):
             every = len(came) == len(sent)
             return slice(None) if every else (came - sent[0]).astype(np.int64), slice(None)
     at = np.searchsorted(came, sent)
@@ -243,8 +241,13 @@ def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
     return hit, at[hit]
 
 
-def _rising(numbers: npt.NDArray[Any]) -> bool:
-    return bool((numbers[1:] > numbers[:-1]).all())
+def _ascends(numbers: npt.NDArray[Any], than: np.ufunc) -> bool:
+    """Say whether each is ``than`` the one before it.
+
+    Piece by piece: records are long, so that both looks at a number find it in the cache.
+    """
+    pieces = (numbers[at : at + _PIECE + 1] for at in range(0, len(numbers) - 1, _PIECE))
+    return all(bool(than(piece[1:], piece[:-1]).all()) for piece in pieces)
 
 
 def _placed(values: npt.NDArray[Any], hit: Any, count: int) -> npt.NDArray[np.int64]:
@@ -277,7 +280,7 @@ def _sum(values: npt.NDArray[np.int64], which: npt.NDArray[np.bool_]) -> int:
     return int(np.sum(values, where=which))
 
 
-def _read(data: bytes, place: str, kind: int, layout: np.dtype[Any]) -> Table:
+def _read(data: bytes | memoryview, place: str, kind: int, layout: np.dtype[Any]) -> Table:
     if len(data) < _HEADER.size or len(data) > _LIMIT_BYTES:
         raise ResultError(
             f"{place}: has {len(data)} bytes, must be {_HEADER.size} to {_LIMIT_BYTES}"

@@ -49,7 +49,7 @@ def writing(path: Path) -> Iterator[None]:
         raise UnwritableError(f"{path}: cannot be written: {why}{fix}") from error
 
 
-def write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes | memoryview) -> None:
     """Write a file of a result; ``UnwritableError`` as in ``writing``."""
     with writing(path):
         path.write_bytes(data)

@@ -134,6 +134,14 @@ class Host(Protocol):
 
 
 @runtime_checkable
+class MappedFiles(Protocol):
+    """A host whose files only ours write: a long one is seen where it is, and not copied."""
+
+    def mapped(self, path: PurePosixPath, *, limit_bytes: int = 1 << 30) -> memoryview:
+        """Return what is in a file of at most ``limit_bytes``, also after it is removed."""
+
+
+@runtime_checkable
 class FixedHost(Protocol):
     """A host that has the programs of its image, and on which nothing can be installed."""
 

@@ -124,19 +124,17 @@ def prove(
     # Whatever the overhead, that much goes in one packet, of which nothing can be cut off.
     one_packet_bytes = min(path.mtu_bytes, watch.client.mtu_bytes - _MOST_OVERHEAD_BYTES)
     wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
+    stream = bool(rule.tcp_ports)
     # Over QUIC, where shorter packets only acknowledge, longer ones may do so as well.
-    votes = Votes(
-        one_packet_bytes - headers_bytes,
-        acknowledges=rule.least_carrier_bytes > 0,
-        stream=bool(rule.tcp_ports),
-    )
+    acknowledges = rule.least_carrier_bytes > 0
+    votes = Votes(one_packet_bytes - headers_bytes, acknowledges=acknowledges, stream=stream)
     lengths: dict[int, tuple[int, ...]] = {}
-    asked = _Asked(stream=bool(rule.tcp_ports))
+    asked = _Asked(stream)
     # A stream cuts and joins packets as it likes, however often it is asked.
-    held_to = anything if rule.tcp_ports else expected
+    held_to = anything if stream else expected
     tally = _Tally()
     classes: Counter[int | None] = Counter()
-    seen = Sizes(wanted, votes, compresses=rule.compresses, stream=bool(rule.tcp_ports))
+    seen = Sizes(wanted, votes, compresses=rule.compresses, stream=stream)
     for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
         open_ = asked.open(_doubtful(wanted, lengths, held_to))
         searched = (
@@ -177,21 +175,9 @@ def prove(
         for size in sorted({*wanted, *((known.low, known.high) if known.point else ())})
         if size in lengths
     )
-    unseen = tally.faults()
-    if not judge.packets:
-        unseen.append("no packet was seen on the link")
     lost = sorted(votes.cut.intersection(wanted).difference(lengths))
-    # A stream may send the end of every long payload with the next one: what it held is all there.
-    if lost and not (rule.tcp_ports and tally.seen_bytes >= tally.payload_bytes):
-        unseen.append(
-            f"not all packets of a payload of {lost[0]} bytes were seen on the link, in none of "
-            f"{asked.sent[lost[0]]} attempts"
-        )
-    wrong = judge.faults() + (seen.ciphertext.faults() if rule.encrypted else [])
-    if tally.arrived:
-        # Of probes that did not come, what was seen on the link says nothing.
-        wrong += judge.missing()
-        wrong += [] if seen.bypassed is None else [_bypassed(seen.bypassed, judge.rule)]
+    unseen = _unseen(tally, judge, {size: asked.sent[size] for size in lost}, stream=stream)
+    wrong = _wrong(tally, judge, seen)
     return WireProof(
         path=path.name,
         verdict=ProofVerdict.SAW_WRONG
@@ -356,6 +342,31 @@ class _Bench:
             None if parts is None else tuple(parts[at] for at in own),
             forward_bytes,
         )
+
+
+def _unseen(tally: _Tally, judge: Judge, lost: Mapping[int, int], *, stream: bool) -> list[str]:
+    """Return why what was seen proves nothing; ``lost`` is how often each size was sent in vain."""
+    unseen = tally.faults()
+    if not judge.packets:
+        unseen.append("no packet was seen on the link")
+    # A stream may send the end of every long payload with the next one: what it held is all there.
+    if lost and not (stream and tally.seen_bytes >= tally.payload_bytes):
+        size, attempts = next(iter(lost.items()))
+        unseen.append(
+            f"not all packets of a payload of {size} bytes were seen on the link, in none of "
+            f"{attempts} attempts"
+        )
+    return unseen
+
+
+def _wrong(tally: _Tally, judge: Judge, seen: Sizes) -> list[str]:
+    """Return what was seen that must not be."""
+    wrong = judge.faults() + (seen.ciphertext.faults() if judge.rule.encrypted else [])
+    if tally.arrived:
+        # Of probes that did not come, what was seen on the link says nothing.
+        wrong += judge.missing()
+        wrong += [] if seen.bypassed is None else [_bypassed(seen.bypassed, judge.rule)]
+    return wrong
 
 
 def _doubtful(

@@ -17,7 +17,7 @@ from tunnelmark.engine.summary import (
 )
 from tunnelmark.model.errors import LabError, ResultError
 from tunnelmark.model.faults import UnwritableError, write
-from tunnelmark.model.host import Host, Process
+from tunnelmark.model.host import Host, MappedFiles, Process
 from tunnelmark.model.together import together
 from tunnelmark.model.trial import Progress
 from tunnelmark.workloads.base import TrialContext
@@ -220,7 +220,7 @@ class Exchange:
 
     def _read(self) -> None:
         found, kept = self._found, []
-        data = [host.get(path, limit_bytes=_LARGEST_RECORDS_BYTES) for host, path in self._files()]
+        data = [_content(host, path) for host, path in self._files()]
         found.send = records.read_send(data[0], "records of the sender")
         found.reflect = records.read_reflect(data[1], "records of the reflector")
         most = self._context.largest_records_bytes
@@ -236,6 +236,12 @@ class Exchange:
             (self._context.client, self._send_file),
             (self._context.server, self._reflect_file),
         )
+
+
+def _content(host: Host, path: PurePosixPath) -> bytes | memoryview:
+    if isinstance(host, MappedFiles):
+        return host.mapped(path, limit_bytes=_LARGEST_RECORDS_BYTES)
+    return host.get(path, limit_bytes=_LARGEST_RECORDS_BYTES)
 
 
 def _remove(host: Host, path: PurePosixPath) -> None:

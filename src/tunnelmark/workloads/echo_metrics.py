@@ -46,8 +46,8 @@ def total_metrics(flows: Sequence[Flow], reported: Sequence[SendFlow]) -> dict[s
         "rtt_p99_ns": tail(rtt, 99),
         "owd_forward_p50_ns": quantile(one_clock(forward), 50),
         "owd_reverse_p50_ns": quantile(one_clock(reverse), 50),
-        "ipdv_p50_ns": quantile(_all([_ipdv(flow) for flow in flows]), 50),
-        "pdv_p99_ns": tail(_all([_pdv(flow) for flow in flows]), 99),
+        "ipdv_p50_ns": quantile(_all([_ipdv(flow) for flow in flows]), 50, spent=True),
+        "pdv_p99_ns": tail(_all([_pdv(flow) for flow in flows]), 99, spent=True),
         "duplicates_ratio": _share(sum(flow.duplicates for flow in reported), returned),
         "reordered_ratio": _share(sum(flow.reordered for flow in reported), returned),
         "late_ratio": _share(late, sent),
@@ -123,6 +123,8 @@ def _ipdv(flow: Flow) -> _Times:
 
     Forward; only pairs that both arrived. An offset of the clocks cancels.
     """
+    if flow.arrived.all():
+        return np.asarray(np.abs(np.diff(flow.delays_ns)))
     both = flow.arrived[1:] & flow.arrived[:-1]
     delays = flow.owd_forward_ns
     return np.asarray(np.abs(delays[1:][both] - delays[:-1][both]))
@@ -131,7 +133,7 @@ def _ipdv(flow: Flow) -> _Times:
 def _pdv(flow: Flow) -> _Times:
     """Return the PDV (RFC 5481 section 4.2): forward one-way delay above the flow's smallest."""
     delays = flow.delays_ns
-    return np.asarray(delays - delays.min()) if len(delays) else delays
+    return np.asarray(delays - delays.min()) if len(delays) else delays.copy()
 
 
 def _back(flow: Flow) -> _Times:

@@ -9,14 +9,19 @@ BEYOND: Final = 3
 """Values that must lie above a percentile of the tail, or it is as good as the maximum."""
 
 
-def quantile(values: npt.NDArray[np.int64], percent: float) -> float | None:
-    """Return a percentile with linear interpolation; None without values."""
-    return float(np.percentile(values, percent)) if len(values) else None
+def quantile(values: npt.NDArray[np.int64], percent: float, *, spent: bool = False) -> float | None:
+    """Return a percentile with linear interpolation; None without values.
+
+    ``spent``: nobody needs the values any more, and their order may change.
+    """
+    if not len(values):
+        return None
+    return float(np.percentile(values, percent, overwrite_input=spent))
 
 
-def tail(values: npt.NDArray[np.int64], percent: float) -> float | None:
+def tail(values: npt.NDArray[np.int64], percent: float, *, spent: bool = False) -> float | None:
     """Return a percentile above the median; None where too few values were seen for it."""
-    return quantile(values, percent) if len(values) >= needed(percent) else None
+    return quantile(values, percent, spent=spent) if len(values) >= needed(percent) else None
 
 
 def needed(percent: float) -> int:

@@ -108,6 +108,11 @@ def test_a_host_has_files_of_its_own_and_no_programs(tmp_path: Path) -> None:
     assert host.get(file) == b"abc"
     with pytest.raises(LabError, match="more than 2 bytes"):
         host.get(file, limit_bytes=2)
+    seen = host.mapped(file)
+    host.run(["rm", "-f", str(file)])
+    assert bytes(seen) == b"abc", "what is looked at stays"
+    host.put(file, b"")
+    assert len(host.mapped(file)) == 0
     host.run(["rm", "-f", str(file)])
     with pytest.raises(LabError, match="cannot be read"):
         host.get(file)
