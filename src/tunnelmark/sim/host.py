@@ -208,8 +208,8 @@ class SimHost:
                     raise LabError(f"{path}: has more than {limit_bytes} bytes")
                 if not size:
                     return memoryview(b"")
-                # All pages at once: each that is looked up alone takes as long as to read it.
-                flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+                # All pages at once where the system can: one by one they take as long as to read.
+                flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
                 return memoryview(mmap.mmap(file.fileno(), 0, flags, mmap.PROT_READ))
         except OSError as error:
             raise LabError(f"{path}: cannot be read: {error}") from error
