@@ -19,6 +19,7 @@ from typing import Final
 from tunnelmark.report.beside import Comparison, Judged
 from tunnelmark.report.classics import load_classic, names
 from tunnelmark.report.summary import summarise
+from tunnelmark.report.tables import claims_table
 from tunnelmark.store import open_result
 
 PAGE: Final = Path(__file__).with_name("classics.md")
@@ -101,20 +102,11 @@ def page(ran: Sequence[Ran]) -> str:
     for one in ran:
         counts = Counter(judged.outcome for judged in one.comparison.claims)
         outcomes = [str(counts[key]) for key in ("confirmed", "rejected", "undecided", None)]
-        lines.append(_row([one.study, f"{one.seconds:.0f}", str(one.trials), *outcomes]))
+        cells = (one.study, f"{one.seconds:.0f}", str(one.trials), *outcomes)
+        lines.append(f"| {' | '.join(cells)} |")
     for one in ran:
-        lines += ["", f"## {one.study}", "", "| claim | published | simulated | why |"]
-        lines.append("| --- " * 4 + "|")
-        for judged in one.comparison.claims:
-            claim = judged.claim
-            what = f"{claim.claim}: {claim.condition}" if claim.condition else claim.claim
-            printed = f"{claim.value} {claim.unit}".strip()
-            lines.append(_row([what, printed, judged.outcome or "not judged", judged.reason]))
+        lines += ["", f"## {one.study}", "", *claims_table(one.comparison.claims)]
     return "\n".join([*lines, ""])
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 if __name__ == "__main__":

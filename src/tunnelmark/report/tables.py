@@ -10,6 +10,7 @@ import polars as pl
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.report.beside import Judged
 from tunnelmark.report.brief import brief
 from tunnelmark.report.cpu_table import ABOUT, TITLE, cpu_table
 from tunnelmark.report.families import Family
@@ -148,12 +149,7 @@ def _published(summary: Summary) -> list[str]:
     if found is None:
         return []
     lines = ["## Measured and published", "", escape(found.source), ""]
-    lines += ["| claim | published | here | why |", "| --- " * 4 + "|"]
-    for judged in found.claims:
-        claim = judged.claim
-        what = f"{claim.claim}: {claim.condition}" if claim.condition else claim.claim
-        printed = f"{claim.value} {claim.unit}".strip()
-        lines.append(_line((what, printed, judged.outcome or "not judged", judged.reason)))
+    lines += claims_table(found.claims)
     for table in found.tables:
         heads = (*table.heads, "published", "measured", "difference")
         lines += [
@@ -169,6 +165,17 @@ def _published(summary: Summary) -> list[str]:
     lines += ["| what | there | here | why |", "| --- " * 4 + "|"]
     lines += [_line((one.what, one.there, one.here, one.why)) for one in found.differs]
     return [*lines, ""]
+
+
+def claims_table(claims: Sequence[Judged]) -> list[str]:
+    """Return the lines of a Markdown table of the claims of a publication."""
+    lines = ["| claim | published | here | why |", "| --- " * 4 + "|"]
+    for judged in claims:
+        claim = judged.claim
+        what = f"{claim.claim}: {claim.condition}" if claim.condition else claim.claim
+        printed = f"{claim.value} {claim.unit}".strip()
+        lines.append(_line((what, printed, judged.outcome or "not judged", judged.reason)))
+    return lines
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -133,7 +133,7 @@ def _ipdv(flow: Flow) -> _Times:
 def _pdv(flow: Flow) -> _Times:
     """Return the PDV (RFC 5481 section 4.2): forward one-way delay above the flow's smallest."""
     delays = flow.delays_ns
-    return np.asarray(delays - delays.min()) if len(delays) else delays.copy()
+    return np.asarray(delays - delays.min()) if len(delays) else delays
 
 
 def _back(flow: Flow) -> _Times:

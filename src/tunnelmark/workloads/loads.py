@@ -230,10 +230,11 @@ class Loaded:
     def _total(self) -> Mapping[str, float | None]:
         return load_metrics(self)
 
-    def received_packet_s(self, way: Literal["forward", "reverse"]) -> float | None:
-        """Return the packets per second that arrived of all flows of a way; None without any."""
-        one = getattr(self, way)
-        return None if one is None or not one.joined else _received(one.joined)
+    @property
+    def received_packet_s(self) -> tuple[float, ...]:
+        """Packets per second that arrived, of each way that has such a rate."""
+        rates = (_received(one.joined) for one in self.streams if one.joined)
+        return tuple(one for one in rates if one is not None)
 
 
 def run_load(

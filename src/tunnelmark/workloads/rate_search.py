@@ -238,14 +238,12 @@ class _Bench:
                 raise _BrokenError(loaded.checks)
             limited = True
         sent, missing = self._worst(loaded)
-        rates = (loaded.received_packet_s("forward"), loaded.received_packet_s("reverse"))
-        received = [rate for rate in rates if rate is not None]
         return Seen(
             packet_rate,
             packets / packet_rate,
             sent,
             missing,
-            min(received, default=None),
+            min(loaded.received_packet_s, default=None),
             sender_limited=limited,
         )
 
