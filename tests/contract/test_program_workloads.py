@@ -22,7 +22,9 @@ from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Validity
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
+from tunnelmark.workloads.programs import Bench
 from tunnelmark.workloads.registry import workload_kinds
+from tunnelmark.workloads.ssh_server import SERVER, start_ssh_server
 
 KINDS = workload_kinds()
 
@@ -352,6 +354,17 @@ def test_a_congestion_control_that_the_kernel_lacks_is_reported_before_the_run(
     reason = Case("tcp_bulk", {"congestion": "westwood9"}).workload().unavailable(context.client)
     assert reason is not None
     assert "congestion is 'westwood9', the kernel has" in reason
+
+
+def test_nothing_of_the_users_own_shell_runs_in_a_transfer(context: TrialContext) -> None:
+    with Bench(context, "login") as bench:
+        served = start_ssh_server(context, bench, "AES-128-GCM")
+        argv = ["ssh", "-F", str(served.configurations[0]), SERVER]
+        asked = context.client.run([*argv, "env; ls -A ~"]).text().splitlines()
+    directory = next(line for line in asked if line.startswith("HOME=")).removeprefix("HOME=")
+    assert Path(directory).is_relative_to(MEMORY)
+    # No ~/.bashrc, ~/.zshenv or ~/.config: what they do would count as the transfer's time.
+    assert set(asked[-3:]) == {"authorized_keys", "host_key", "sshd.conf"}
 
 
 def _flip(path: Path) -> None:

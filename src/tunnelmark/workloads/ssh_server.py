@@ -79,6 +79,10 @@ def start_ssh_server(context: TrialContext, bench: Bench, cipher: SshCipher) -> 
         *("UsePAM no", "UseDNS no", "PrintMotd no", "PrintLastLog no"),
         # The directory of the trial is its owner's alone, whoever that is to sshd.
         "StrictModes no",
+        # scp starts through the login's shell. What the user's own start files do there would count
+        # as the transfer's time, and ends with the trial whatever it holds open.
+        f"SetEnv HOME={there}",
+        "PermitUserRC no",
         "PidFile none",
         "Compression no",
         "MaxStartups 200",
