@@ -135,7 +135,7 @@ pub fn stamp_key(place: &str, text: Option<&str>) -> Result<Option<Vec<u8>>, Fai
 /// Parses a key; the message never repeats it.
 pub fn key(place: &str, text: &str) -> Result<Key, Failure> {
     match hex(text).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()) {
-        Some(bytes) => Ok(Key(bytes)),
+        Some(bytes) => Ok(Key::Secret(bytes)),
         None => wrong(format!(
             "{place} has {} characters, must be 32 hexadecimal digits",
             text.chars().count()

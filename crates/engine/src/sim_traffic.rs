@@ -9,7 +9,7 @@ use tm_io::records::{Kind, Records};
 use tm_io::reflect::{ReflectOutcome, ReflectPlan};
 use tm_io::send::{FlowPlan as SentFlow, SendOutcome, SendPlan};
 use tm_probe::{Format, ReflectRecord, Schedule, SendRecord, SessionPlan, Size};
-use tm_sim::{FlowPlan, Forms, PathPlan, Sink, WayOutcome, WayPlan, START};
+use tm_sim::{Enough, FlowPlan, Forms, PathPlan, Sink, WayOutcome, WayPlan, START};
 use tm_wire::{Duration, Instant};
 
 use crate::flow::FlowConfig;
@@ -46,6 +46,16 @@ pub struct WayConfig {
     send: SendConfig,
     reflect: ReflectConfig,
     paths: Vec<usize>,
+    /// Ends the flows before their time.
+    #[serde(default)]
+    enough: Option<EnoughConfig>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EnoughConfig {
+    lost: u64,
+    after_ns: i64,
 }
 
 impl WayConfig {
@@ -160,6 +170,7 @@ fn way_plan(name: &str, way: &WayConfig, paths: &[PathPlan]) -> Result<(WayPlan,
         waiting: sent.waiting,
         missed: sent.missed,
         reply: answered.answer,
+        enough: way.enough.as_ref().map(enough).transpose()?,
     };
     Ok((
         plan,
@@ -168,6 +179,14 @@ fn way_plan(name: &str, way: &WayConfig, paths: &[PathPlan]) -> Result<(WayPlan,
             reflect: answered,
         },
     ))
+}
+
+fn enough(config: &EnoughConfig) -> Result<Enough, Failure> {
+    let after_ns = config::within("enough.after_ns", config.after_ns, 0, config::LONGEST_NS)?;
+    Ok(Enough {
+        lost: config::within("enough.lost", config.lost, 1, u64::MAX)?,
+        after: Duration(after_ns),
+    })
 }
 
 /// The session of the reflector that a flow is of.

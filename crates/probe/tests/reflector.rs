@@ -143,7 +143,7 @@ proptest! {
     fn any_bytes_are_survived_and_never_answered_longer(
         packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..64),
     ) {
-        let own = SessionPlan { flow: 0, session: 1, key: Key([7; 16]) };
+        let own = SessionPlan { flow: 0, session: 1, key: Key::Secret([7; 16]) };
         let mut reflector = Reflector::new(&[own], &[plan(None), plan(Some(KEY))], true);
         for endpoint in [Endpoint::Own, Endpoint::Stamp(0), Endpoint::Stamp(1)] {
             let arrived = packets.iter().map(|packet| (sender(1), packet.clone()));

@@ -24,7 +24,7 @@ fn flows(packets: u64, stamp: bool) -> Vec<OutgoingFlow> {
         } else {
             Format::Own {
                 session: index,
-                key: Key([9; 16]),
+                key: Key::Secret([9; 16]),
             }
         },
         start_offset: Duration(i64::from(index) * MS / 3),
@@ -74,7 +74,7 @@ fn run(plans: &[OutgoingFlow], paths: &[Path], script: &[(usize, Sending)], ends
         .map(|flow| SessionPlan {
             flow,
             session: u32::from(flow),
-            key: Key([9; 16]),
+            key: Key::Secret([9; 16]),
         })
         .collect();
     let stamp = StampPlan {

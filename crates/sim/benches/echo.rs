@@ -44,7 +44,7 @@ fn plan() -> Plan {
         wrap: work,
         unwrap: work,
     };
-    let key = Key([1; 16]);
+    let key = Key::Secret([1; 16]);
     Plan {
         seed: 1,
         link: LinkPlan::Wire(Box::new([direction(), direction()])),

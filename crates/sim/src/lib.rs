@@ -32,7 +32,7 @@ mod world;
 pub use client_plan::{ClientOutcome, ClientPlan, Exchange, Exchanged, StagePlan, Turns};
 pub use end::{Cores, End, EndCounters, EndPlan, Job, Work};
 pub use forms::{Forms, FormsError, Inner, LARGEST_FORMS, MOST_INNER, MOST_OUTER};
-pub use plan::{Carrier, DirectionPlan, FlowPlan, LinkPlan, PathPlan, Plan, WayPlan};
+pub use plan::{Carrier, DirectionPlan, Enough, FlowPlan, LinkPlan, PathPlan, Plan, WayPlan};
 pub use requester::{RequesterOutcome, RequesterPlan};
 pub use tcp::{Congestion, ConnectionOutcome, ConnectionPlan, ConnectionSecond};
 pub use tcp_carrier::TcpCarrierPlan;

@@ -80,6 +80,17 @@ pub struct WayPlan {
     pub missed: Missed,
     /// Whether the reflector replies.
     pub reply: bool,
+    /// When the flows have shown what they are for; None: they go on to their end.
+    pub enough: Option<Enough>,
+}
+
+/// What ends a load before its time: then nothing more of it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enough {
+    /// So many packets are known not to arrive.
+    pub lost: u64,
+    /// So long the load has gone on, at least.
+    pub after: Duration,
 }
 
 impl Default for WayPlan {
@@ -96,6 +107,7 @@ impl Default for WayPlan {
             },
             missed: Missed::Send,
             reply: true,
+            enough: None,
         }
     }
 }

@@ -176,27 +176,23 @@ impl UnderWay {
         }
     }
 
-    /// A datagram of which a packet was dropped: nothing more is waited for.
-    pub fn drop_now(&mut self, number: u64) {
-        if let Some(place) = number
-            .checked_sub(self.first)
-            .and_then(|place| usize::try_from(place).ok())
-        {
-            if let Some(datagram) = self.window.get_mut(place).and_then(Option::take) {
-                self.give_back(datagram.bytes);
-            }
-        }
+    /// A datagram of which a packet was dropped: nothing more is waited for. Whose it was.
+    pub fn drop_now(&mut self, number: u64) -> Option<Whose> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let datagram = self.window.get_mut(place)?.take()?;
+        self.give_back(datagram.bytes);
         self.shrink();
+        Some(datagram.whose)
     }
 
-    /// The link had no room for a packet of a datagram. One that is a single packet is forgotten; of
-    /// others the rest goes all the same, as it does from a real host, and what is damaged of it counts.
-    pub fn no_room(&mut self, number: u64) {
+    /// The link had no room for a packet of a datagram. One that is a single packet is forgotten, and it
+    /// is returned whose it was; of others the rest goes all the same, as it does from a real host, and
+    /// what is damaged of it counts.
+    pub fn no_room(&mut self, number: u64) -> Option<Whose> {
         let single =
-            |datagram: &Datagram| matches!(&datagram.form[..], [inner] if inner.outer.len() == 1);
-        if self.get(number).is_some_and(single) {
-            self.drop_now(number);
-        }
+            |datagram: &&Datagram| matches!(&datagram.form[..], [inner] if inner.outer.len() == 1);
+        self.get(number).filter(single)?;
+        self.drop_now(number)
     }
 
     fn slot(&mut self, number: u64) -> Option<&mut Datagram> {

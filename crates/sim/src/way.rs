@@ -3,13 +3,13 @@
 use std::ops::{Index, IndexMut};
 
 use tm_probe::{
-    Content, Delays, FlowTotal, Incoming, Outgoing, OutgoingFlow, Reflector, SendRecord,
+    Content, Delays, FlowTotal, Format, Incoming, Outgoing, OutgoingFlow, Reflector, SendRecord,
     SenderFlow, SessionPlan,
 };
-use tm_wire::{Duration, Instant};
+use tm_wire::{Duration, Instant, Key};
 
 use crate::client_plan::ClientOutcome;
-use crate::plan::{FlowPlan, Plan, WayPlan};
+use crate::plan::{Enough, FlowPlan, Plan, WayPlan};
 use crate::requester::{RequesterOutcome, Requesters};
 use crate::tcp::{ConnectionOutcome, Connections};
 use crate::tcp_client::Clients;
@@ -50,6 +50,9 @@ pub struct Way {
     /// Paths of the flows, then of the connections, the clients, the requesters.
     pub paths: Vec<usize>,
     pub sent_until: Option<Instant>,
+    /// Packets of the flows that are known not to arrive; others may be lost, too.
+    pub lost: u64,
+    enough: Option<Enough>,
     began: Instant,
     drain: Duration,
 }
@@ -71,10 +74,12 @@ impl Way {
             waiting,
             missed,
             reply,
+            enough,
         } = plan.way(number);
         // The model of a tunnel knows how long a payload is, and no program reads what fills it.
         let unread = |flow: &FlowPlan| OutgoingFlow {
             content: Content::Unread,
+            format: untagged(&flow.outgoing.format),
             ..flow.outgoing.clone()
         };
         let unread: Vec<OutgoingFlow> = flows.iter().map(unread).collect();
@@ -82,8 +87,12 @@ impl Way {
         outgoing.begin(start);
         let formats = flows
             .iter()
-            .map(|flow| (flow.session.flow, flow.outgoing.format.clone()));
-        let sessions: Vec<SessionPlan> = flows.iter().map(|flow| flow.session).collect();
+            .map(|flow| (flow.session.flow, untagged(&flow.outgoing.format)));
+        let session = |flow: &FlowPlan| SessionPlan {
+            key: Key::Unneeded,
+            ..flow.session
+        };
+        let sessions: Vec<SessionPlan> = flows.iter().map(session).collect();
         let mut incoming = Incoming::new(formats, *waiting);
         let sent_until = flows.is_empty().then_some(start);
         if sent_until.is_some() {
@@ -112,6 +121,8 @@ impl Way {
             sent_until,
             began: start,
             drain: waiting.drain,
+            enough: *enough,
+            lost: 0,
         }
     }
 
@@ -141,6 +152,14 @@ impl Way {
         self.connections.stop(now);
         self.clients.stop();
         self.requesters.stop();
+    }
+
+    /// Ends the flows if they have shown what they are for.
+    pub fn end_if_enough(&mut self, now: Instant) {
+        let is_enough = |one: Enough| self.lost >= one.lost && now >= self.began + one.after;
+        if self.enough.is_some_and(is_enough) {
+            self.sending_done(now);
+        }
     }
 
     /// All has been sent, if it had not been before.
@@ -211,6 +230,17 @@ impl IndexMut<usize> for Ways {
             None => &mut self.measured[number],
             Some(behind) => &mut self.loads[behind / 2][behind % 2],
         }
+    }
+}
+
+/// The same format without a key.
+fn untagged(format: &Format) -> Format {
+    match format {
+        Format::Own { session, .. } => Format::Own {
+            session: *session,
+            key: Key::Unneeded,
+        },
+        Format::Stamp { .. } => Format::Stamp { key: None },
     }
 }
 

@@ -291,6 +291,11 @@ impl<'a> World<'a> {
     fn work(&mut self, now: Instant, path: usize, host: usize, job: Job, what: (u64, u16, u32)) {
         let (datagram, inner, bytes) = what;
         let at = match &mut self.ends[path] {
+            // Nothing else that was begun comes first.
+            None if self.pending.next_due().is_none_or(|due| due > now) => {
+                self.onto_link(now, datagram, inner);
+                return;
+            }
             None => now,
             Some(ends) => {
                 let end = &mut ends[host];
@@ -305,7 +310,8 @@ impl<'a> World<'a> {
                     end.take(now, job, bytes)
                 };
                 let Some(at) = done else {
-                    self.under_way.drop_now(datagram);
+                    let whose = self.under_way.drop_now(datagram);
+                    self.lost(whose);
                     return;
                 };
                 at
@@ -343,8 +349,16 @@ impl<'a> World<'a> {
                 damaged: false,
             };
             if !self.link.offer(now, way, *bytes, piece) {
-                self.under_way.no_room(number);
+                let whose = self.under_way.no_room(number);
+                self.lost(whose);
             }
+        }
+    }
+
+    /// A datagram will not arrive.
+    fn lost(&mut self, whose: Option<Whose>) {
+        if let Some(Whose::Flow { way, .. }) = whose {
+            self.ways[way].lost += 1;
         }
     }
 
@@ -475,10 +489,12 @@ impl<'a> World<'a> {
         self.mailbox = mailbox;
     }
 
+    /// Looks after what has become old enough.
     fn expire(&mut self, now: Instant, sink: &mut impl Sink) {
         for &way in self.loads.live() {
             let incoming = &mut self.ways[way].incoming;
             incoming.expire(now, |record| sink.sent(way, record));
+            self.ways[way].end_if_enough(now);
         }
     }
 

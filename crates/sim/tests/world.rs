@@ -12,7 +12,7 @@ use tm_link::wlan::{
 use tm_link::DirectionConfig;
 use tm_probe::{Missed, ReflectRecord, Schedule, SendRecord, SenderFlow, Waiting};
 use tm_sim::{
-    run, Carrier, DirectionPlan, EndPlan, FlowPlan, Forms, Inner, LinkPlan, Outcome, PathPlan,
+    run, Carrier, DirectionPlan, EndPlan, Enough, FlowPlan, Forms, Inner, LinkPlan, Outcome, PathPlan,
     Plan, Sink, WayPlan, Work, START,
 };
 use tm_wire::Duration;
@@ -193,6 +193,49 @@ fn an_end_at_its_limit_carries_what_it_can_work_on() {
         (rate / 4_000.0 - 1.0).abs() < 0.02,
         "{rate} packets a second"
     );
+}
+
+#[test]
+fn a_load_ends_once_it_has_lost_enough_and_what_is_under_way_still_comes() {
+    let loaded = |gap_ns: i64, enough: Option<Enough>| {
+        let mut plan = plan(Carrier::Bare, form(528, 1), gap_ns, 20_000);
+        plan.ways[0].reply = false;
+        plan.ways[0].enough = enough;
+        let outcome = run(&plan, &mut ());
+        let sent = only(&outcome).counters.sent;
+        (sent, outcome.ways[0].reflected[0].counters.received)
+    };
+    let enough = Enough {
+        lost: 1,
+        after: Duration(500 * MS),
+    };
+    // Twice what the line carries: half of it is lost, less what fills the queue.
+    let (sent, received) = loaded(264_000, Some(enough));
+    assert!((1_894..2_300).contains(&sent), "{sent} sent");
+    assert!(received * 2 >= sent && received * 2 < sent + 200, "{received} of {sent}");
+    // What loses nothing, or not so much, goes on to its end.
+    assert_eq!(loaded(600_000, Some(enough)), (20_000, 20_000));
+    let all = loaded(264_000, None);
+    let much = Enough {
+        lost: 15_000,
+        ..enough
+    };
+    assert_eq!(loaded(264_000, Some(much)), all);
+    assert_eq!(all.0, 20_000);
+}
+
+#[test]
+fn what_a_tunnel_has_no_room_for_ends_a_load_too() {
+    let mut slow = plan(tunnel(250_000), form(588, 1), 100_000, 20_000);
+    way_of(&mut slow, 0).rate_bit_s = None;
+    slow.ways[0].reply = false;
+    slow.ways[0].enough = Some(Enough {
+        lost: 1,
+        after: Duration(0),
+    });
+    let outcome = run(&slow, &mut ());
+    // Looked at each 100 ms.
+    assert!(only(&outcome).counters.sent <= 2_000);
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn main() {
 }
 
 fn packets(criterion: &mut Criterion) {
-    let key = Key([7; 16]);
+    let key = Key::Secret([7; 16]);
     let header = Header {
         session: 7,
         seq: 1,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -26,7 +27,8 @@ _MAGIC: Final = b"TMREC\0\0\0"
 _HEADER: Final = struct.Struct("<8sHHIQq32s")
 _LIMIT_BYTES: Final = 8 << 30
 _SENDER, _REFLECTOR = 1, 2
-_PIECE: Final = 16_384
+_PIECE: Final = 4096
+"""Records that a cache holds."""
 _SEND: Final = np.dtype(
     [
         ("seq", "<u8"),
@@ -54,6 +56,12 @@ _REFLECT: Final = np.dtype(
         ("session", "<u4"),
     ]
 )
+
+_SENT: Final = (
+    *("seq", "sent_ns", "size"),
+    *("remote_rx_ns", "returned_ns", "residence_ns", "flags"),
+)
+_REFLECTED: Final = ("seq", "received_ns", "answered_ns")
 
 Table = npt.NDArray[np.void]
 
@@ -184,43 +192,70 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     A packet that only the reflector knows was sent by nobody and does not appear: the check of
     conservation compares its count with what the reflector says.
     """
-    sender = _in_order(send, (send["flow"] == flow) & (send["sent_ns"] != MISSING_NS))
-    reflector = _in_order(reflect, reflect["flow"] == flow)
+    sender, reflector = _of(send, _SENT, flow), _of(reflect, _REFLECTED, flow)
     hit, at = _pairs(sender["seq"], reflector["seq"])
     arrived, answered = (
-        _placed(reflector[name][at], hit, len(sender)) for name in ("received_ns", "answered_ns")
+        _placed(reflector[name][at], hit, len(sender["seq"]))
+        for name in ("received_ns", "answered_ns")
     )
-    remote, residence = _column(sender["remote_rx_ns"]), _column(sender["residence_ns"])
-    # An answer proves the arrival even where the reflector was killed before it wrote its file.
-    reported = (arrived == MISSING_NS) & (remote != MISSING_NS)
-    if reported.any():
-        arrived = np.where(reported, remote, arrived)
-    # What is too long for the reply to carry, the reflector's own record has.
-    unknown = residence == UNKNOWN_RESIDENCE
-    both = unknown & (arrived != MISSING_NS) & (answered != MISSING_NS)
-    if both.any():
-        residence = np.where(both, answered - arrived, np.where(unknown, MISSING_NS, residence))
-    elif unknown.any():
-        residence = _column(np.where(unknown, MISSING_NS, residence))
-    if reported.any():
-        answered = np.where(reported, remote + np.maximum(residence, 0), answered)
+    remote = sender["remote_rx_ns"]
+    residence = _residence(sender["residence_ns"], remote, arrived, answered)
+    if not _is_all(remote, MISSING_NS):
+        # An answer proves the arrival even where the reflector was killed before it wrote its file.
+        reported = (arrived == MISSING_NS) & (remote != MISSING_NS)
+        if reported.any():
+            arrived = np.where(reported, remote, arrived)
+            answered = np.where(reported, remote + np.maximum(residence, 0), answered)
     return Flow(
-        sent_ns=_column(sender["sent_ns"]),
-        size=_column(sender["size"]),
+        sent_ns=sender["sent_ns"],
+        size=sender["size"],
         arrived_ns=arrived,
         answered_ns=answered,
-        returned_ns=_column(sender["returned_ns"]),
+        returned_ns=sender["returned_ns"],
         residence_ns=residence,
         late=(sender["flags"] & LATE) != 0,
     )
 
 
-def _in_order(table: Table, which: npt.NDArray[np.bool_]) -> Table:
-    """Return these records in order of their numbers; a long table is copied only where it must."""
-    kept = table if which.all() else table[which]
-    if _ascends(kept["seq"], np.greater_equal):
-        return kept
-    return kept[np.argsort(kept["seq"], kind="stable")]
+def _of(table: Table, fields: Sequence[str], flow: int) -> dict[str, npt.NDArray[Any]]:
+    """Return fields of a flow's records in order of their numbers, less what never left."""
+    columns = _columns(table, (*fields, "flow"))
+    flows = columns.pop("flow")
+    which = flows == flow
+    if "sent_ns" in columns:
+        which &= columns["sent_ns"] != MISSING_NS
+    if not which.all():
+        columns = {name: column[which] for name, column in columns.items()}
+    numbers = columns["seq"]
+    if not (numbers[1:] >= numbers[:-1]).all():
+        order = np.argsort(numbers, kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+    return columns
+
+
+def _columns(table: Table, fields: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Return fields of all records, each in one piece; one that never changes takes no memory.
+
+    Piece by piece: records are long, so that all fields of a record find it in the cache.
+    """
+    # A number may be larger than any time.
+    kinds = {name: np.uint64 if name == "seq" else np.int64 for name in fields}
+    first = table[0] if len(table) else np.zeros((), table.dtype)
+    found: dict[str, npt.NDArray[Any]] = {}
+    for at in range(0, len(table), _PIECE):
+        piece = table[at : at + _PIECE]
+        for name in fields:
+            values = piece[name]
+            if name not in found:
+                if (values == first[name]).all():
+                    continue
+                found[name] = np.empty(len(table), kinds[name])
+                found[name][:at] = first[name]
+            found[name][at : at + _PIECE] = values
+    same = (name for name in fields if name not in found)
+    return found | {
+        name: np.broadcast_to(first[name].astype(kinds[name]), (len(table),)) for name in same
+    }
 
 
 def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
@@ -231,7 +266,7 @@ def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
     if len(sent) and len(came) and int(sent[-1]) - int(sent[0]) == len(sent) - 1:
         # Numbered without a gap, as nearly every sender does: a number is a place.
         within = sent[0] <= came[0] and came[-1] <= sent[-1]
-        if within and _ascends(sent, np.greater) and _ascends(came, np.greater):
+        if within and (sent[1:] > sent[:-1]).all() and (came[1:] > came[:-1]).all():
             every = len(came) == len(sent)
             return slice(None) if every else (came - sent[0]).astype(np.int64), slice(None)
     at = np.searchsorted(came, sent)
@@ -241,32 +276,41 @@ def _pairs(sent: npt.NDArray[Any], came: npt.NDArray[Any]) -> tuple[Any, Any]:
     return hit, at[hit]
 
 
-def _ascends(numbers: npt.NDArray[Any], than: np.ufunc) -> bool:
-    """Say whether each is ``than`` the one before it.
-
-    Piece by piece: records are long, so that both looks at a number find it in the cache.
-    """
-    pieces = (numbers[at : at + _PIECE + 1] for at in range(0, len(numbers) - 1, _PIECE))
-    return all(bool(than(piece[1:], piece[:-1]).all()) for piece in pieces)
-
-
-def _placed(values: npt.NDArray[Any], hit: Any, count: int) -> npt.NDArray[np.int64]:
+def _placed(column: npt.NDArray[np.int64], hit: Any, count: int) -> npt.NDArray[np.int64]:
     """Return the values at their places among so many packets, ``MISSING_NS`` at all others."""
-    column = _column(values)
     if isinstance(hit, slice):
         return column
-    if not len(column) or (column.strides == (0,) and column[0] == MISSING_NS):
+    if not len(column) or _is_all(column, MISSING_NS):
         return _all(MISSING_NS, count)
     placed = np.full(count, MISSING_NS, dtype=np.int64)
     placed[hit] = column
     return placed
 
 
-def _column(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return a field of all records; where all have one value it takes no memory."""
-    if len(values) and values[0] == values[-1] and bool((values == values[0]).all()):
-        return _all(int(values[0]), len(values))
-    return values.astype(np.int64)
+def _residence(
+    told: npt.NDArray[np.int64],
+    remote: npt.NDArray[np.int64],
+    arrived: npt.NDArray[np.int64],
+    answered: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Return the residence times, ``MISSING_NS`` where nobody knows.
+
+    What is too long for the reply to carry, the reflector's own record has.
+    """
+    if _is_all(told, UNKNOWN_RESIDENCE) and _is_all(answered, MISSING_NS):
+        return _all(MISSING_NS, len(told))
+    unknown = told == UNKNOWN_RESIDENCE
+    if not unknown.any():
+        return told
+    came = np.where(arrived == MISSING_NS, remote, arrived)
+    both = unknown & (came != MISSING_NS) & (answered != MISSING_NS)
+    known = np.where(unknown, MISSING_NS, told)
+    return np.where(both, answered - came, known) if both.any() else known
+
+
+def _is_all(column: npt.NDArray[np.int64], value: int) -> bool:
+    """Say whether a column takes no memory since it has this value alone."""
+    return len(column) > 0 and column.strides == (0,) and column[0] == value
 
 
 def _all(value: int, count: int) -> npt.NDArray[np.int64]:

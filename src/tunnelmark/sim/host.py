@@ -77,6 +77,12 @@ class Line:
         self._simulate = simulate
         self._lock = threading.Lock()
         self._round = Round(1, simulate)
+        self.enough: Mapping[str, int] | None = None
+        """What ends senders before their time, as the simulator reads it."""
+
+    def end_when_lost(self, packets: int, after_ns: int) -> None:
+        """Let what follows end once so many packets were lost, and no earlier than that."""
+        self.enough = {"lost": packets, "after_ns": after_ns}
 
     def expect(self, senders: int) -> None:
         """Say how many senders are about to be started at the same time."""

@@ -56,11 +56,24 @@ class Seam:
 
     def _sent(self, parts: Parts) -> Simulated:
         """Run the simulator once for what was started together."""
-        files_dir = str(self.work_dir)
-        return self.simulate(sim_config(parts, self.carried, seed=self.seed(), files_dir=files_dir))
+        document = sim_config(
+            parts,
+            self.carried,
+            seed=self.seed(),
+            files_dir=str(self.work_dir),
+            enough=self.line.enough,
+        )
+        return self.simulate(document)
 
 
-def sim_config(parts: Parts, carried: Carriage, *, seed: int, files_dir: str) -> dict[str, object]:
+def sim_config(
+    parts: Parts,
+    carried: Carriage,
+    *,
+    seed: int,
+    files_dir: str,
+    enough: Mapping[str, int] | None = None,
+) -> dict[str, object]:
     """Return the configuration of ``tunnelmark-engine sim`` for senders and their reflectors."""
     places = {
         address: number
@@ -78,7 +91,7 @@ def sim_config(parts: Parts, carried: Carriage, *, seed: int, files_dir: str) ->
         taken = [places[_address(flow["target"])] for flow in flows]
         for flow, place in zip(flows, taken, strict=True):
             payloads[place].update(payloads_of(flow))
-        ways[way] = {**started, "paths": taken}
+        ways[way] = {**started, "paths": taken, "enough": enough}
     return {
         "protocol": config.PROTOCOL,
         "seed": seed,

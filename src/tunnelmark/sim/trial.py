@@ -130,6 +130,7 @@ class _Running:
             lateness_floor_ns=stand.limits.sender_lateness,
             lateness_gap_ratio=stand.limits.sender_lateness_gap,
             at_once=seam.line.expect,
+            end_when_lost=seam.line.end_when_lost,
             pause=lambda _seconds: None,
             carry_bulk=seam.carry_bulk,
             carry_clients=seam.carry_clients,

@@ -60,6 +60,9 @@ class TrialContext:
     """Longest IP packet of the link itself."""
     at_once: Callable[[int], None] = lambda _senders: None
     """Called with how many senders are to start together: virtual time waits for all of them."""
+    end_when_lost: Callable[[int, int], None] = lambda _packets, _after_ns: None
+    """Called with how many lost packets decide what a load is for, and after how long at the
+    earliest: virtual time then ends it. A real sender does not know of them in time."""
     pause: Callable[[float], None] = time.sleep
     """Waits so many seconds of the time in which traffic is sent."""
     enough: Callable[[], bool] = lambda: False

@@ -1,6 +1,7 @@
 """Files to transfer, made from a seed, each kind with the properties that decide a transfer."""
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -11,6 +12,9 @@ from tunnelmark.workloads import corpus_media, corpus_text
 Kind = Literal["video", "photo", "audio", "compressed", "binary", "text", "zero"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LARGEST_BYTES: Final = 512 << 20
+DISTINCT_BYTES: Final = 16 << 20
+"""Behind so much the files repeat: no tunnel compresses over more, and half a gigabyte of
+pictures takes a minute to make."""
 
 _Maker = Callable[[int, int], Iterator[tuple[str, bytes]]]
 """Takes the seed and the bytes that are wanted in total; makes files without end."""
@@ -51,9 +55,21 @@ def corpus(kind: Kind, size_bytes: int, seed: int) -> tuple[File, ...]:
         raise ValueError(f"a corpus has 1 to {LARGEST_BYTES} bytes, not {size_bytes}")
     files: list[File] = []
     left = size_bytes
-    for number, (ending, data) in enumerate(_MAKERS[kind](seed, size_bytes)):
+    made = _repeated(_MAKERS[kind](seed, size_bytes))
+    for number, (ending, data) in enumerate(made):
         files.append(File(f"{kind}-{number:04}.{ending}", data[:left]))
         left -= len(files[-1].data)
         if left == 0:
             break
     return tuple(files)
+
+
+def _repeated(files: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Yield files, and the same ones again and again once they are long enough together."""
+    made: list[tuple[str, bytes]] = []
+    length = 0
+    while length < DISTINCT_BYTES:
+        made.append(next(files))
+        length += len(made[-1][1])
+        yield made[-1]
+    yield from itertools.cycle(made)

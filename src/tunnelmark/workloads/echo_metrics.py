@@ -20,8 +20,13 @@ def flow_metrics(flow: Flow, reported: SendFlow) -> dict[str, float | None]:
     return total_metrics([flow], [reported])
 
 
-def total_metrics(flows: Sequence[Flow], reported: Sequence[SendFlow]) -> dict[str, float | None]:
-    """Return the metrics of all flows together: rates add up, delays are pooled."""
+def total_metrics(
+    flows: Sequence[Flow], reported: Sequence[SendFlow], *, variation: bool = True
+) -> dict[str, float | None]:
+    """Return the metrics of all flows together: rates add up, delays are pooled.
+
+    Without ``variation`` there is no IPDV and no PDV, which take as long as all others.
+    """
     sent = sum(len(flow.sent_ns) for flow in flows)
     arrived = sum(int(flow.arrived.sum()) for flow in flows)
     answered = sum(int(flow.answered.sum()) for flow in flows)
@@ -46,12 +51,18 @@ def total_metrics(flows: Sequence[Flow], reported: Sequence[SendFlow]) -> dict[s
         "rtt_p99_ns": tail(rtt, 99),
         "owd_forward_p50_ns": quantile(one_clock(forward), 50),
         "owd_reverse_p50_ns": quantile(one_clock(reverse), 50),
-        "ipdv_p50_ns": quantile(_all([_ipdv(flow) for flow in flows]), 50, spent=True),
-        "pdv_p99_ns": tail(_all([_pdv(flow) for flow in flows]), 99, spent=True),
+        **(_variation(flows) if variation else {}),
         "duplicates_ratio": _share(sum(flow.duplicates for flow in reported), returned),
         "reordered_ratio": _share(sum(flow.reordered for flow in reported), returned),
         "late_ratio": _share(late, sent),
         "receiver_overrun_ratio": _overrun(reported, sent),
+    }
+
+
+def _variation(flows: Sequence[Flow]) -> dict[str, float | None]:
+    return {
+        "ipdv_p50_ns": quantile(_all([_ipdv(flow) for flow in flows]), 50, spent=True),
+        "pdv_p99_ns": tail(_all([_pdv(flow) for flow in flows]), 99, spent=True),
     }
 
 

@@ -191,6 +191,8 @@ class Loaded:
     reverse: Streamed | None
     packet_rate: float
     """Datagrams per second that were asked for, each way."""
+    echo: bool = False
+    """Whether the far end replied."""
 
     @property
     def streams(self) -> tuple[Streamed, ...]:
@@ -275,7 +277,7 @@ def run_load(
 
     streams = together([context for _, context in ways], one, failed=_unfinished)
     found = dict(zip((name for name, _ in ways), streams, strict=True))
-    return Loaded(found.get("forward"), found.get("reverse"), packet_rate)
+    return Loaded(found.get("forward"), found.get("reverse"), packet_rate, way == "echo")
 
 
 def _unfinished(streamed: Streamed) -> bool:
@@ -291,7 +293,9 @@ def load_metrics(loaded: Loaded, number: int | None = None) -> dict[str, float |
             continue
         places = range(len(one.joined)) if number is None else (number,)
         flows = [one.joined[place] for place in places]
-        figures = total_metrics(flows, [one.reported[place] for place in places])
+        reported = [one.reported[place] for place in places]
+        # Nobody reports how the delay of a load without replies varies.
+        figures = total_metrics(flows, reported, variation=loaded.echo)
         sent.append(sent_rate(flows))
         delays = np.concatenate([flow.delays_ns for flow in flows])
         if way == "forward":

@@ -36,6 +36,10 @@ from tunnelmark.workloads.search import (
 MOST_ATTEMPTS: Final = 3
 """A trial that does not measure what it says is repeated; the third time the search ends."""
 _LOSSES_TO_JUDGE: Final = 6
+_LEAST_SHARE: Final = 1 / 8
+_LEAST_S: Final = 2.0
+"""A trial whose losses are too many already still shows for so long how many these are, since the
+next rate is chosen by that."""
 _RFC_2544: Final = {"trial": "60 s", "drain": "2 s", "settle": "5 s"}
 _START_S: Final = 0.3
 _TYPICAL_TRIALS: Final = 15
@@ -262,6 +266,11 @@ class _Bench:
                     {"packets_sent": progress.figures.get("packets_sent", 0.0)},
                 )
             ),
+        )
+        seconds = packets / packet_rate
+        self._context.end_when_lost(
+            math.floor(self._params.loss * packets) + 1,
+            round(max(_LEAST_S, seconds * _LEAST_SHARE) * 1e9),
         )
         loaded = run_load(
             context,

@@ -8,6 +8,7 @@ import zlib
 import pytest
 from PIL import Image
 
+from tunnelmark.workloads import corpus as corpus_module
 from tunnelmark.workloads.corpus import KINDS, LARGEST_BYTES, Kind, corpus
 
 MB = 1_000_000
@@ -60,6 +61,21 @@ def test_what_no_encoder_makes_never_changes(kind: Kind, digest: str) -> None:
 def test_each_kind_compresses_as_such_files_do(kind: Kind, least: float, most: float) -> None:
     data = b"".join(file.data for file in corpus(kind, 2 * MB, 1))
     assert least <= len(data) / len(zlib.compress(data, 6)) <= most
+
+
+def test_a_long_corpus_repeats_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_module, "DISTINCT_BYTES", 500_000)
+    corpus.cache_clear()
+    files = corpus("text", 1_500_000, 1)
+    corpus.cache_clear()
+    # Three texts of 200 kB are more than half a megabyte.
+    assert [file.data for file in files[3:]] == [
+        *(file.data for file in files[:3]),
+        files[0].data,
+        files[1].data[:100_000],
+    ]
+    assert len({file.name for file in files}) == len(files)
+    assert len({file.data for file in files[:3]}) == 3
 
 
 def test_pictures_can_be_looked_at() -> None:

@@ -3,7 +3,6 @@
 mod flow;
 mod stamp;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use tm_wire::{emit, pack_reply_time, parse, Direction, Header, Instant, Key, Named};
@@ -288,31 +287,39 @@ enum TestPacket {
     },
 }
 
-/// Places of the sessions in the plan.
+/// Places of the sessions in the plan, in order of what names them.
 struct Known {
-    whole: HashMap<u32, usize>,
+    whole: Vec<(u32, usize)>,
     /// By the lower half, as the short header names them.
-    short: HashMap<u16, usize>,
+    short: Vec<(u16, usize)>,
 }
 
 impl Known {
     fn new(sessions: &[SessionPlan]) -> Self {
-        let numbers = || sessions.iter().map(|session| session.session).enumerate();
+        let numbers = || sessions.iter().map(|session| session.session).zip(0..);
         Self {
-            whole: numbers().map(|(index, number)| (number, index)).collect(),
-            short: numbers()
-                .map(|(index, number)| (lower_half(number), index))
-                .collect(),
+            whole: sorted(numbers()),
+            short: sorted(numbers().map(|(number, index)| (lower_half(number), index))),
         }
     }
 
     fn get(&self, named: Named) -> Option<usize> {
         match named {
-            Named::Whole(number) => self.whole.get(&number),
-            Named::Short(number) => self.short.get(&number),
+            Named::Whole(number) => found(&self.whole, number),
+            Named::Short(number) => found(&self.short, number),
         }
-        .copied()
     }
+}
+
+fn sorted<N: Ord>(named: impl Iterator<Item = (N, usize)>) -> Vec<(N, usize)> {
+    let mut all: Vec<(N, usize)> = named.collect();
+    all.sort_unstable();
+    all
+}
+
+fn found<N: Ord + Copy>(named: &[(N, usize)], name: N) -> Option<usize> {
+    let place = named.binary_search_by_key(&name, |(name, _)| *name);
+    place.ok().map(|place| named[place].1)
 }
 
 fn lower_half(session: u32) -> u16 {

@@ -13,7 +13,7 @@ pub fn flow(
     packets: u64,
     payload: u32,
 ) -> FlowPlan {
-    let (session, key) = (u32::from(number) + 7, Key([3; 16]));
+    let (session, key) = (u32::from(number) + 7, Key::Secret([3; 16]));
     FlowPlan {
         path,
         session: SessionPlan {
