@@ -90,7 +90,7 @@ verdicts: setup ## simulated studies from the plan to the report's sentences, in
 	$(BIN)/python bench/verdicts.py $(VERDICTS_ARGS)
 
 CLASSICS_ARGS ?=
-classics: setup ## the five publications at full scale in virtual time, into bench/classics.md (half an hour on two cores)
+classics: setup ## the five publications at full scale in virtual time, into bench/classics.md (a quarter of an hour on two cores)
 	$(BIN)/python bench/classics.py $(CLASSICS_ARGS)
 
 COSTS_RESULTS ?= results/costs

@@ -33,8 +33,8 @@ LINE: Final = "line0"
 _INSIDE_HOST, _INSIDE_NAT = "10.77.0.2", "10.77.0.1"
 
 EMPTY: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
-# What this computer's user starts in each shell is no part of a host: pyenv there holds a lock, and
-# after a login that was killed every other one waits 60 s for it.
+# What this computer's user starts in each shell does not belong to a host: pyenv there holds a
+# lock, and after a login that was killed every other one waits 60 s for it.
 _BE: Final = (
     "mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /run && mkdir /run/sshd && "
     "{ [ ! -e ~/.bashrc ] || mount --bind /dev/null ~/.bashrc; } && echo ready && "

@@ -288,7 +288,7 @@ def _placed(column: npt.NDArray[np.int64], hit: Any, count: int) -> npt.NDArray[
 
 
 def _residence(
-    told: npt.NDArray[np.int64],
+    reported: npt.NDArray[np.int64],
     remote: npt.NDArray[np.int64],
     arrived: npt.NDArray[np.int64],
     answered: npt.NDArray[np.int64],
@@ -297,14 +297,14 @@ def _residence(
 
     What is too long for the reply to carry, the reflector's own record has.
     """
-    if _is_all(told, UNKNOWN_RESIDENCE) and _is_all(answered, MISSING_NS):
-        return _all(MISSING_NS, len(told))
-    unknown = told == UNKNOWN_RESIDENCE
+    if _is_all(reported, UNKNOWN_RESIDENCE) and _is_all(answered, MISSING_NS):
+        return _all(MISSING_NS, len(reported))
+    unknown = reported == UNKNOWN_RESIDENCE
     if not unknown.any():
-        return told
+        return reported
     came = np.where(arrived == MISSING_NS, remote, arrived)
     both = unknown & (came != MISSING_NS) & (answered != MISSING_NS)
-    known = np.where(unknown, MISSING_NS, told)
+    known = np.where(unknown, MISSING_NS, reported)
     return np.where(both, answered - came, known) if both.any() else known
 
 
