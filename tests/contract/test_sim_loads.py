@@ -10,6 +10,7 @@ import pytest
 
 from made_simulated import OF_THE_RUN, simulated
 from tunnelmark.cli import main
+from tunnelmark.sim.host import Line
 from tunnelmark.store import Result
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -180,6 +181,23 @@ loss = "0.5 %"
     # 1000 packets a second of 1000 bytes, less what 4 Mbit/s of payload take of the line.
     assert bounds[False] == pytest.approx(1000, rel=0.05)
     assert bounds[True] == pytest.approx(1000 - 514, rel=0.1)
+
+
+def test_a_trial_of_a_search_ends_once_its_losses_decide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = '[[workload]]\nkind = "rate_search"\npayload_bytes = 972\ntrial = "40 s"\n'
+    early = rows(run(tmp_path, search, name="early"))
+    monkeypatch.setattr(Line, "end_when_lost", lambda *_: None)
+    whole = rows(run(tmp_path, search, name="whole"))
+    for one, other in zip(early, whole, strict=True):
+        for bound in ("throughput_lower_packet_s", "throughput_upper_packet_s"):
+            assert one[bound] == pytest.approx(other[bound], rel=0.02)
+        sent_s, whole_s = (json.loads(row["details"])["measuring_s"] for row in (one, other))
+        assert sent_s < 0.8 * whole_s
+        # As a lab would need.
+        assert one["search_s"] > sent_s
+        assert other["search_s"] == pytest.approx(whole_s, rel=0.05)
 
 
 def test_a_load_that_sends_nothing_is_a_failed_check(

@@ -13,6 +13,7 @@ from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
 from tunnelmark.model.session import Able, Observer
 from tunnelmark.model.trial import BASELINE, Block
+from tunnelmark.sim.memory import keep_freed_memory
 from tunnelmark.sim.refusals import sort_out
 from tunnelmark.sim.session import SimSession
 from tunnelmark.sim.work import Work, work_of
@@ -63,6 +64,7 @@ class SimBackend:
 
     def open(self, job: Job, folder: Path, observer: Observer) -> SimSession:
         """Return a session; nothing is made yet."""
+        keep_freed_memory()
         return SimSession(
             job,
             self.models,

@@ -1,6 +1,7 @@
 """One run of ``tunnelmark-engine sim``: what is simulated, and what came of it."""
 
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ from tunnelmark.engine.events import parse_event
 from tunnelmark.engine.summary import LinkDirection, Reader, parse_link_direction
 from tunnelmark.engine.transactions import AskSummary, parse_ask_summary
 from tunnelmark.model.errors import LabError
+from tunnelmark.sim.memory import KEPT_BY_ENGINE
 from tunnelmark.workloads.exchanges import ClientEnd, Exchanged
 
 START_NS: Final = 1_000_000_000
@@ -95,6 +97,7 @@ def simulate(
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env={**os.environ, **KEPT_BY_ENGINE},
             process_group=0,
         ) as process:
             try:

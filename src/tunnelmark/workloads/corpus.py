@@ -43,8 +43,8 @@ class File:
         return hashlib.sha256(self.data).hexdigest()
 
 
-# Trials repeat the same corpus; four kinds in turn are the classic study.
-@lru_cache(maxsize=4)
+# Trials repeat the same corpus; four kinds in turn are a classic study, and a worker may have two.
+@lru_cache(maxsize=8)
 def corpus(kind: Kind, size_bytes: int, seed: int) -> tuple[File, ...]:
     """Return files of ``size_bytes`` in total; the last one is cut where that is reached.
 
