@@ -2,7 +2,7 @@
 
 import dataclasses
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -64,6 +64,7 @@ _SENT: Final = (
 _REFLECTED: Final = ("seq", "received_ns", "answered_ns")
 
 Table = npt.NDArray[np.void]
+_Columns = dict[str, npt.NDArray[Any]]
 
 
 def read_send(data: bytes | memoryview, place: str) -> Table:
@@ -187,12 +188,25 @@ class Flow:
 
 
 def join(send: Table, reflect: Table, flow: int) -> Flow:
-    """Join both ends of a flow by sequence number; packets that never left are left out.
+    """Join both ends of one flow; see ``join_all``."""
+    (joined,) = join_all(send, reflect, [flow])
+    return joined
+
+
+def join_all(send: Table, reflect: Table, flows: Sequence[int]) -> tuple[Flow, ...]:
+    """Join both ends of flows by sequence number; packets that never left are left out.
 
     A packet that only the reflector knows was sent by nobody and does not appear: the check of
     conservation compares its count with what the reflector says.
     """
-    sender, reflector = _of(send, _SENT, flow), _of(reflect, _REFLECTED, flow)
+    sent, came = _by_flow(send, _SENT, flows), _by_flow(reflect, _REFLECTED, flows)
+    return tuple(_joined(*both) for both in zip(sent, came, strict=True))
+
+
+def _joined(sender: _Columns, reflector: _Columns) -> Flow:
+    left = sender["sent_ns"] != MISSING_NS
+    if not left.all():
+        sender = {name: column[left] for name, column in sender.items()}
     hit, at = _pairs(sender["seq"], reflector["seq"])
     arrived, answered = (
         _placed(reflector[name][at], hit, len(sender["seq"]))
@@ -217,23 +231,27 @@ def join(send: Table, reflect: Table, flow: int) -> Flow:
     )
 
 
-def _of(table: Table, fields: Sequence[str], flow: int) -> dict[str, npt.NDArray[Any]]:
-    """Return fields of a flow's records in order of their numbers, less what never left."""
+def _by_flow(table: Table, fields: Sequence[str], flows: Sequence[int]) -> Iterator[_Columns]:
+    """Yield fields of each flow's records, in order of their numbers."""
     columns = _columns(table, (*fields, "flow"))
-    flows = columns.pop("flow")
-    which = flows == flow
-    if "sent_ns" in columns:
-        which &= columns["sent_ns"] != MISSING_NS
-    if not which.all():
-        columns = {name: column[which] for name, column in columns.items()}
-    numbers = columns["seq"]
-    if not (numbers[1:] >= numbers[:-1]).all():
-        order = np.argsort(numbers, kind="stable")
-        columns = {name: column[order] for name, column in columns.items()}
-    return columns
+    of = columns.pop("flow")
+    alone = len(flows) == 1 and _is_all(of, flows[0])
+    if not alone:
+        order = np.argsort(of, kind="stable")
+        of = of[order]
+    for flow in flows:
+        found = columns
+        if not alone:
+            which = order[slice(*np.searchsorted(of, (flow, flow + 1)))]
+            found = {name: column[which] for name, column in columns.items()}
+        numbers = found["seq"]
+        if not (numbers[1:] >= numbers[:-1]).all():
+            again = np.argsort(numbers, kind="stable")
+            found = {name: column[again] for name, column in found.items()}
+        yield found
 
 
-def _columns(table: Table, fields: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def _columns(table: Table, fields: Sequence[str]) -> _Columns:
     """Return fields of all records, each in one piece; one that never changes takes no memory.
 
     Piece by piece: records are long, so that all fields of a record find it in the cache.
@@ -241,7 +259,7 @@ def _columns(table: Table, fields: Sequence[str]) -> dict[str, npt.NDArray[Any]]
     # A number may be larger than any time.
     kinds = {name: np.uint64 if name == "seq" else np.int64 for name in fields}
     first = table[0] if len(table) else np.zeros((), table.dtype)
-    found: dict[str, npt.NDArray[Any]] = {}
+    found: _Columns = {}
     for at in range(0, len(table), _PIECE):
         piece = table[at : at + _PIECE]
         for name in fields:

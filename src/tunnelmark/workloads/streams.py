@@ -199,7 +199,7 @@ def _judged(
     if set(reported) != {flow.session.flow for flow in flows}:
         message = f"the sender reports flows {sorted(reported)}, {len(flows)} were requested"
         return Streamed((alive, Check("flows", ok=False, message=message)))
-    recorded = tuple(records.join(send, reflect, flow.session.flow) for flow in flows)
+    recorded = records.join_all(send, reflect, [flow.session.flow for flow in flows])
     timed, one_clock, error_ns = recorded, context.one_clock, 0.0
     if context.to_one_clock is not None and not context.is_background:
         shifted = context.to_one_clock(context.client, recorded)

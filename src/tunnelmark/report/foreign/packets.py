@@ -40,6 +40,6 @@ def sendings(samples: Mapping[str, bytes]) -> tuple[Sending, ...]:
             else records.no_reflect()
         )
         numbers = sorted({int(number) for number in send["flow"]})
-        flows = tuple(records.join(send, reflect, number) for number in numbers)
+        flows = records.join_all(send, reflect, numbers)
         found.append(Sending(match[1].endswith(_BACK), send, flows))
     return tuple(sorted(found, key=lambda one: one.reverse))
