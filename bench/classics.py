@@ -79,7 +79,7 @@ def _run(studies: Sequence[str], folder: Path) -> None:
     with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=_WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
-        options = ("--scale", "full", "--backend", "sim", "--quiet")
+        options = ("--scale", "full", "--backend", "sim", "--no-samples", "--quiet")
         where = ("--cluster", cluster.scheduler_address)
 
         def one(study: str) -> None:
@@ -111,7 +111,7 @@ def page(ran: Sequence[Ran]) -> str:
         "# The five publications, simulated",
         "",
         (
-            "Written by `make classics`: each study as written (`--scale full --backend sim`), "
+            "Written by `make classics`: each study as written (`--scale full --backend sim --no-samples`), "
             f"all at once on a Dask cluster of two workers. Together {seconds / 60:.1f} minutes; "
             f"the goal is {_MOST_S // 60}."
         ),

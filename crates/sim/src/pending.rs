@@ -61,6 +61,11 @@ impl Pending {
         self.first().map(|(done, _)| done.at)
     }
 
+    /// Whether something is done by `now`.
+    pub fn has_due(&self, now: Instant) -> bool {
+        self.next_due().is_some_and(|due| due <= now)
+    }
+
     /// The next that is done by `now`.
     pub fn next(&mut self, now: Instant) -> Option<Done> {
         let (_, stray) = self.first().filter(|(done, _)| done.at <= now)?;

@@ -93,6 +93,11 @@ impl UnderWay {
         self.copies
     }
 
+    /// The number that the next datagram to enter has.
+    pub fn next_number(&self) -> u64 {
+        self.first + self.window.len() as u64
+    }
+
     /// Enters a datagram at `now` with what is to be kept of its `payload` of so many bytes; returns
     /// its number.
     pub fn enter(
@@ -103,6 +108,7 @@ impl UnderWay {
         payload: u32,
         bytes: &[u8],
     ) -> u64 {
+        let number = self.next_number();
         self.forget(now);
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.clear();
@@ -118,7 +124,7 @@ impl UnderWay {
             come_others,
             whole: 0,
         }));
-        self.first + self.window.len() as u64 - 1
+        number
     }
 
     /// A datagram; None: nothing more is waited for.
@@ -183,16 +189,6 @@ impl UnderWay {
         self.give_back(datagram.bytes);
         self.shrink();
         Some(datagram.whose)
-    }
-
-    /// The link had no room for a packet of a datagram. One that is a single packet is forgotten, and it
-    /// is returned whose it was; of others the rest goes all the same, as it does from a real host, and
-    /// what is damaged of it counts.
-    pub fn no_room(&mut self, number: u64) -> Option<Whose> {
-        let single =
-            |datagram: &&Datagram| matches!(&datagram.form[..], [inner] if inner.outer.len() == 1);
-        self.get(number).filter(single)?;
-        self.drop_now(number)
     }
 
     fn slot(&mut self, number: u64) -> Option<&mut Datagram> {
@@ -271,18 +267,6 @@ mod tests {
             assert!(under_way.come(piece(number, 0, 0)));
             assert_eq!(under_way.left_tunnel(number, 0), Some(b"twice".to_vec()));
         }
-    }
-
-    #[test]
-    fn what_found_no_room_is_forgotten_unless_more_of_it_is_under_way() {
-        let mut under_way = UnderWay::default();
-        let single = under_way.enter(Instant(0), of(0, false, 0), form(&[1]), 4, b"lost");
-        let cut = under_way.enter(Instant(0), of(0, false, 0), form(&[2]), 3, b"cut");
-        under_way.no_room(single);
-        under_way.no_room(cut);
-        assert!(under_way.get(single).is_none());
-        assert!(under_way.get(cut).is_some(), "its other half still comes");
-        assert_eq!(under_way.window.len(), 1);
     }
 
     #[test]

@@ -105,7 +105,8 @@ struct World<'a> {
     loads: Loads,
     under_way: UnderWay,
     pending: Pending,
-    mailbox: Mailbox,
+    /// None while it is in use.
+    mailbox: Option<Box<Mailbox>>,
     damaged: u64,
 }
 
@@ -165,7 +166,7 @@ impl<'a> World<'a> {
             loads: Loads::new(plan),
             under_way: UnderWay::new(copies && plan.paths.iter().any(bare)),
             pending: Pending::default(),
-            mailbox: Mailbox::default(),
+            mailbox: None,
             damaged: 0,
             plan,
         }
@@ -256,16 +257,16 @@ impl<'a> World<'a> {
             let Way {
                 outgoing, incoming, ..
             } = &mut self.ways[way];
-            let mut mailbox = std::mem::take(&mut self.mailbox);
+            let mut mailbox = self.mailbox.take().unwrap_or_default();
             mailbox.open(now);
-            outgoing.send_due(&mut mailbox, |note: Note| {
+            outgoing.send_due(&mut *mailbox, |note: Note| {
                 incoming.note(note);
                 true
             });
             for packet in mailbox.left() {
                 self.leave(now, (way, false, flow), length(packet), head(packet));
             }
-            self.mailbox = mailbox;
+            self.mailbox = Some(mailbox);
         }
         self.ways[way].sending_done(now);
     }
@@ -280,6 +281,23 @@ impl<'a> World<'a> {
         let host = (place.0 % 2) ^ usize::from(place.1);
         let (way, reply, flow) = place;
         let whose = Whose::Flow { way, reply, flow };
+        // What was begun before comes first, and what a full link refuses is never under way.
+        let at_once = self.ends[path].is_none() && !self.pending.has_due(now);
+        if let (true, Some(bytes)) = (at_once, single(&form)) {
+            let piece = Piece {
+                datagram: self.under_way.next_number(),
+                inner: 0,
+                outer: 0,
+                damaged: false,
+            };
+            self.link_moved = true;
+            if self.link.offer(now, host, bytes, piece) {
+                self.under_way.enter(now, whose, form, payload, kept);
+            } else {
+                self.lost(Some(whose));
+            }
+            return;
+        }
         let entered = Rc::clone(&form);
         let number = self.under_way.enter(now, whose, entered, payload, kept);
         for (inner, one) in (0_u16..).zip(form.iter()) {
@@ -291,11 +309,6 @@ impl<'a> World<'a> {
     fn work(&mut self, now: Instant, path: usize, host: usize, job: Job, what: (u64, u16, u32)) {
         let (datagram, inner, bytes) = what;
         let at = match &mut self.ends[path] {
-            // Nothing else that was begun comes first.
-            None if self.pending.next_due().is_none_or(|due| due > now) => {
-                self.onto_link(now, datagram, inner);
-                return;
-            }
             None => now,
             Some(ends) => {
                 let end = &mut ends[host];
@@ -349,9 +362,18 @@ impl<'a> World<'a> {
                 damaged: false,
             };
             if !self.link.offer(now, way, *bytes, piece) {
-                let whose = self.under_way.no_room(number);
-                self.lost(whose);
+                self.no_room(number);
             }
+        }
+    }
+
+    /// The link had no room for a packet of a datagram. One that is a single packet is forgotten; of
+    /// others the rest goes all the same, as it does from a real host, and what is damaged of it counts.
+    fn no_room(&mut self, number: u64) {
+        let datagram = self.under_way.get(number);
+        if datagram.is_some_and(|datagram| single(&datagram.form).is_some()) {
+            let whose = self.under_way.drop_now(number);
+            self.lost(whose);
         }
     }
 
@@ -472,21 +494,21 @@ impl<'a> World<'a> {
             self.programs_send(now, way);
             return;
         }
-        let mut mailbox = std::mem::take(&mut self.mailbox);
+        let mut mailbox = self.mailbox.take().unwrap_or_default();
         mailbox.receive(now, payload, &bytes);
         self.under_way.give_back(bytes);
         if reply {
-            self.ways[way].incoming.take(flow, &mut mailbox);
+            self.ways[way].incoming.take(flow, &mut *mailbox);
         } else {
             let reflector = &mut self.ways[way].reflector;
-            reflector.take(Endpoint::Own, &mut mailbox, |record| {
+            reflector.take(Endpoint::Own, &mut *mailbox, |record| {
                 sink.reflected(way, record);
             });
             for packet in mailbox.left() {
                 self.leave(now, (way, true, flow), length(packet), head(packet));
             }
         }
-        self.mailbox = mailbox;
+        self.mailbox = Some(mailbox);
     }
 
     /// Looks after what has become old enough.
@@ -518,6 +540,14 @@ impl<'a> World<'a> {
             loads: self.loads.begun(loads),
             lacking: self.loads.lacking(),
         }
+    }
+}
+
+/// Bytes on the link of a datagram that is one packet there.
+fn single(form: &[Inner]) -> Option<u32> {
+    match form {
+        [inner] if inner.outer.len() == 1 => inner.outer.first().copied(),
+        _ => None,
     }
 }
 

@@ -12,8 +12,8 @@ use tm_link::wlan::{
 use tm_link::DirectionConfig;
 use tm_probe::{Missed, ReflectRecord, Schedule, SendRecord, SenderFlow, Waiting};
 use tm_sim::{
-    run, Carrier, DirectionPlan, EndPlan, Enough, FlowPlan, Forms, Inner, LinkPlan, Outcome, PathPlan,
-    Plan, Sink, WayPlan, Work, START,
+    run, Carrier, DirectionPlan, EndPlan, Enough, FlowPlan, Forms, Inner, LinkPlan, Outcome,
+    PathPlan, Plan, Sink, WayPlan, Work, START,
 };
 use tm_wire::Duration;
 
@@ -212,7 +212,10 @@ fn a_load_ends_once_it_has_lost_enough_and_what_is_under_way_still_comes() {
     // Twice what the line carries: half of it is lost, less what fills the queue.
     let (sent, received) = loaded(264_000, Some(enough));
     assert!((1_894..2_300).contains(&sent), "{sent} sent");
-    assert!(received * 2 >= sent && received * 2 < sent + 200, "{received} of {sent}");
+    assert!(
+        received * 2 >= sent && received * 2 < sent + 200,
+        "{received} of {sent}"
+    );
     // What loses nothing, or not so much, goes on to its end.
     assert_eq!(loaded(600_000, Some(enough)), (20_000, 20_000));
     let all = loaded(264_000, None);
