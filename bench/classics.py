@@ -111,8 +111,9 @@ def page(ran: Sequence[Ran]) -> str:
         "# The five publications, simulated",
         "",
         (
-            "Written by `make classics`: each study as written (`--scale full --backend sim --no-samples`), "
-            f"all at once on a Dask cluster of two workers. Together {seconds / 60:.1f} minutes; "
+            "Written by `make classics`: each study as written (`--scale full --backend sim "
+            "--no-samples`), all at once on a Dask cluster of two workers. "
+            f"Together {seconds / 60:.1f} minutes; "
             f"the goal is {_MOST_S // 60}."
         ),
         "",
