@@ -194,7 +194,8 @@ def test_a_trial_of_a_search_ends_once_its_losses_decide_it(
         for bound in ("throughput_lower_packet_s", "throughput_upper_packet_s"):
             assert one[bound] == pytest.approx(other[bound], rel=0.02)
         sent_s, whole_s = (json.loads(row["details"])["measuring_s"] for row in (one, other))
-        assert sent_s < 0.8 * whole_s
+        # A rate just too high takes a while until the queue is full.
+        assert sent_s < 0.9 * whole_s
         # As a lab would need.
         assert one["search_s"] > sent_s
         assert other["search_s"] == pytest.approx(whole_s, rel=0.05)
