@@ -228,6 +228,20 @@ fn a_load_ends_once_it_has_lost_enough_and_what_is_under_way_still_comes() {
 }
 
 #[test]
+fn of_a_datagram_in_two_pieces_the_second_goes_though_the_first_had_no_room() {
+    for (carrier, pieces) in [(Carrier::Bare, 2), (tunnel(0), 2), (Carrier::Bare, 1)] {
+        let mut plan = plan(carrier, form(528, pieces), 264_000, 5_000);
+        plan.ways[0].reply = false;
+        let outcome = run(&plan, &mut ());
+        let link = outcome.link[0];
+        assert_eq!(link.offered, 5_000 * pieces as u64);
+        assert_eq!(link.offered, link.delivered + link.queue_dropped);
+        let received = outcome.ways[0].reflected[0].counters.received;
+        assert!(received * pieces as u64 <= link.delivered && received > 0);
+    }
+}
+
+#[test]
 fn what_a_tunnel_has_no_room_for_ends_a_load_too() {
     let mut slow = plan(tunnel(250_000), form(588, 1), 100_000, 20_000);
     way_of(&mut slow, 0).rate_bit_s = None;
