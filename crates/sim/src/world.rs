@@ -377,9 +377,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A datagram will not arrive.
+    /// A datagram will not arrive; where copies are made another one of it may have.
     fn lost(&mut self, whose: Option<Whose>) {
-        if let Some(Whose::Flow { way, .. }) = whose {
+        if let (Some(Whose::Flow { way, .. }), false) = (whose, self.under_way.copies()) {
             self.ways[way].lost += 1;
         }
     }
