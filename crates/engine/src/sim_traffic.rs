@@ -170,7 +170,11 @@ fn way_plan(name: &str, way: &WayConfig, paths: &[PathPlan]) -> Result<(WayPlan,
         waiting: sent.waiting,
         missed: sent.missed,
         reply: answered.answer,
-        enough: way.enough.as_ref().map(enough).transpose()?,
+        enough: way
+            .enough
+            .as_ref()
+            .map(|one| enough(name, one))
+            .transpose()?,
     };
     Ok((
         plan,
@@ -181,10 +185,11 @@ fn way_plan(name: &str, way: &WayConfig, paths: &[PathPlan]) -> Result<(WayPlan,
     ))
 }
 
-fn enough(config: &EnoughConfig) -> Result<Enough, Failure> {
-    let after_ns = config::within("enough.after_ns", config.after_ns, 0, config::LONGEST_NS)?;
+fn enough(name: &str, config: &EnoughConfig) -> Result<Enough, Failure> {
+    let at = |key: &str| format!("{name}.enough.{key}");
+    let after_ns = config::within(&at("after_ns"), config.after_ns, 0, config::LONGEST_NS)?;
     Ok(Enough {
-        lost: config::within("enough.lost", config.lost, 1, u64::MAX)?,
+        lost: config::within(&at("lost"), config.lost, 1, u64::MAX)?,
         after: Duration(after_ns),
     })
 }

@@ -1,7 +1,7 @@
 """Memory that a trial gives back is kept for the next one.
 
 The system clears each page that it hands out: of a trial with millions of packets that takes a
-quarter of the time. Dask's workers ask for the opposite.
+fifth of the time. Dask's workers ask for the opposite.
 """
 
 import ctypes

@@ -80,7 +80,7 @@ def start_ssh_server(context: TrialContext, bench: Bench, cipher: SshCipher) -> 
         # The directory of the trial is its owner's alone, whoever that is to sshd.
         "StrictModes no",
         # scp starts through the login's shell. What the user's own start files do there would count
-        # as the transfer's time, and ends with the trial whatever it holds open.
+        # as the transfer's time, and a lock of theirs would stay where the trial ends them.
         f"SetEnv HOME={there}",
         "PermitUserRC no",
         "PidFile none",
