@@ -57,9 +57,11 @@ lint: setup ## formatters, linters, types, direction of imports, spelling and pr
 
 lint-rust:
 	$(CARGO) fmt --all --check
-	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null # fuzz/Cargo.lock is current
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked --target $(TARGET) -- -D warnings
 	$(CARGO) clippy $(PORTABLE) --tests --locked --target $(TARGET) -- -D warnings
+	@# a workspace of its own, so nothing else looks at what it uses of ours
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target} --locked --target $(TARGET) -- -D warnings
 
 lint-rest:
 	scripts/programs lint

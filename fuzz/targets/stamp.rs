@@ -17,9 +17,19 @@ fuzz_target!(|data: &[u8]| {
                 assert_eq!(parse_test_packet(&again, key), Ok(test_packet));
             }
             let time = Timestamp(1);
-            let reply = Reply { seq: 0, sent: time, error: 1, received: time, test_packet, ttl: 0 };
+            let reply = Reply {
+                seq: 0,
+                sent: time,
+                error: 1,
+                received: time,
+                test_packet,
+                ttl: 0,
+            };
             emit_reply(&mut again, &reply, key);
-            assert!(parse_test_packet(&again, key).is_err(), "a reply is no test packet");
+            assert!(
+                parse_test_packet(&again, key).is_err(),
+                "a reply is no test packet"
+            );
         }
         if let Ok(reply) = parse_reply(data, key) {
             let mut again = data.to_vec();

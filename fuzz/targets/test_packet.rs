@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use tm_wire::{emit, parse, unpack_reply_time, Direction, Instant, Key, Named};
 
-const KEY: Key = Key(*b"0123456789abcdef");
+const KEY: Key = Key::Secret(*b"0123456789abcdef");
 
 fuzz_target!(|data: &[u8]| {
     for direction in [Direction::TestPacket, Direction::Reply] {

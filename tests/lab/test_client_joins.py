@@ -9,7 +9,8 @@ import pytest
 
 from small_study import LOOSE_VALIDITY
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+# None of the clients that stay may lose a packet, so nothing may keep the gateway waiting.
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.paced]
 
 _ROUND_TRIP_NS = 20_000_000
 _STUDY = f"""
