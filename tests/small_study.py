@@ -6,7 +6,7 @@ from typing import Any, Final
 LOOSE: Final = {
     "sender_lateness": "10 s",
     "link_lateness": "10 s",
-    "steal": "90 %",
+    "steal": "100 %",
     "starvation": "1000 %",
     "measuring_cpu": "400 %",
 }

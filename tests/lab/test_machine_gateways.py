@@ -161,6 +161,9 @@ class Quiet:
     def during(self, _step: object) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def waiting(self, _why: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def progress(self, *_: object) -> None:
         """Nobody looks."""
 

@@ -168,6 +168,8 @@ class _Screen:
         )
         phase = self._phase
         state = f"{phase.tunnel}, {phase.link}: {phase.phase}" if phase else ""
+        if phase and phase.phase == "waiting":
+            state = f"waiting: {phase.message}"
         lines = [Text(line, overflow="ellipsis", no_wrap=True) for line in self._recent]
         return Group(head, Text(state, style="cyan"), *lines)
 

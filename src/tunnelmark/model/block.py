@@ -83,7 +83,7 @@ class Layered:
     """Whether the capture had packets of the very lengths that these layers add up to."""
 
 
-Phase = Literal["lab", "tunnel", "proof", "warm", "trials", "down", "done", "failed"]
+Phase = Literal["lab", "tunnel", "proof", "warm", "trials", "waiting", "down", "done", "failed"]
 """Where a block is."""
 
 
@@ -146,7 +146,7 @@ class BlockRecord:
     proofs: tuple[WireProof, ...]
     baseline_proofs: tuple[WireProof, ...]
     seconds: Mapping[str, float]
-    """Wall time by phase: lab_up, tunnel_up, proof, warm, trials, measuring, down."""
+    """Wall time by phase: lab_up, tunnel_up, proof, warm, trials, measuring, waiting, down."""
     error: str | None = None
     """Why the block could not be run or was given up; its points then have no estimate."""
     details: Mapping[str, object] = field(default_factory=dict)
@@ -165,8 +165,8 @@ class BlockRecord:
 
     @property
     def wall_s(self) -> float:
-        """From the start of the lab to its end; measuring is a part of the trials."""
-        return sum(seconds for phase, seconds in self.seconds.items() if phase != "measuring")
+        """From the start of the lab to its end; measuring and waiting are parts of other phases."""
+        return sum(s for phase, s in self.seconds.items() if phase not in {"measuring", "waiting"})
 
 
 @dataclass(frozen=True)
@@ -176,18 +176,26 @@ class PlaceTime:
     place: str
     wall_s: float
     measuring_s: float
+    waiting_s: float = 0.0
+    """Until others left the computer alone."""
 
     def describe(self) -> str:
         """Return one phrase, for example ``54 % of 312 s measuring in network namespaces …``."""
         share = self.measuring_s / self.wall_s if self.wall_s else 0.0
-        return f"{100 * share:.0f} % of {self.wall_s:.0f} s spent measuring in {self.place}"
+        waited = f", {self.waiting_s:.0f} s waiting for a calm computer" if self.waiting_s else ""
+        return f"{100 * share:.0f} % of {self.wall_s:.0f} s spent measuring{waited} in {self.place}"
 
 
 def time_by_place(blocks: Iterable[BlockRecord]) -> tuple[PlaceTime, ...]:
     """Return what blocks took by the place where they ran, each of which has costs of its own."""
-    sums: dict[str, tuple[float, float]] = {}
+    sums: dict[str, PlaceTime] = {}
     for block in blocks:
-        wall_s, measuring_s = sums.get(block.placed_on, (0.0, 0.0))
-        spent_s = block.seconds.get("measuring", 0.0)
-        sums[block.placed_on] = (wall_s + block.wall_s, measuring_s + spent_s)
-    return tuple(PlaceTime(place, *seconds) for place, seconds in sums.items() if place)
+        place = block.placed_on
+        so_far = sums.get(place, PlaceTime(place, 0.0, 0.0))
+        sums[place] = PlaceTime(
+            place,
+            so_far.wall_s + block.wall_s,
+            so_far.measuring_s + block.seconds.get("measuring", 0.0),
+            so_far.waiting_s + block.seconds.get("waiting", 0.0),
+        )
+    return tuple(time for place, time in sums.items() if place)

@@ -53,6 +53,9 @@ class Observer(Protocol):
     def during(self, step: Step) -> AbstractContextManager[None]:
         """Return the context in which a step is done: timed, and broken off at once if asked."""
 
+    def waiting(self, why: str) -> AbstractContextManager[None]:
+        """Return the context in which a session waits before it measures."""
+
     def progress(self, trial: Trial, progress: Progress) -> None:
         """Take how far a trial is."""
 

@@ -202,6 +202,14 @@ class _Now:
         with self.timed(_TIMES[step]), self._runner.interrupts.abrupt():
             yield
 
+    @contextmanager
+    def waiting(self, why: str) -> Iterator[None]:
+        """Say that nothing is measured, and why; it is a part of the phase under way."""
+        self._runner.phase("waiting", why)
+        with self.timed("waiting"):
+            yield
+        self._runner.phase(self._phase)
+
     def enter(self, phase: Phase) -> None:
         self._phase = phase
         self._runner.phase(phase)

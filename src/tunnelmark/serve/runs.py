@@ -75,6 +75,8 @@ class Progress:
                 self.skipped = tuple(f"{label}: {why}" for label, why in event["skipped"])
             case "block_phase":
                 self.phase = f"{event['tunnel']}, {event['link']}: {event['phase']}"
+                if event["phase"] == "waiting":
+                    self.phase += f": {event['message']}"
                 if event["phase"] in {"failed", "again"}:
                     self.recent.append(f"{event['tunnel']}: {event['message']}")
             case "trial_done":

@@ -18,4 +18,6 @@ def test_time_is_summed_by_place_and_measuring_is_a_part_of_it() -> None:
     assert blocks[0].wall_s == 20
     assert time_by_place(blocks) == (PlaceTime(here, 30.5, 20), PlaceTime(inside, 25, 10))
     assert PlaceTime(here, 30.5, 20).describe() == "66 % of 30 s spent measuring in namespaces"
+    waited = PlaceTime(here, 60.0, 20, 12.4).describe()
+    assert waited == "33 % of 60 s spent measuring, 12 s waiting for a calm computer in namespaces"
     assert PlaceTime(here, 0.0, 0.0).describe() == "0 % of 0 s spent measuring in namespaces"

@@ -138,6 +138,27 @@ def bench(tmp_path: Path) -> Made:
     return lambda at, *faults: _Bench(tmp_path, at, *faults)
 
 
+def test_a_wait_is_told_and_is_a_part_of_the_phase_under_way(bench: Made) -> None:
+    one = bench("nowhere")
+    run, waits = _Fake.run, iter([True])
+
+    def waiting(fake: _Fake, trial: Trial, attempt: int) -> TrialResult:
+        if next(waits, False):
+            with fake.observer.waiting("others take 31 % of the time"):
+                time.sleep(0.01)
+        return run(fake, trial, attempt)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Fake, "run", waiting)
+        record = one.run()
+    told = [(event.phase, event.message) for event in one.events]
+    at = told.index(("waiting", "others take 31 % of the time"))
+    assert told[at - 1][0] == told[at + 1][0] == "trials"
+    assert 0.01 <= record.seconds["waiting"] <= record.seconds["trials"]
+    without = {phase: s for phase, s in record.seconds.items() if phase != "waiting"}
+    assert record.wall_s == pytest.approx(sum(without.values()))
+
+
 def test_a_block_is_brought_up_as_often_as_the_study_asks(bench: Made) -> None:
     one = bench("nowhere")
     record = one.run()

@@ -8,6 +8,7 @@ from tunnelmark.hosts.ledger import Ledger, read_journal
 from tunnelmark.lab.environment import describe
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement
+from tunnelmark.lab.session.calm import Calm
 from tunnelmark.lab.session.check import check_jobs, programs_of
 from tunnelmark.lab.session.floor import Floors
 from tunnelmark.lab.session.session import LabSession
@@ -24,6 +25,7 @@ class LabBackend:
     engine: str
     keep_samples: bool
     floors: Floors = field(default_factory=dict)
+    calm: Calm = field(default_factory=Calm)
 
     def check(self, jobs: Sequence[Job], of: Sequence[Job] = ()) -> Able:
         """Ask every driver of the jobs before anything is made.
@@ -52,6 +54,7 @@ class LabBackend:
             keep_samples=self.keep_samples,
             observer=observer,
             floors=self.floors,
+            calm=self.calm,
         )
 
     def changed(self) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.mss_clamp import clamp, removal
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.session import evidence
+from tunnelmark.lab.session.calm import Calm
 from tunnelmark.lab.session.congestion import noted
 from tunnelmark.lab.session.floor import Floor, Floors, measure_floor
 from tunnelmark.lab.session.joins import Joins
@@ -21,7 +22,7 @@ from tunnelmark.lab.session.trial import run_trial
 from tunnelmark.lab.session.warm import warm_up
 from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_kinds
-from tunnelmark.model.block import ProofVerdict, WireProof
+from tunnelmark.model.block import ProofVerdict, Stratum, WireProof
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.faults import write
 from tunnelmark.model.job import Job
@@ -53,10 +54,12 @@ class LabSession:
         keep_samples: bool,
         observer: Observer,
         floors: Floors | None = None,
+        calm: Calm | None = None,
     ) -> None:
         """Make nothing yet; ``place`` is asked for each bring-up where its lab stands.
 
-        ``floors`` are those that other sessions of the run have measured.
+        ``floors`` are those that other sessions of the run have measured, ``calm`` is what they
+        know of the computer.
         """
         self.where = Where()
         self.seen = Seen()
@@ -70,6 +73,7 @@ class LabSession:
         self._stand: Stand | None = None
         self._workloads: dict[str, Workload] = {}
         self._floors: Floors = {} if floors is None else floors
+        self._calm = calm or Calm()
         self._points: dict[str, dict[str, int]] = {"tunnel": {}, "baseline": {}}
         """Fragmentation point of each path, in bytes of payload, as the last bring-up found it."""
         self._was_up = False
@@ -114,6 +118,7 @@ class LabSession:
     def run(self, trial: Trial, attempt: int) -> TrialResult:
         """Run one trial over the tunnel, or beside it."""
         stand = self._standing()
+        self._wait_for_calm(stand.lab)
         key = trial.point.workload.label
         workload = self._workloads.setdefault(key, make(workload_kinds(), trial.point.workload))
         for limit in stand.lab.place.limits.values():
@@ -128,6 +133,7 @@ class LabSession:
         result = run_trial(stand, side, task, self._observer, set_ups)
         if set_ups is not None:
             self._stand, self._lost = set_ups.stand, set_ups.lost
+        self._calm.note(result.validity, result.duration_s)
         self._was_up = evidence.was_up(result.validity)
         return result
 
@@ -211,6 +217,8 @@ class LabSession:
             for one in (made.up,) if self._alone else (made.up, made.base):
                 warm_up(one, made.lab, seed=self._seed("warm"))
             if (alike := self._alike(made, tunnel)) not in self._floors:
+                self._calm.doubt()
+                self._wait_for_calm(made.lab)
                 self._floors[alike] = measure_floor(
                     made.base,
                     made.lab,
@@ -218,6 +226,12 @@ class LabSession:
                     receive_time=receive_time(made.up),
                 )
         return self._floors[alike]
+
+    def _wait_for_calm(self, lab: Lab) -> None:
+        # What goes on in the computers of others is not seen from here.
+        if lab.place.stratum is not Stratum.HOSTS:
+            most = min(self._job.limits.steal, self._job.limits.starvation)
+            self._calm.wait(most, self._observer.waiting, self._observer.cancelled)
 
     def _alike(self, made: "_Made", tunnel: Tunnel) -> str:
         """Return what a lab without its tunnel is: two that are alike have one floor."""

@@ -1,5 +1,6 @@
 """What a session in a lab does with what fails in it."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 from made_results import block_record
 from made_study import made_text
 from tunnelmark.lab.session import session as session_module
+from tunnelmark.lab.session.calm import Calm
 from tunnelmark.lab.session.floor import Floor, Floors
 from tunnelmark.lab.session.proving import hold
 from tunnelmark.lab.session.session import LabSession
-from tunnelmark.model.block import ProofVerdict
+from tunnelmark.model.block import ProofVerdict, Stratum
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
@@ -24,10 +26,14 @@ from tunnelmark.study.plan import jobs
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 
-def session_of(job: Job, folder: Path, floors: Floors) -> LabSession:
+def session_of(job: Job, folder: Path, floors: Floors, calm: Calm | None = None) -> LabSession:
     """Return a session of nothing but its job."""
     nothing: Any = None
-    watching: Any = SimpleNamespace(during=lambda _step: nullcontext())
+    watching: Any = SimpleNamespace(
+        during=lambda _step: nullcontext(),
+        waiting=lambda _why: nullcontext(),
+        cancelled=lambda: False,
+    )
     return LabSession(
         job,
         nothing,
@@ -37,7 +43,18 @@ def session_of(job: Job, folder: Path, floors: Floors) -> LabSession:
         keep_samples=False,
         observer=watching,
         floors=floors,
+        calm=calm,
     )
+
+
+def counted(looks: list[float]) -> Callable[[float], float]:
+    """Return a look at a calm computer."""
+
+    def look(look_s: float) -> float:
+        looks.append(look_s)
+        return 0.0
+
+    return look
 
 
 @pytest.mark.parametrize(
@@ -81,17 +98,42 @@ def test_the_floor_is_measured_once_for_labs_that_are_alike(
     agreed = SimpleNamespace(data_path=DataPath.KERNEL if in_kernel else DataPath.USER_SPACE)
     floors: Floors = {}
     had = []
+    looks: list[float] = []
+    calm = Calm(look=counted(looks))
     for job, where, path in (
         (first, "here", SimpleNamespace(data_path=DataPath.USER_SPACE)),
         (first, "here", SimpleNamespace(data_path=DataPath.USER_SPACE)),
         (replace(first, block=block), place, agreed),
     ):
-        lab = SimpleNamespace(place=SimpleNamespace(placed_on=where))
+        lab = SimpleNamespace(place=SimpleNamespace(placed_on=where, stratum=Stratum.NAMESPACES))
         made: Any = SimpleNamespace(up=SimpleNamespace(negotiated=(path,)), base=None, lab=lab)
         tunnel = make(tunnel_kinds(), job.block.tunnel)
-        had.append(session_of(job, tmp_path, floors)._warm(made, tunnel))
+        had.append(session_of(job, tmp_path, floors, calm)._warm(made, tunnel))
     assert had == [floor, floor, floor if measured == 1 else None]
     assert len(floors) == measured
+    assert len(looks) == measured, "each on a calm computer"
+
+
+@pytest.mark.parametrize(
+    ("stratum", "limits", "looks"),
+    [
+        (Stratum.NAMESPACES, {}, 1),
+        (Stratum.EMULATED, {}, 1),
+        (Stratum.HOSTS, {}, 0),
+        (Stratum.NAMESPACES, {"steal": 1.0, "starvation": 2.0}, 0),
+    ],
+)
+def test_it_waits_for_this_computer_where_it_measures_and_has_limits(
+    tmp_path: Path, stratum: Stratum, limits: dict[str, float], looks: int
+) -> None:
+    (job,) = jobs(parse_study(made_text(""), "made.toml"))
+    job = replace(job, limits=job.limits.model_copy(update=limits))
+    seen: list[float] = []
+    calm = Calm(look=counted(seen))
+    calm.doubt()
+    lab: Any = SimpleNamespace(place=SimpleNamespace(stratum=stratum))
+    session_of(job, tmp_path, {}, calm)._wait_for_calm(lab)
+    assert len(seen) == looks
 
 
 def test_what_cannot_be_taken_down_does_not_keep_the_rest(tmp_path: Path) -> None:
