@@ -14,7 +14,7 @@ _SPIN: Final = "timeout 120 sh -c 'while :; do :; done' >/dev/null 2>&1 &"
 def busy(*, own: bool) -> Iterator[list[int]]:
     """Start a program for each core: children of this one, or of a shell that has ended.
 
-    Gives their process ids; who ends them early does no harm.
+    Gives their process ids, so that they can be ended early.
     """
     count = os.cpu_count() or 1
     spins = " ".join(f"{_SPIN} echo $!;" for _ in range(count))

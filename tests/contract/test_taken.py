@@ -1,4 +1,4 @@
-"""What others take is told from what this program has started itself."""
+"""What others take is known apart from what this program has started itself."""
 
 import os
 

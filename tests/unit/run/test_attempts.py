@@ -138,7 +138,7 @@ def bench(tmp_path: Path) -> Made:
     return lambda at, *faults: _Bench(tmp_path, at, *faults)
 
 
-def test_a_wait_is_told_and_is_a_part_of_the_phase_under_way(bench: Made) -> None:
+def test_a_wait_is_reported_and_is_a_part_of_the_phase_under_way(bench: Made) -> None:
     one = bench("nowhere")
     run, waits = _Fake.run, iter([True])
 
@@ -151,9 +151,9 @@ def test_a_wait_is_told_and_is_a_part_of_the_phase_under_way(bench: Made) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_Fake, "run", waiting)
         record = one.run()
-    told = [(event.phase, event.message) for event in one.events]
-    at = told.index(("waiting", "others take 31 % of the time"))
-    assert told[at - 1][0] == told[at + 1][0] == "trials"
+    seen = [(event.phase, event.message) for event in one.events]
+    at = seen.index(("waiting", "others take 31 % of the time"))
+    assert seen[at - 1][0] == seen[at + 1][0] == "trials"
     assert 0.01 <= record.seconds["waiting"] <= record.seconds["trials"]
     without = {phase: s for phase, s in record.seconds.items() if phase != "waiting"}
     assert record.wall_s == pytest.approx(sum(without.values()))

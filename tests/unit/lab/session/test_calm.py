@@ -21,7 +21,7 @@ class Computer:
         self.last = taken[-1] if taken else 0.0
         self.now_s = 0.0
         self.looks = 0
-        self.told: list[str] = []
+        self.heard: list[str] = []
         self.cancelled = cancelled
         self.calm = Calm(look=self.look, clock=lambda: self.now_s, sleep=self.sleep)
 
@@ -35,7 +35,7 @@ class Computer:
 
     @contextmanager
     def waiting(self, why: str) -> Iterator[None]:
-        self.told.append(why)
+        self.heard.append(why)
         yield
 
     def wait(self) -> float:
@@ -67,7 +67,7 @@ def test_only_behind_a_trial_that_a_busy_computer_spoils_is_looked(
     one = Computer(0.0)
     one.trial(name, ok=ok)
     assert one.wait() == looks
-    assert (one.looks, one.told) == (looks, [])
+    assert (one.looks, one.heard) == (looks, [])
     # Once for each such trial.
     assert one.wait() == 0
 
@@ -76,7 +76,7 @@ def test_a_run_goes_on_when_others_have_left_the_computer_alone() -> None:
     one = Computer(0.31, 0.2, 0.06, 0.05, 0.9)
     one.trial("steal", ok=False)
     assert one.wait() == 4 + 3
-    (why,) = one.told
+    (why,) = one.heard
     assert why == (
         "the hypervisor and other programs take 31 % of the time; the run goes on below 5 %, "
         "or in 119 s"
@@ -87,7 +87,7 @@ def test_what_must_be_measured_on_a_calm_computer_can_ask_for_a_look() -> None:
     one = Computer(0.3, 0.0)
     one.calm.doubt()
     assert one.wait() == 3
-    assert len(one.told) == 1
+    assert len(one.heard) == 1
 
 
 def test_a_computer_that_is_never_calm_is_used_all_the_same() -> None:
@@ -99,7 +99,7 @@ def test_a_computer_that_is_never_calm_is_used_all_the_same() -> None:
     assert one.wait() == 0
     one.trial("steal", ok=False, took_s=30.0)
     assert 27 <= one.wait() <= 30 + 2
-    assert len(one.told) == 2
+    assert len(one.heard) == 2
 
 
 @given(st.lists(st.tuples(st.floats(0, 500), st.booleans()), max_size=30))
