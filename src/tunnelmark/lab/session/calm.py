@@ -58,8 +58,8 @@ class Calm:
     ) -> None:
         """Wait, if that is in doubt, until others take no more than a share of the time.
 
-        Returns after two minutes at the latest: then the checks of the trial judge. ``waiting`` gets
-        the reason, and is entered only if the first look finds the computer busy.
+        Returns after two minutes at the latest: then the checks of the trial judge. ``waiting`` is
+        entered with the reason, and only if the first look finds the computer busy.
         """
         if not self._in_doubt or most_ratio >= 1 or self._left_s < _LOOK_S:
             return
