@@ -24,6 +24,7 @@ from tunnelmark.vmimage.cache import Image
 settings.register_profile("shared", deadline=None, derandomize=True)
 settings.load_profile("shared")
 
+_PLACES = pytest.StashKey[Places]()
 _TESTS = Path(__file__).parent
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and with them all programs
@@ -77,9 +78,25 @@ def payload() -> Payload:
 
 
 @pytest.fixture(scope="session")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+def places(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Places]:
     """Where real tunnels run; the machine that some need boots with the first and then stays."""
     with Ledger() as ledger:
         made = Places(ledger, find_engine(), tmp_path_factory.mktemp("logs"))
-        with made.placement:
-            yield made
+        request.config.stash[_PLACES] = made
+        yield made
+        made.close()
+
+
+# Behind the fixtures of modules, which use the machine until then.
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the machine with the last test that needs it: idle, it still takes a tenth of a core."""
+    needed = nextitem is not None and nextitem.get_closest_marker("machine") is not None
+    if (
+        item.get_closest_marker("machine") is not None
+        and not needed
+        and _PLACES in item.config.stash
+    ):
+        item.config.stash[_PLACES].close()

@@ -37,11 +37,19 @@ class Places:
     """Makes labs, each gone with its test; the machine that some of them need stays."""
 
     def __init__(self, ledger: Ledger, engine: str, logs: Path) -> None:
-        self.placement = Placement(ledger, engine=engine)
         self._ledger = ledger
         self._engine = engine
         self._logs = logs
         self._numbers = itertools.count()
+        self.placement = self._placement()
+
+    def close(self) -> None:
+        """End the machine; who asks for one again gets another."""
+        self.placement.close()
+        self.placement = self._placement()
+
+    def _placement(self) -> Placement:
+        return Placement(self._ledger, engine=self._engine)
 
     def machine(self) -> MachinePlace:
         """Return the machine as the place of a lab."""

@@ -12,7 +12,7 @@ from tunnelmark.hosts.local import NetnsHost
 from tunnelmark.lab.lab import Lab
 from tunnelmark.model.topology import Topology
 
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = [pytest.mark.lab, pytest.mark.paced]
 
 # How busy this machine is may not decide whether there is a figure at all.
 _STUDY = """
