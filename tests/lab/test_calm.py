@@ -28,7 +28,7 @@ def test_a_run_waits_for_others_and_measures_when_they_are_gone(
         for pid in others:
             os.kill(pid, signal.SIGTERM)
         assert one.finish() == 0, one.errors
-    assert waiting["message"].startswith("the hypervisor and other programs take ")
+    assert waiting["message"].startswith("other programs or the hypervisor keep this computer busy")
     phases = [event["phase"] for event in one.of("block_phase")]
     # Before anything is measured: the lab's own part in a round trip is the first of it.
     assert phases[: phases.index("trials")] == ["lab", "tunnel", "proof", "warm", "waiting", "warm"]

@@ -37,11 +37,11 @@ class Payload:
 def installed() -> Payload:
     """Return the engine that this package uses, and the agent that was built with it."""
     engine = Path(find_engine())
-    return Payload({AGENT: _agent(engine), ENGINE: engine})
+    return Payload({AGENT: agent_beside(engine), ENGINE: engine})
 
 
-def _agent(engine: Path) -> Path:
-    """Both are programs of one crate and stand side by side, wherever that is."""
+def agent_beside(engine: Path) -> Path:
+    """Return the agent: both are programs of one crate and stand side by side, wherever that is."""
     beside = engine.with_name(AGENT)
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which(AGENT)
     if found is None:

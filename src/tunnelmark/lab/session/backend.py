@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
 from tunnelmark.hosts.ledger import Ledger, read_journal
+from tunnelmark.hosts.vm_payload import agent_beside
 from tunnelmark.lab.environment import describe
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement
@@ -14,6 +16,7 @@ from tunnelmark.lab.session.floor import Floors
 from tunnelmark.lab.session.session import LabSession
 from tunnelmark.model.job import Job
 from tunnelmark.model.session import Able, Observer
+from tunnelmark.probes.busy import look
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,10 @@ class LabBackend:
     engine: str
     keep_samples: bool
     floors: Floors = field(default_factory=dict)
-    calm: Calm = field(default_factory=Calm)
+
+    @cached_property
+    def _calm(self) -> Calm:
+        return Calm(partial(look, str(agent_beside(Path(self.engine)))))
 
     def check(self, jobs: Sequence[Job], of: Sequence[Job] = ()) -> Able:
         """Ask every driver of the jobs before anything is made.
@@ -54,7 +60,7 @@ class LabBackend:
             keep_samples=self.keep_samples,
             observer=observer,
             floors=self.floors,
-            calm=self.calm,
+            calm=self._calm,
         )
 
     def changed(self) -> Mapping[str, str]:

@@ -32,6 +32,7 @@ from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, Trial, TrialResult
 from tunnelmark.model.tunnel import DataPath, TunnelUp
+from tunnelmark.probes.busy import Busy
 from tunnelmark.probes.wire import Expected, anything
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
@@ -53,8 +54,8 @@ class LabSession:
         folder: Path,
         keep_samples: bool,
         observer: Observer,
+        calm: Calm,
         floors: Floors | None = None,
-        calm: Calm | None = None,
     ) -> None:
         """Make nothing yet; ``place`` is asked for each bring-up where its lab stands.
 
@@ -73,7 +74,7 @@ class LabSession:
         self._stand: Stand | None = None
         self._workloads: dict[str, Workload] = {}
         self._floors: Floors = {} if floors is None else floors
-        self._calm = calm or Calm()
+        self._calm = calm
         self._points: dict[str, dict[str, int]] = {"tunnel": {}, "baseline": {}}
         """Fragmentation point of each path, in bytes of payload, as the last bring-up found it."""
         self._was_up = False
@@ -230,7 +231,8 @@ class LabSession:
     def _wait_for_calm(self, lab: Lab) -> None:
         # What goes on in the computers of others is not seen from here.
         if lab.place.stratum is not Stratum.HOSTS:
-            most = min(self._job.limits.steal, self._job.limits.starvation)
+            limits = limits_at(self._job.limits, lab.place)
+            most = Busy(limits.sender_lateness, min(limits.steal, limits.starvation))
             self._calm.wait(most, self._observer.waiting, self._observer.cancelled)
 
     def _alike(self, made: "_Made", tunnel: Tunnel) -> str:

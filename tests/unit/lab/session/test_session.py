@@ -21,6 +21,7 @@ from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
 from tunnelmark.model.tunnel import DataPath
+from tunnelmark.probes.busy import Busy
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import jobs
 from tunnelmark.tunnels.registry import tunnel_kinds
@@ -43,16 +44,16 @@ def session_of(job: Job, folder: Path, floors: Floors, calm: Calm | None = None)
         keep_samples=False,
         observer=watching,
         floors=floors,
-        calm=calm,
+        calm=calm or Calm(counted([])),
     )
 
 
-def counted(looks: list[float]) -> Callable[[float], float]:
+def counted(looks: list[float]) -> Callable[[float], Busy]:
     """Return a look at a calm computer."""
 
-    def look(look_s: float) -> float:
+    def look(look_s: float) -> Busy:
         looks.append(look_s)
-        return 0.0
+        return Busy(0, 0.0)
 
     return look
 
@@ -99,13 +100,15 @@ def test_the_floor_is_measured_once_for_labs_that_are_alike(
     floors: Floors = {}
     had = []
     looks: list[float] = []
-    calm = Calm(look=counted(looks))
+    calm = Calm(counted(looks))
     for job, where, path in (
         (first, "here", SimpleNamespace(data_path=DataPath.USER_SPACE)),
         (first, "here", SimpleNamespace(data_path=DataPath.USER_SPACE)),
         (replace(first, block=block), place, agreed),
     ):
-        lab = SimpleNamespace(place=SimpleNamespace(placed_on=where, stratum=Stratum.NAMESPACES))
+        lab = SimpleNamespace(
+            place=SimpleNamespace(placed_on=where, stratum=Stratum.NAMESPACES, limits={})
+        )
         made: Any = SimpleNamespace(up=SimpleNamespace(negotiated=(path,)), base=None, lab=lab)
         tunnel = make(tunnel_kinds(), job.block.tunnel)
         had.append(session_of(job, tmp_path, floors, calm)._warm(made, tunnel))
@@ -129,9 +132,10 @@ def test_it_waits_for_this_computer_where_it_measures_and_has_limits(
     (job,) = jobs(parse_study(made_text(""), "made.toml"))
     job = replace(job, limits=job.limits.model_copy(update=limits))
     seen: list[float] = []
-    calm = Calm(look=counted(seen))
+    calm = Calm(counted(seen))
     calm.doubt()
-    lab: Any = SimpleNamespace(place=SimpleNamespace(stratum=stratum))
+    place = SimpleNamespace(stratum=stratum, limits={}, engine="", link_engine="")
+    lab: Any = SimpleNamespace(place=place)
     session_of(job, tmp_path, {}, calm)._wait_for_calm(lab)
     assert len(seen) == looks
 
