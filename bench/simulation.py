@@ -139,6 +139,9 @@ class _Silent:
     def during(self, _step: object) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def waiting(self, _why: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def cancelled(self) -> bool:
         return False
 
