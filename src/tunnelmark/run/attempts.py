@@ -22,7 +22,7 @@ from tunnelmark.run.progress import JobProgress
 MOST_ATTEMPTS: Final = 3
 """A bring-up that fails for what may be transient is tried so often."""
 _INTERRUPTED: Final = "the run was interrupted"
-_TIMES: Final[dict[Step, str]] = {
+_TIMES: Final[dict[Phase, str]] = {
     "lab": "lab_up",
     "tunnel": "tunnel_up",
     "proof": "proof",
@@ -128,13 +128,13 @@ class JobRunner:
                     return
                 if not self.progress.is_open(trial):
                     continue
-                began = time.monotonic()
+                began = time.monotonic() - now.seconds["waiting"]
                 result = session.run(trial, self.progress.attempts[trial.trial_id] + 1)
                 measuring = result.details.get("measuring_s", 0.0)
                 # Seconds of virtual time are no part of those that went by here.
                 if isinstance(measuring, float) and result.stratum is not Stratum.SIMULATION:
                     now.seconds["measuring"] += measuring
-                self.finished(result, time.monotonic() - began)
+                self.finished(result, time.monotonic() - now.seconds["waiting"] - began)
                 if death := session.problem():
                     raise TunnelError(death)
 
@@ -204,10 +204,15 @@ class _Now:
 
     @contextmanager
     def waiting(self, why: str) -> Iterator[None]:
-        """Say that nothing is measured, and why; it is a part of the phase under way."""
+        """Say that nothing is measured, and why; the phase under way is not charged for it."""
         self._runner.phase("waiting", why)
-        with self.timed("waiting"):
+        start = time.monotonic()
+        try:
             yield
+        finally:
+            waited_s = time.monotonic() - start
+            self.seconds["waiting"] += waited_s
+            self.seconds[_TIMES.get(self._phase, self._phase)] -= waited_s
         self._runner.phase(self._phase)
 
     def enter(self, phase: Phase) -> None:

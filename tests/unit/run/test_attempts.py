@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.trial import Trial, TrialResult
 from tunnelmark.model.validity import Validity
+from tunnelmark.run import attempts
 from tunnelmark.run.attempts import MOST_ATTEMPTS, JobRunner
 from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.interrupt import Interrupts
@@ -101,7 +103,10 @@ class _Bench:
         self.events: list[BlockPhase] = []
         self.recorded: list[BlockRecord] = []
 
-        def finished(result: TrialResult, _took_s: float) -> None:
+        self.took_s: list[float] = []
+
+        def finished(result: TrialResult, took_s: float) -> None:
+            self.took_s.append(took_s)
             self.progress.record(result.trial, valid=True, figures=dict.fromkeys(METRICS, 1.0))
 
         self.progress = JobProgress(self.job)
@@ -138,25 +143,30 @@ def bench(tmp_path: Path) -> Made:
     return lambda at, *faults: _Bench(tmp_path, at, *faults)
 
 
-def test_a_wait_is_reported_and_is_a_part_of_the_phase_under_way(bench: Made) -> None:
+def test_a_wait_is_reported_and_no_phase_is_charged_for_it(
+    bench: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = bench("nowhere")
     run, waits = _Fake.run, iter([True])
+    now = [1000.0]
 
     def waiting(fake: _Fake, trial: Trial, attempt: int) -> TrialResult:
         if next(waits, False):
             with fake.observer.waiting("others take 31 % of the time"):
-                time.sleep(0.01)
+                now[0] += 50
+        now[0] += 2
         return run(fake, trial, attempt)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Fake, "run", waiting)
-        record = one.run()
+    monkeypatch.setattr(attempts, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(_Fake, "run", waiting)
+    record = one.run()
     seen = [(event.phase, event.message) for event in one.events]
     at = seen.index(("waiting", "others take 31 % of the time"))
     assert seen[at - 1][0] == seen[at + 1][0] == "trials"
-    assert 0.01 <= record.seconds["waiting"] <= record.seconds["trials"]
-    without = {phase: s for phase, s in record.seconds.items() if phase != "waiting"}
-    assert record.wall_s == pytest.approx(sum(without.values()))
+    assert (record.seconds["waiting"], record.seconds["trials"]) == (50, 16)
+    assert record.wall_s == 66
+    # What is left is estimated by what trials took.
+    assert one.took_s == [2] * 8
 
 
 def test_a_block_is_brought_up_as_often_as_the_study_asks(bench: Made) -> None:
