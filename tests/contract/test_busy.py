@@ -1,6 +1,7 @@
 """How busy others keep this computer is known apart from what this program has started itself."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,15 @@ def test_programs_of_others_take_time_and_those_of_this_one_do_not() -> None:
     assert by_own.taken_ratio < by_others.taken_ratio / 2
     assert by_others.late_ns > 0
     assert os.sched_getaffinity(0) == affinity
+
+
+def test_an_agent_that_is_killed_may_do_better_next_time(tmp_path: Path) -> None:
+    agent = tmp_path / "tunnelmark-agent"
+    agent.write_text("#!/bin/sh\nkill -9 $$\n")
+    agent.chmod(0o755)
+    with pytest.raises(LabError) as caught:
+        look(str(agent), 0.1)
+    assert caught.value.transient
 
 
 @pytest.mark.parametrize("agent", ["/nowhere/tunnelmark-agent", "/bin/echo", "/bin/true"])

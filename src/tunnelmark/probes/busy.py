@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.quantity import percent
 from tunnelmark.probes.cpu import TICKS_PER_S, with_descendants
 from tunnelmark.probes.proc import ProcCpu
@@ -47,7 +47,7 @@ def look(agent: str, look_s: float) -> Busy:
     What the hypervisor takes shows in how late a core wakes up, more than in what it takes from one
     that is always busy: those keep their turn longer. What programs take shows in the latter. On
     a computer of many cores some of them are looked at. Raises ``LabError`` if ``agent`` (the
-    path of tunnelmark-agent) cannot run.
+    path of tunnelmark-agent) cannot run, ``LabFailedError`` if it gives no answer.
     """
     cores = sorted(os.sched_getaffinity(0))
     looked_at = cores[:: max(1, round(len(cores) * _LEAST_ON_A_CORE_S / look_s))]
@@ -67,8 +67,11 @@ def _late_ns(agent: str, look_s: float, cores: Sequence[int]) -> int:
             running.append(subprocess.Popen(words, stdout=subprocess.PIPE))
         said = [process.communicate(timeout=_LIMIT_S)[0] for process in running]
         return max(int(json.loads(line)["lateness_ns"]["p99"]) for line in said)
-    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise LabError(f"{agent} steadiness: {error}") from error
+    except (ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
+        # Whoever ended or stopped it need not do so again.
+        raise LabFailedError(f"{agent} steadiness: {error}") from error
     finally:
         _end(running)
 
