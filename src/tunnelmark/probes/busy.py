@@ -11,13 +11,15 @@ from typing import Final
 
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.quantity import percent
-from tunnelmark.probes.cpu import TICKS_PER_S, with_descendants
+from tunnelmark.probes.cpu import TICKS_PER_S, CpuProbe
 from tunnelmark.probes.proc import ProcCpu
 
 _LEAST_ON_A_CORE_S: Final = 0.05
 """Some ticks, in which stolen time is counted, and longer than programs run at a time."""
 _GAP_US: Final = 1000
 _LIMIT_S: Final = 30.0
+_STARTED: Final = "started"
+"""The group of this program and of what it has started."""
 
 
 @dataclass(frozen=True)
@@ -90,36 +92,23 @@ def _taken_ratio(look_s: float, cores: Sequence[int]) -> float:
     the core's run queue. Of that wait only the share of programs that this one has not started
     counts: those of a lab may run.
     """
-    stolen_s = lasted_s = 0.0
-    programs, waited_s = _Programs(), _waited_s()
+    stolen_s = lasted_s = others_s = started_s = 0.0
+    waited_s = _waited_s()
     for core in cores:
         os.sched_setaffinity(0, {core})
-        start, before_s = time.monotonic(), _stolen_s(core)
+        probe = CpuProbe(lambda: {_STARTED: (os.getpid(),)}, ProcCpu())
+        start = time.monotonic()
+        probe.start(int(start * 1e9))
         while (lasted := time.monotonic() - start) < look_s / len(cores):
             pass
+        used = probe.stop(time.monotonic_ns())
         lasted_s += lasted
-        stolen_s += _stolen_s(core) - before_s
-    waited_s = (_waited_s() - waited_s) * programs.others_ratio()
-    return min(1.0, (stolen_s + waited_s) / lasted_s)
-
-
-class _Programs:
-    """What programs have used since this was made, apart from this one."""
-
-    def __init__(self) -> None:
-        self._started, self._others_s, self._all_s = self._read(set())
-
-    def others_ratio(self) -> float:
-        """Return the share of those that this program has not started; 1 if none ran."""
-        _, others_s, all_s = self._read(self._started)
-        all_s -= self._all_s
-        return min(1.0, max(0.0, others_s - self._others_s) / all_s) if all_s > 0 else 1.0
-
-    @staticmethod
-    def _read(known: set[int]) -> tuple[set[int], float, float]:
-        view, own = ProcCpu().look(), os.getpid()
-        started = known | with_descendants([own], view.children)
-        return started, view.programs_s(started), view.programs_s({own})
+        stolen_s += used.cores[core].steal / TICKS_PER_S if core < len(used.cores) else 0.0
+        others_s += used.others_s
+        started_s += max(0.0, used.groups[_STARTED].run_s - used.own_s)
+    ran_s = others_s + started_s
+    others = others_s / ran_s if ran_s > 0 else 1.0
+    return min(1.0, (stolen_s + (_waited_s() - waited_s) * others) / lasted_s)
 
 
 def _waited_s() -> float:
@@ -129,11 +118,6 @@ def _waited_s() -> float:
     except FileNotFoundError:
         return 0.0
     return int(text.split()[1]) / 1e9
-
-
-def _stolen_s(core: int) -> float:
-    cores = ProcCpu().look().cores
-    return cores[core].steal / TICKS_PER_S if core < len(cores) else 0.0
 
 
 def _ms(ns: int) -> str:

@@ -273,7 +273,7 @@ class CpuProbe:
         """Read every process of the groups; return those that live."""
         alive: set[int] = set()
         for group, roots in self._groups().items():
-            pids = with_descendants(roots, view.children)
+            pids = _with_descendants(roots, view.children)
             self._members.setdefault(group, set()).update(pids)
             alive |= pids
         for pid in alive:
@@ -318,8 +318,7 @@ def _since(now: tuple[CoreTicks, ...], then: tuple[CoreTicks, ...]) -> tuple[Cor
     return tuple(core.minus(earlier) for core, earlier in zip(now, then, strict=False))
 
 
-def with_descendants(roots: Iterable[int], children: Callable[[int], Iterable[int]]) -> set[int]:
-    """Return processes and all that they have started."""
+def _with_descendants(roots: Iterable[int], children: Callable[[int], Iterable[int]]) -> set[int]:
     found: set[int] = set()
     left = list(roots)
     while left:
