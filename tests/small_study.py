@@ -60,7 +60,6 @@ def smallest(document: Mapping[str, Any], keys: Mapping[str, object] | None = No
         "max_invalid": 1,
         "bring_ups": 1,
     }
-    small["validity"] = {**small.get("validity", {}), **LOOSE}
     small["workload"] = [
         {key: (keys or {}).get(key, _first(value)) for key, value in workload.items()}
         for workload in small["workload"]

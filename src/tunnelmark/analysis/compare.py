@@ -7,11 +7,12 @@ from typing import Literal
 import polars as pl
 
 from tunnelmark.analysis.cells import Cell, cells_of, name_of
-from tunnelmark.analysis.contrasts import contrast
+from tunnelmark.analysis.contrasts import contrast, effects
 from tunnelmark.analysis.door import Contrast, Decision, Outcome, decide
 from tunnelmark.analysis.strata import set_apart, without_stratum
 from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.metrics import METRICS
+from tunnelmark.model.trial import BASELINE
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Comparison:
     only_first: tuple[str, ...]
     """Points that only one run measured."""
     only_second: tuple[str, ...]
+    without_baseline: tuple[str, ...]
+    """Points of both whose effect is not known: too few repeats had no tunnel beside them."""
     confidence: float
 
     @property
@@ -100,12 +103,14 @@ def compare(
     The runs are independent, so nothing is paired: Welch's interval of the two means, rates and
     times as ratios. Two runs of which each has one stratum, and not the same, are compared all the
     same; ``unlike`` says so. ``to_baseline``: each figure first over (or minus) no tunnel of its
-    own block and repeat, so that a faster machine falls out and what the tunnel does is compared.
+    own block and repeat, so that a faster machine falls out and what the tunnel does is compared;
+    a point where that is not known is left out.
     """
     own, other = (_located(run) for run in (first, second))
     here, there = (_strata(run) for run in (first, second))
     apart = len(here) == len(there) == 1 and here != there
     asked: list[tuple[Cell, Cell, Contrast]] = []
+    unknown: dict[str, None] = {}
     moments = max(first.moments, second.moments)
     places: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for metric in metrics:
@@ -116,7 +121,10 @@ def compare(
             beside = cells[1].get(place)
             if beside is not None and cell.figures and beside.figures:
                 found_contrast = _contrast(cell, beside, metric, to_baseline=to_baseline)
-                asked += [] if found_contrast is None else [(cell, beside, found_contrast)]
+                if found_contrast is not None:
+                    asked.append((cell, beside, found_contrast))
+                elif cell.kinds["tunnel"] != BASELINE:
+                    unknown[_name(cell)] = None
     decisions = decide([c for *_, c in asked], confidence=confidence, moments=moments)
     return Comparison(
         environment=_differing(first.environment, second.environment),
@@ -127,6 +135,7 @@ def compare(
         ),
         only_first=tuple(name for place, name in places[0].items() if place not in places[1]),
         only_second=tuple(name for place, name in places[1].items() if place not in places[0]),
+        without_baseline=tuple(unknown),
         confidence=confidence,
     )
 
@@ -181,12 +190,16 @@ def _name(cell: Cell) -> str:
 
 
 def _contrast(first: Cell, second: Cell, metric: str, *, to_baseline: bool) -> Contrast | None:
-    if to_baseline and (not first.baseline or not second.baseline):
-        return None
     one, other = (_of_run(cell, i, to_baseline) for i, cell in enumerate((first, second)))
-    found = contrast(other, one, metric)
+    found = effects(other, one, metric) if to_baseline else contrast(other, one, metric)
+    if found is None or (to_baseline and _baseline_point(first) != _baseline_point(second)):
+        return None
     ratio = found.quantity == "ratio"
     return Contrast(metric, found.spread, found.quantity, logarithmic=ratio, method=found.method)
+
+
+def _baseline_point(cell: Cell) -> str | None:
+    return cell.baseline_id and without_stratum(cell.baseline_id, cell.stratum)
 
 
 def _change(first: Cell, second: Cell, decision: Decision) -> Change:

@@ -47,15 +47,38 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
     if len(slots) >= _FEWEST_PAIRS:
         own = {slot: scale(first.figures[slot]) - scale(second.figures[slot]) for slot in slots}
         return Contrast(measured(own, metric, first), quantity, "t, paired")
-    one, other = _to_baseline(first, scale), _to_baseline(second, scale)
-    same = first.baseline_id is not None and first.baseline_id == second.baseline_id
-    if same and one is not None and other is not None:
-        parts, method = [one, other], "Welch, each to its baseline"
-    else:
-        parts = [{s: scale(v) for s, v in cell.figures.items()} for cell in (first, second)]
-        method = "Welch"
-    spreads = [measured(part, metric, first) for part in parts]
-    return Contrast(combined(spreads, [1, -1]), quantity, method)
+    if first.baseline_id is not None and first.baseline_id == second.baseline_id:
+        whole = all(cell.figures.keys() <= cell.baseline.keys() for cell in (first, second))
+        of_effects = effects(first, second, metric, absolute=absolute) if whole else None
+        if of_effects is not None and of_effects.quantity == quantity:
+            return of_effects
+    parts = [{s: scale(v) for s, v in cell.figures.items()} for cell in (first, second)]
+    return _welch(parts, metric, first, quantity, "Welch")
+
+
+def effects(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -> Contrast | None:
+    """Return how two effects differ: each repeat over, or minus, the baseline beside it (Welch).
+
+    Repeats without a baseline do not count. None with fewer than two of a cell that have one.
+    """
+    cells = (first, second)
+    beside = [{s: cell.baseline[s] for s in cell.figures if s in cell.baseline} for cell in cells]
+    if min(map(len, beside)) < _FEWEST_PAIRS:
+        return None
+    used = [
+        value
+        for cell, base in zip(cells, beside, strict=True)
+        for slot in base
+        for value in (cell.figures[slot], base[slot])
+    ]
+    logarithmic = not absolute and on_logarithms(metric, used)
+    scale: _Scale = math.log if logarithmic else float
+    parts = [
+        {slot: scale(cell.figures[slot]) - scale(value) for slot, value in base.items()}
+        for cell, base in zip(cells, beside, strict=True)
+    ]
+    quantity: Quantity = "ratio" if logarithmic else "difference"
+    return _welch(parts, metric, first, quantity, "Welch, each to its baseline")
 
 
 def scaled_difference(first: Cell, second: Cell, share: float, metric: str) -> tuple[Spread, str]:
@@ -128,10 +151,8 @@ def _losses(first: Cell, second: Cell, metric: str) -> Spread | None:
     return Spread(shares[0] - shares[1], math.sqrt(variance), math.inf, repeats)
 
 
-def _to_baseline(cell: Cell, scale: _Scale) -> dict[Slot, float] | None:
-    there = {s: cell.baseline[s] for s in cell.figures if s in cell.baseline}
-    if len(there) < len(cell.figures) or len(there) < _FEWEST_PAIRS:
-        return None
-    if scale is math.log and any(base <= 0 for base in there.values()):
-        return None
-    return {slot: scale(cell.figures[slot]) - scale(base) for slot, base in there.items()}
+def _welch(
+    parts: Sequence[Mapping[Slot, float]], metric: str, cell: Cell, quantity: Quantity, method: str
+) -> Contrast:
+    spreads = [measured(part, metric, cell) for part in parts]
+    return Contrast(combined(spreads, [1, -1]), quantity, method)

@@ -99,6 +99,8 @@ def _print(found: "Comparison", *, every: bool) -> None:
     for title, names in (("A", found.only_first), ("B", found.only_second)):
         for name in names:
             console.print(Text(f"only in {title}: {name}"))
+    for name in found.without_baseline:
+        console.print(Text(f"left out: {name} (fewer than two repeats have a baseline)"))
     shown = tuple(change for change in found.changes if every or change.clear)
     if shown:
         console.print(_table(shown))

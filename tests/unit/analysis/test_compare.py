@@ -109,6 +109,24 @@ def test_a_faster_machine_falls_out_to_the_baseline() -> None:
     assert high - low < 0.02
 
 
+def test_a_faster_place_falls_out_to_the_baseline() -> None:
+    lab, hosts = placed(run(1), Stratum.NAMESPACES), placed(run(2, 1.5), Stratum.HOSTS)
+    found = compare(lab, hosts, METRICS[:1], confidence=0.95, to_baseline=True)
+    (change,) = found.changes
+    assert change.method == "Welch, each to its baseline"
+    assert not change.clear
+
+
+@pytest.mark.parametrize(("kept", "compared"), [(5, True), (1, False)])
+def test_a_repeat_without_its_baseline_does_not_count(kept: int, compared: bool) -> None:
+    other = run(2, 1.5)
+    trials = other.trials.filter(~pl.col("is_baseline") | (pl.col("repeat") <= kept))
+    other = replace(other, trials=trials)
+    found = compare(run(1), other, METRICS[:1], confidence=0.95, to_baseline=True)
+    assert [c.clear for c in found.changes] == [False] * compared
+    assert len(found.without_baseline) == (not compared)
+
+
 def test_a_run_that_could_stop_early_gets_wider_intervals() -> None:
     one, other = run(1), run(2)
     wide = Run(one.study, one.scale, {}, one.trials, (), moments=5)
