@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from tunnelmark.analysis.estimates import Estimate, Method, PointEstimates
+from tunnelmark.analysis.estimate import Estimate, Method
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.testing import spread
 from tunnelmark.model.metrics import METRICS
 
@@ -58,4 +59,10 @@ def _difference(name: str, changed: float, half: float) -> Estimate:
     own = spread(list(units.values()))
     method: Method = "t on logarithms" if logarithmic else "t"
     low, high = changed - 0.01, changed + 0.01
-    return Estimate(name, 5, changed, low, high, 0.95, method, spread=own, units=units)
+    return Estimate(
+        name,
+        *(5, changed, low, high, 0.95, method),
+        spread=own,
+        logarithmic=logarithmic,
+        units=units,
+    )

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates
 
 COSTS: Final = {
     "cpu_tunnel_ratio": "cpu_lab_ratio",

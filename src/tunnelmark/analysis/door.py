@@ -23,7 +23,8 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates, Unit
+from tunnelmark.analysis.estimate import Estimate, Unit
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.testing import FEWEST, OneSided, Quantity, Spread, combined
 from tunnelmark.model.metrics import METRICS
 
@@ -146,7 +147,10 @@ def _settled(test: OneSided, value: float, worth: float, level: float) -> int | 
 
 
 def _back(value: float, contrast: Contrast) -> float:
-    return math.expm1(min(value, _MOST_EXPONENT)) if contrast.logarithmic else value
+    if contrast.logarithmic:
+        return math.expm1(min(value, _MOST_EXPONENT))
+    # Nothing is less by more than all of it.
+    return max(-1.0, value) if contrast.quantity == "ratio" else value
 
 
 def corrected(p: Sequence[float], *, moments: int = 1) -> list[float]:
@@ -159,27 +163,65 @@ def to_baseline(points: Sequence[PointEstimates], metric: str) -> Contrast | Non
     """Return the difference from no tunnel on average over some points of a tunnel.
 
     Points of a bring-up share it, so they are no independent figures: the means over the points
-    of each bring-up are, or of each repeat where there was one bring-up. None without a figure on
-    one scale.
+    of each bring-up are, or of each repeat where there was one bring-up. Where repeats of a point
+    carried nothing there is no logarithm, so all points have the ratio of their means. None without
+    a figure.
     """
-    found = [d for p in points if not p.broken and (d := p.differences.get(metric)) is not None]
+    return _to_baseline(points, metric, logarithms=_on_logarithms(points, metric))
+
+
+def between(
+    first: Sequence[PointEstimates], second: Sequence[PointEstimates], metric: str
+) -> tuple[Contrast, bool] | None:
+    """Return how two tunnels differ, each by its difference to its own baseline (Welch).
+
+    Both on one scale, that of ``to_baseline`` for all their points. With it, whether it is the
+    second's against the first's: of ratios of means the larger one is what the other is divided by.
+    None where either has no figure, or both are 0.
+    """
+    logarithms = _on_logarithms([*first, *second], metric)
+    own = _to_baseline(first, metric, logarithms=logarithms)
+    its = _to_baseline(second, metric, logarithms=logarithms)
+    if own is None or its is None:
+        return None
+    method = "Welch, each to its baseline"
+    if own.quantity != "ratio" or logarithms:
+        found = combined([own.spread, its.spread], [1, -1])
+        return Contrast(metric, found, own.quantity, logarithms, method), False
+    turned = own.spread.value > its.spread.value
+    less, more = (its.spread, own.spread) if turned else (own.spread, its.spread)
+    if (base := 1 + more.value) <= 0:
+        return None
+    ratio = (1 + less.value) / base
+    # Linearised, as each of the two is: Cochran, Sampling Techniques, section 6.3.
+    linear = combined([less, more], [1 / base, -ratio / base])
+    return Contrast(metric, replace(linear, value=ratio - 1), "ratio", False, method), turned
+
+
+def _on_logarithms(points: Sequence[PointEstimates], metric: str) -> bool:
+    return METRICS[metric].scale == "log" and all(
+        own.logarithmic for own in _differences(points, metric)
+    )
+
+
+def _differences(
+    points: Sequence[PointEstimates], metric: str, *, ratios: bool = False
+) -> list[Estimate]:
+    kept = [p for p in points if not p.broken and metric in p.differences]
+    return [(p.ratios if ratios else p.differences)[metric] for p in kept]
+
+
+def _to_baseline(
+    points: Sequence[PointEstimates], metric: str, *, logarithms: bool
+) -> Contrast | None:
     relative = METRICS[metric].scale == "log"
-    # A point where some repeats carried nothing has no logarithm: it is averaged with no other.
-    whole = [d for d in found if d.method != "t of a ratio of means"]
-    own = averaged(whole or found[:1])
+    found = _differences(points, metric, ratios=relative and not logarithms)
+    own = averaged(found)
     if own is None:
         return None
-    method = "t, paired, mean of points" if len(whole) > 1 else "t, paired"
+    method = "t, paired, mean of points" if len(found) > 1 else "t, paired"
     quantity: Quantity = "ratio" if relative else "difference"
-    return Contrast(metric, own, quantity, relative and bool(whole), method)
-
-
-def between(first: Contrast, second: Contrast) -> Contrast:
-    """Return how two tunnels differ, each by its difference to its own baseline (Welch)."""
-    own = combined([first.spread, second.spread], [1, -1])
-    return Contrast(
-        first.metric, own, first.quantity, first.logarithmic, "Welch, each to its baseline"
-    )
+    return Contrast(metric, own, quantity, logarithms, method)
 
 
 def averaged(estimates: Sequence[Estimate]) -> Spread | None:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.hypothesis import Outcome, Verdict
 from tunnelmark.published import Claim, claims, table

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tunnelmark.analysis.cpu_cost import CpuCost, cpu_cost
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.strata import shown_name
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.metrics import METRICS

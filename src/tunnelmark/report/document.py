@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from tunnelmark.analysis.cpu_cost import CpuCost, cpu_costs
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.hypothesis import Verdict
 from tunnelmark.report.predicted import Predicted, Prediction
 from tunnelmark.report.statements import Statement

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates, point_estimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates, point_estimates
 from tunnelmark.analysis.fragmentation import fragmentation_points
 from tunnelmark.analysis.strata import ELSEWHERE, set_apart
 from tunnelmark.analysis.units import as_text

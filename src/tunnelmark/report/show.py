@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.testing import FEWEST
 from tunnelmark.model.metrics import METRICS
 
@@ -93,6 +94,8 @@ def difference(metric: str, value: float, low: float | None, high: float | None)
     shown = Unit(100.0, "%") if relative else unit(metric)
     if not relative and shown.name == "%":
         shown = Unit(100.0, "points")
+    if math.isinf(value):
+        return "more than nothing"
     value *= shown.factor
     # Finer than a hundredth of a percent or a point nothing is relevant.
     most = 2 if shown.name in {"%", "points"} else _MOST_DECIMALS

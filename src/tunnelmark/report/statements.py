@@ -1,5 +1,6 @@
 """Everything a report may say of differences, decided together: whoever says it asks here."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -80,7 +81,9 @@ def _turned(value: float | None, metric: str) -> float | None:
     """Return a difference as the other of the two sees it."""
     if value is None:
         return None
-    return 1 / (1 + value) - 1 if METRICS[metric].scale == "log" else -value
+    if METRICS[metric].scale != "log":
+        return -value
+    return 1 / (1 + value) - 1 if value > -1 else math.inf
 
 
 _Asked = tuple[str, str, str, str | None, tuple[PointEstimates, ...], Contrast]
@@ -110,10 +113,11 @@ def _pairs(
             continue
         one, other = (_with(by_tunnel[name], leading) for name in (first, second))
         common = {p.workload for p in one} & {p.workload for p in other}
-        shared = [tuple(p for p in points if p.workload in common) for points in (one, other)]
-        own, its = (to_baseline(points, leading) for points in shared)
-        if own is not None and its is not None and own.logarithmic == its.logarithmic:
-            yield section.key, family.kind, first, second, shared[0], between(own, its)
+        own, its = (tuple(p for p in points if p.workload in common) for points in (one, other))
+        if (found := between(own, its, leading)) is not None:
+            contrast, turned = found
+            names = (second, first) if turned else (first, second)
+            yield section.key, family.kind, *names, its if turned else own, contrast
 
 
 def _with(points: Iterable[PointEstimates], metric: str) -> tuple[PointEstimates, ...]:

@@ -125,7 +125,7 @@ class _Judge:
 
     def use(self, rivals: Sequence[str], stratum: Stratum, load: str) -> Use:
         seen = [name for name in rivals if any(point.valid for point in self._points(name))]
-        working = [name for name in seen if not self._broken(name)]
+        working = self._with_figures([name for name in seen if not self._broken(name)])
         beaten = {one.loser for one in self._clear_pairs(working)}
         best = [name for name in working if name not in beaten]
         clear = len(best) == 1 and len(self._won(best[0], working)) == len(working) - 1 > 0
@@ -167,6 +167,16 @@ class _Judge:
     def _broken(self, name: str) -> bool:
         return any(point.broken for point in self._points(name))
 
+    def _with_figures(self, names_: Sequence[str]) -> list[str]:
+        """Return those that have a figure to be set against others by, if any has one."""
+        metric = self.metric
+        having = [
+            name
+            for name in names_
+            if metric is None or any(metric in p.estimates for p in self._points(name))
+        ]
+        return having or list(names_)
+
     def _pairs(self, among: Sequence[str]) -> list[Statement]:
         return [one for one in self.statements if one.tunnel in among and one.rival in among]
 
@@ -186,9 +196,9 @@ class _Judge:
         if clear or len(best) == 1:
             return Standing.BEST
         pairs = self._pairs(best)
-        if not pairs or not all(one.decision.contrast.spread.decides for one in pairs):
+        if not all(one.decision.contrast.spread.decides for one in pairs):
             return Standing.TOO_FEW
-        if all(one.decision.outcome == "alike" for one in pairs):
+        if pairs and all(one.decision.outcome == "alike" for one in pairs):
             return Standing.ALIKE
         return Standing.OPEN
 
@@ -272,6 +282,9 @@ class _Judge:
         lacking = [name for name in rivals if any(not p.valid for p in self._points(name))]
         if lacking:
             found.append(f"points without a valid trial, of {names(lacking)}")
+        without = [name for name in rivals if name not in self._with_figures(rivals)]
+        if self.metric is not None and without:
+            found.append(f"{METRICS[self.metric].title} of {names(without)}: no trial has it")
         if leading and all(one.decision.contrast.spread.bring_ups == 1 for one in leading):
             found.append("the variation between bring-ups")
         if self.skipped:

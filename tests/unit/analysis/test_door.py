@@ -4,15 +4,29 @@ import math
 import random
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tunnelmark.analysis.door import Contrast, Decision, averaged, between, corrected, decide
-from tunnelmark.analysis.estimates import Estimate
+from made_results import trial_result
+from tunnelmark.analysis.door import (
+    Contrast,
+    Decision,
+    averaged,
+    between,
+    corrected,
+    decide,
+    to_baseline,
+)
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates, point_estimates
 from tunnelmark.analysis.testing import Spread, spread
+from tunnelmark.store.rows import Origin, to_frame
+from tunnelmark.study.points import pair_id
 
 RATE = "goodput_bit_s"
 
@@ -112,13 +126,77 @@ def test_the_mean_over_points_has_as_many_figures_as_bring_ups() -> None:
     assert (found.freedom, found.error) == (alone.freedom, pytest.approx(alone.error))
 
 
+def points(figures: Mapping[int, tuple[Sequence[float], Sequence[float]]]) -> list[PointEstimates]:
+    """Return the points of a tunnel: by payload its figures, and those of no tunnel beside them."""
+    frames = []
+    for size, (own, base) in figures.items():
+        for tunnel, values in (("wg", own), ("none", base)):
+            for repeat, value in enumerate(values, 1):
+                made = trial_result(tunnel, size, repeat, {RATE: value})
+                name = pair_id(made.trial.point)
+                frames.append(to_frame(made, origin=Origin("m", "tm0", "", ""), pair_id=name))
+    every = point_estimates(pl.concat(frames, how="diagonal_relaxed"), confidence=0.95)
+    return [one for one in every if not one.is_baseline]
+
+
+BASE = (100.0, 101.0, 99.0, 100.5, 99.5, 100.0)
+LESS = tuple(0.99 * value for value in BASE)
+"""One part in a hundred less."""
+DEAD = (0.0, *LESS[1:])
+
+
+def decided(contrast: Contrast | None) -> Decision:
+    assert contrast is not None
+    return decide([contrast], confidence=0.95)[0]
+
+
 def test_two_tunnels_differ_by_what_each_does_to_its_own_baseline() -> None:
-    one, other = ratio([0.1, 0.11, 0.09, 0.1]), ratio([0.1, 0.12, 0.08, 0.1])
-    found = between(one, other)
-    assert found.spread.value == pytest.approx(0.0)
-    assert found.spread.error == pytest.approx(
-        math.hypot(one.spread.error or 0.0, other.spread.error or 0.0)
+    one, other = points({64: (LESS, BASE)}), points({64: ((*LESS[1:], LESS[0]), BASE)})
+    found = between(one, other, RATE)
+    assert found is not None
+    contrast, turned = found
+    assert not turned
+    assert contrast.logarithmic
+    assert contrast.spread.value == pytest.approx(0.0, abs=1e-4)
+    errors = [own.differences[RATE].spread for (own,) in (one, other)]
+    assert contrast.spread.error == pytest.approx(
+        math.hypot(*(own.error or 0.0 for own in errors if own is not None))
     )
+
+
+@pytest.mark.parametrize("own", [(0.0, 100.0, 100.0), (0.0, *(50.0,) * 7)])
+def test_a_ratio_of_means_is_no_logarithm(own: Sequence[float]) -> None:
+    """Whether it is one is no question of its interval: few figures have none."""
+    beside = (100.0,) * len(own)
+    found = points({64: (own, beside)})
+    mean = math.fsum(own) / math.fsum(beside) - 1
+    assert found[0].differences[RATE].value == pytest.approx(mean)
+    assert decided(to_baseline(found, RATE)).value == pytest.approx(mean)
+
+
+def test_all_points_have_the_scale_of_the_one_with_a_zero() -> None:
+    own = points({64: (LESS, BASE), 128: (DEAD, BASE)})
+    one = decided(to_baseline(own, RATE))
+    ratio_of_dead = math.fsum(DEAD) / math.fsum(BASE)
+    assert one.value == pytest.approx((0.99 + ratio_of_dead) / 2 - 1)
+    assert not one.contrast.logarithmic
+
+
+def test_a_tunnel_that_died_in_one_trial_is_compared_over_the_same_points() -> None:
+    dying = points({64: (LESS, BASE), 128: (DEAD, BASE)})
+    well = points({64: (LESS, BASE), 128: (LESS, BASE)})
+    found = between(dying, well, RATE)
+    assert found is not None
+    contrast, turned = found
+    assert not turned
+    one = decided(contrast)
+    own = decided(to_baseline(dying, RATE)).value
+    assert one.value == pytest.approx((1 + own) / 0.99 - 1)
+    # The other way round it is the same claim.
+    back = between(well, dying, RATE)
+    assert back is not None
+    assert back[1]
+    assert back[0].spread.value == pytest.approx(contrast.spread.value)
 
 
 def test_a_length_on_the_wire_is_certain_after_one() -> None:

@@ -7,7 +7,8 @@ from importlib.resources import files
 
 import pytest
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.block import (
     BlockRecord,
     Layered,

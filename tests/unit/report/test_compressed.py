@@ -1,6 +1,7 @@
 """The sentence that says why goodput is above the line rate."""
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.report.compressed import compressed
 
 

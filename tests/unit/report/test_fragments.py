@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tunnelmark.analysis.estimates import Estimate, PointEstimates
+from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.report.fragments import fragmented
 
 

@@ -17,7 +17,7 @@ from synthetic import Truth, large, simulate
 from synthetic import write as write_made
 
 from made_results import trial_result, write
-from tunnelmark.analysis.estimates import Estimate
+from tunnelmark.analysis.estimate import Estimate
 from tunnelmark.model.trial import Measurement
 from tunnelmark.report import plotly
 from tunnelmark.report.charts import Chart, Dot, Line

@@ -90,6 +90,55 @@ def test_what_carries_nothing_is_broken_everywhere(tmp_path: Path) -> None:
     assert "broken" in to_markdown(summary)
 
 
+def of(folder: Path, figures: dict[str, list[dict[str, float | None]]], metric: str) -> Summary:
+    """Return the report of tunnels with such figures in each repeat, each in a block of its own."""
+    results = []
+    for block, (tunnel, repeats) in enumerate(figures.items()):
+        for repeat, own in enumerate(repeats, 1):
+            base = {name: 100.0 * (1 + NOISE[repeat % len(NOISE)]) for name in (*own, metric)}
+            for name, one in ((tunnel, own), ("none", {**base, "rr_lost_ratio": 0.0})):
+                results.append(trial_result(name, 64, repeat, dict(one), block=f"b{block}"))
+    return summarise(open_result(write(folder, results, precision_metric=metric)))
+
+
+def test_what_answers_nothing_is_broken_whatever_its_workload(tmp_path: Path) -> None:
+    lost: dict[str, float | None] = {"rr_transactions_per_s": 0.0, "rr_lost_ratio": 1.0}
+    fine: list[dict[str, float | None]] = [
+        {"rr_latency_p50_ns": 105.0 + n / 100, "rr_lost_ratio": 0.0} for n in range(6)
+    ]
+    summary = of(tmp_path, {"dead": [lost] * 6, "fine": fine}, "rr_latency_p50_ns")
+    (use,) = summary.uses
+    assert use.recommended == ("fine",)
+    assert any("dead broken at 1 of 1 points" in found for found in summary.findings)
+
+
+def test_a_tunnel_without_the_figure_that_decides_is_not_recommended(tmp_path: Path) -> None:
+    some: list[dict[str, float | None]] = [{"rr_lost_ratio": 0.6 + n / 100} for n in range(6)]
+    fine: list[dict[str, float | None]] = [
+        {"rr_latency_p50_ns": 105.0 + n / 100, "rr_lost_ratio": 0.0} for n in range(6)
+    ]
+    (use,) = of(tmp_path, {"some": some, "fine": fine}, "rr_latency_p50_ns").uses
+    assert use.recommended == ("fine",)
+    assert any("of some: no trial has it" in one for one in use.unknowns)
+
+
+def test_a_tunnel_that_dies_in_one_trial_of_six_is_set_against_the_others(tmp_path: Path) -> None:
+    def rates(*values: float) -> list[dict[str, float | None]]:
+        return [{"tcp_goodput_bit_s": value} for value in values]
+
+    figures = {
+        "dies": rates(0.0, 60.0, 60.1, 59.9, 60.0, 60.2),
+        "fine": rates(99.0, 99.1, 98.9, 99.0, 99.2, 99.1),
+    }
+    summary = of(tmp_path, figures, "tcp_goodput_bit_s")
+    (use,) = summary.uses
+    assert "fewer than 4 repeats" not in use.unknown
+    (one,) = [s for s in summary.statements if s.rival is not None]
+    assert (one.winner, one.loser) == ("fine", "dies")
+    assert one.seen_by("dies")[0] == pytest.approx(50 / 99.05 - 1, abs=0.002)
+    assert one.seen_by("fine")[0] == pytest.approx(99.05 / 50.03 - 1, abs=0.01)
+
+
 @pytest.mark.parametrize(("repeats", "reported"), [(3, False), (4, True)])
 def test_fewer_than_four_repeats_tell_nothing(
     tmp_path: Path, repeats: int, *, reported: bool

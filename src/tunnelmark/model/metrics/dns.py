@@ -15,6 +15,7 @@ METRICS: Final = (
         "dnsperf(1)",
         "higher",
         "log",
+        nothing=0.0,
     ),
     *(
         Metric(
@@ -40,5 +41,6 @@ METRICS: Final = (
         "queries without a response within the timeout, as a share of those whose outcome is known",
         "dnsperf(1)",
         "lower",
+        nothing=1.0,
     ),
 )

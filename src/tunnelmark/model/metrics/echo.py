@@ -16,6 +16,7 @@ METRICS: Final = (
         "higher",
         "log",
         headline=True,
+        nothing=0.0,
     ),
     Metric(
         "goodput_echo_bit_s",
@@ -44,6 +45,7 @@ METRICS: Final = (
         "RFC 7680",
         "lower",
         headline=True,
+        nothing=1.0,
     ),
     Metric(
         "loss_reverse_ratio",
@@ -54,6 +56,7 @@ METRICS: Final = (
         "RFC 7680",
         "lower",
         headline=True,
+        nothing=1.0,
     ),
     Metric(
         "unanswered_ratio",
@@ -63,6 +66,7 @@ METRICS: Final = (
         "unknown residence time",
         "RFC 2681 section 2.6",
         "lower",
+        nothing=1.0,
     ),
     Metric(
         "rtt_min_ns",

@@ -53,6 +53,7 @@ METRICS: Final = (
         _SOURCE,
         "lower",
         headline=True,
+        nothing=1.0,
     ),
     *(
         Metric(

@@ -21,6 +21,7 @@ METRICS: Final = (
         _SOURCE,
         "higher",
         "log",
+        nothing=0.0,
     ),
     *(
         Metric(

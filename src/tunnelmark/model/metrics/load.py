@@ -47,6 +47,7 @@ METRICS: Final = (
         "higher",
         "log",
         headline=True,
+        nothing=0.0,
     ),
     Metric(
         "owd_forward_p99_ns",
@@ -103,6 +104,7 @@ METRICS: Final = (
         "higher",
         "log",
         headline=True,
+        nothing=0.0,
     ),
     Metric(
         "throughput_upper_bit_s",
@@ -113,6 +115,7 @@ METRICS: Final = (
         "higher",
         "log",
         headline=True,
+        nothing=0.0,
     ),
     Metric(
         "throughput_sender_limit_packet_s",

@@ -46,6 +46,8 @@ class Metric:
     None: with two clocks it is not reported."""
     clock_errors: int = 1
     """How many such errors it may have in it."""
+    nothing: float | None = None
+    """Figure of a trial in which nothing came through; None: another metric shows that."""
     exact: bool = False
     """Counted packet by packet on the wire: the same packet always has the same figure."""
 

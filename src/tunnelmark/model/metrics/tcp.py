@@ -14,6 +14,7 @@ METRICS: Final = (
         "higher",
         "log",
         headline=True,
+        nothing=0.0,
     ),
     Metric(
         "tcp_goodput_forward_bit_s",

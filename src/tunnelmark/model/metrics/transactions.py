@@ -15,6 +15,7 @@ METRICS: Final = (
         _SOURCE,
         "higher",
         "log",
+        nothing=0.0,
     ),
     *(
         Metric(
@@ -42,5 +43,6 @@ METRICS: Final = (
         "requests over UDP without a response within the timeout, as a share of all",
         _SOURCE,
         "lower",
+        nothing=1.0,
     ),
 )

@@ -22,6 +22,7 @@ METRICS: Final = (
         "RFC 2647 section 3.17",
         "higher",
         "log",
+        nothing=0.0,
     ),
     Metric(
         "transfer_file_p50_ns",

@@ -70,5 +70,6 @@ METRICS: Final = (
         "RFC 2647 section 3.17",
         "higher",
         "log",
+        nothing=0.0,
     ),
 )
