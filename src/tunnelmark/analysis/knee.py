@@ -1,6 +1,7 @@
 """Where a curve bends: a line of two segments, with an interval for the place of the bend."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -207,11 +208,20 @@ def rank_correlation(
     if count < _FEWEST_LEVELS or min(one) == max(one) or min(other) == max(other):
         return None
     rho = float(stats.spearmanr(one, other).statistic)
-    if abs(rho) >= 1 - 1e-12:
-        # No z of 1: the interval that the nearest smaller value would have.
-        rho = math.copysign(1 - 1e-12, rho)
-    error = math.sqrt((1 + rho**2 / 2) / (count - 3))
+    # No z of 1: there the interval is that of the next smaller value, two neighbours swapped.
+    most = 1 - 12 / (count * (count**2 - 1))
+    inner = math.copysign(min(abs(rho), most), rho)
+    error = math.sqrt((1 + inner**2 / 2) / (count - 3))
     half = float(stats.norm.ppf((1 + confidence) / 2)) * error
-    centre = math.atanh(rho)
-    p = float(2 * stats.norm.sf(abs(centre) / error))
-    return Correlation(rho, math.tanh(centre - half), math.tanh(centre + half), count, p)
+    centre = math.atanh(inner)
+    # By chance all orders of one of them are alike, and two of them are perfect.
+    orders = math.factorial(count) / math.prod(
+        math.factorial(times) for times in Counter(one).values()
+    )
+    p = 2 / orders
+    if inner == rho:
+        p = max(p, float(2 * stats.norm.sf(abs(centre) / error)))
+    low, high = math.tanh(centre - half), math.tanh(centre + half)
+    if inner != rho:
+        low, high = (low, 1.0) if rho > 0 else (-1.0, high)
+    return Correlation(rho, low, high, count, min(1.0, p))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import jinja2
+import numpy as np
 import polars as pl
 from markupsafe import Markup
 
@@ -185,7 +186,7 @@ def _distribution(
         key=f"{section.key}-rtt-distribution",
         title="Distribution of the RTT",
         about="share of all test packets of valid trials, all sizes, whose reply came within a "
-        "time",
+        "time; a curve that ends below 1 has lost the others",
         x_title="RTT [ms]",
         y_title="share of packets at or below",
         lines=lines,
@@ -200,15 +201,17 @@ def _curves(
     rows = trials.filter((pl.col("link") == link) & (pl.col("device") == device))
     found = {}
     for (tunnel,), group in rows.group_by("tunnel", maintain_order=True):
-        delays = []
+        delays, packets = [], 0
         names = [n for names in group["samples"] for n in names if n.endswith(".send.rec")]
         for name in names[:_MOST_SAMPLE_FILES]:
             try:
                 table = read_send(result.samples(name), name)
             except ResultError:
                 continue  # removed by hand to save space: the figure then has fewer packets
-            back = (table["returned_ns"] != MISSING_NS) & (table["sent_ns"] != MISSING_NS)
+            sent = table["sent_ns"] != MISSING_NS
+            back = (table["returned_ns"] != MISSING_NS) & sent
+            packets += int(np.count_nonzero(sent))
             delays.append(table["returned_ns"][back] - table["sent_ns"][back])
         if any(len(delay) for delay in delays):
-            found[str(tunnel)] = ecdf(delays)
+            found[str(tunnel)] = ecdf(delays, packets)
     return found

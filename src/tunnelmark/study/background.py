@@ -52,12 +52,13 @@ def accompanied(
     section: Section,
     tables: Any,
     known: Sequence[Background],
-) -> tuple[DriverSpec, ...]:
-    """Return the workloads, once for each background that they ask for.
+) -> tuple[tuple[int, DriverSpec], ...]:
+    """Return the workloads, once for each background, each with the number of its table.
 
-    Without the key ``background`` a workload has all loads of the study beside it.
+    Without the key ``background`` a workload has all loads of the study beside it. Raises
+    ``StudyError`` where one is the same as another, however it was written.
     """
-    specs = []
+    specs: dict[str, tuple[int, DriverSpec]] = {}
     for position, spec in section.placed(tables):
         for chosen, named in _choices(section, position, tables[position], known):
             if workload_kinds()[spec.kind].wants_background and not chosen:
@@ -66,15 +67,19 @@ def accompanied(
                     f"workload {spec.label} needs a background load: add a [[background]]",
                 )
             words = " + ".join(one.label for one in chosen) or NONE
-            specs.append(
-                dataclasses.replace(
-                    spec,
-                    label=f"{spec.label} + {words}"[:_LABEL_CHARACTERS] if named else spec.label,
-                    columns={**spec.columns, "background": words} if known else spec.columns,
-                    background=chosen,
-                )
+            one = dataclasses.replace(
+                spec,
+                label=f"{spec.label} + {words}"[:_LABEL_CHARACTERS] if named else spec.label,
+                columns={**spec.columns, "background": words} if known else spec.columns,
+                background=chosen,
             )
-    return tuple(specs)
+            if (same := specs.get(one.identity)) is not None:
+                raise section.fail(
+                    ("workload", position),
+                    f"workload {one.label} repeats {same[1].label}, with {words} beside both",
+                )
+            specs[one.identity] = (position, one)
+    return tuple(specs.values())
 
 
 def _choices(

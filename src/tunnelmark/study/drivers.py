@@ -60,15 +60,8 @@ class Section:
     own: Mapping[str, "OwnKind"] = field(default_factory=dict)
     """Kinds that the study itself brings along, by the name that its tables give them."""
 
-    def drivers(self, tables: object) -> tuple[DriverSpec, ...]:
-        """Return one driver for each choice of the parameters that a table varies.
-
-        Raises ``StudyError`` with place, value and limit.
-        """
-        return tuple(spec for _, spec in self.placed(tables))
-
     def placed(self, tables: object) -> tuple[tuple[int, DriverSpec], ...]:
-        """Return the same, each with the number of its table.
+        """Return one driver for each choice of what a table varies, and the number of the table.
 
         Raises ``StudyError`` with place, value and limit.
         """

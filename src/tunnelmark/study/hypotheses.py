@@ -314,6 +314,12 @@ class _One:
                 ("by",),
                 f"hypothesis.by is {shown(given)}, must have the same kind of unit as the margin",
             )
+        if margin is not None and found.relative and found.value - margin.value <= -1:
+            raise self._error(
+                ("by",),
+                f"hypothesis.by is {shown(given)} with a margin of {shown(self._table.margin)}, "
+                "must be above -100 % less the margin",
+            )
         return found
 
     def _figure(self, key: str, given: str | float) -> float:

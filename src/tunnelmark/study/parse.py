@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -85,6 +85,8 @@ class _Parser:
         self._lines = lines
         self._scaled = scaled_
         self._document = scaled_.document
+        self._tables: dict[tuple[str, str], int] = {}
+        """Number of its table by section and label of what stands there."""
 
     def study(self, text: str, scale: str) -> Study:
         self._format()
@@ -149,7 +151,8 @@ class _Parser:
         tables = self._document.get(name, [])
         if needed and tables == []:
             raise self._error((), f"the study has no [[{name}]]")
-        return Section(name, kinds, presets or {}, self._error, own=own or {}).drivers(tables)
+        section = Section(name, kinds, presets or {}, self._error, own=own or {})
+        return self._noted(name, section.placed(tables))
 
     def _workloads(self) -> tuple[DriverSpec, ...]:
         kinds = {kind: driver.params_type for kind, driver in workload_kinds().items()}
@@ -160,9 +163,13 @@ class _Parser:
         tables = self._document.get("workload", [])
         if tables == []:
             raise self._error((), "the study has no [[workload]]")
-        return accompanied(
-            Section("workload", kinds, {}, self._error, WORKLOAD_KEYS), tables, beside
-        )
+        section = Section("workload", kinds, {}, self._error, WORKLOAD_KEYS)
+        return self._noted("workload", accompanied(section, tables, beside))
+
+    def _noted(self, name: str, placed: Iterable[tuple[int, DriverSpec]]) -> tuple[DriverSpec, ...]:
+        found = tuple(placed)
+        self._tables |= {(name, spec.label): position for position, spec in found}
+        return tuple(spec for _, spec in found)
 
     def _compared(self, tunnels: tuple[DriverSpec, ...]) -> tuple[DriverSpec, ...]:
         """Return the tunnels beside which the baseline is run; where there are none, itself."""
@@ -214,7 +221,7 @@ class _Parser:
         counts = {make(tunnel_kinds(), spec).params.paths for spec in study.tunnels} | {1}
         for spec in study.workloads:
             kind = workload_kinds()[spec.kind]
-            place = self._place("workload", spec.kind)
+            place = self._place("workload", spec)
             metric = study.precision.metric_of(spec.kind)
             if metric not in kind.metrics and metric not in RUN_METRICS:
                 own = spec.kind in study.precision.metrics
@@ -241,13 +248,13 @@ class _Parser:
         for spec in study.tunnels:
             tunnel = make(tunnel_kinds(), spec)
             if tunnel.params.clients is not None and (reason := gateway_refused(study, tunnel)):
-                place = self._place("tunnel", spec.kind)
+                place = self._place("tunnel", spec)
                 raise self._error(place, f"tunnel {spec.label}: {reason}")
             for link_spec in study.links:
                 link = make(link_kinds(), link_spec)
                 if reason := tunnel.unfit(link.spec(study.seed), link.mtu_bytes):
                     raise self._error(
-                        self._place("tunnel", spec.kind),
+                        self._place("tunnel", spec),
                         f"tunnel {spec.label}: {reason} (link {link_spec.label})",
                     )
 
@@ -263,9 +270,8 @@ class _Parser:
             if reason := workload.conflict(count):
                 raise self._error(place, f"{name}: {reason}")
 
-    def _place(self, section: str, kind: str) -> Path:
-        tables = self._document[section]
-        return (section, next(i for i, table in enumerate(tables) if table.get("kind") == kind))
+    def _place(self, section: str, spec: DriverSpec) -> Path:
+        return section, self._tables[section, spec.label]
 
     def _table(self, name: str, kind: type[_P]) -> _P:
         table = self._document.get(name, {})

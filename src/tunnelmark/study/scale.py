@@ -64,7 +64,9 @@ def scaled(document: Mapping[str, Any], name: str, fail: Fail) -> Scaled:
 def names(document: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the scales that a document has."""
     scales = document.get("scale", {})
-    return tuple(name for name in SCALES if name == FULL or name in scales)
+    # What is no table is refused by ``scaled``, with its place.
+    known = scales if isinstance(scales, dict) else {}
+    return tuple(name for name in SCALES if name == FULL or name in known)
 
 
 class _Changes:

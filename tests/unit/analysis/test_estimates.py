@@ -223,12 +223,16 @@ def test_a_pair_needs_both_halves(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=2000))
 def test_a_distribution_rises_from_the_smallest_to_one(values: list[int]) -> None:
-    delays, shares = ecdf([np.array(values, dtype=np.int64)])
+    delays, shares = ecdf([np.array(values, dtype=np.int64)], len(values))
     assert delays[0] == min(values) / 1e6
     assert delays[-1] == max(values) / 1e6
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
     assert math.isclose(shares[0], 1 / len(values))
+
+
+def test_what_was_lost_counts_in_a_distribution() -> None:
+    assert ecdf([np.array([1_000_000, 2_000_000], dtype=np.int64)], 4) == ([1.0, 2.0], [0.25, 0.5])
 
 
 def by_two_clocks(

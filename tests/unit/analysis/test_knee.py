@@ -114,7 +114,16 @@ def test_a_perfect_order_and_a_constant() -> None:
     found = rank_correlation([1.0, 2, 3, 4, 5], [2.0, 3, 5, 8, 9], confidence=0.95)
     assert found is not None
     assert found.rho == pytest.approx(1)
-    assert found.high <= 1
+    # Two of the 120 orders are perfect, and that is all that five points can show.
+    assert found.p == pytest.approx(2 / 120)
+    assert found.low < 0.9
+    assert found.high == 1
+    turned = rank_correlation([1.0, 2, 3, 4, 5], [9.0, 8, 5, 3, 2], confidence=0.95)
+    assert turned is not None
+    assert (turned.low, turned.high) == pytest.approx((-1, -found.low))
+    ties = rank_correlation([1.0, 1, 1, 1, 2], [3.0, 3, 3, 3, 5], confidence=0.95)
+    assert ties is not None
+    assert ties.p == pytest.approx(2 / 5)
     assert rank_correlation([1.0] * 6, [1.0, 2, 3, 4, 5, 6], confidence=0.95) is None
 
 

@@ -76,6 +76,11 @@ def test_points_of_a_study_without_loads_keep_their_names() -> None:
         (ECHO + 'background = "office"\n', "must be one of none"),
         (ECHO + "background = []\n", "must have at least one label"),
         (ECHO + 'background = ["none", "none"]\n', "more than once"),
+        (FLOOD + ECHO + ECHO + 'background = "flood"\n', "a.toml:19: workload udp_echo-2 repeats"),
+        (
+            FLOOD + ECHO + 'background = ["none", "flood"]\n' + ECHO + 'background = "none"\n',
+            "workload udp_echo-2 repeats udp_echo + none, with none beside both",
+        ),
         (DELAY, "needs a background load: add a [[background]]"),
         (BURSTS + DELAY + 'background = "none"\n', "needs a background load"),
         (BURSTS.replace("office", "none") + ECHO, "which means no load"),

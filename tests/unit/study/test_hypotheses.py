@@ -245,6 +245,12 @@ def test_orders_shapes_and_thresholds() -> None:
             'hypothesis.by is "5 %", must have the same kind of unit as the margin',
         ),
         (
+            'kind = "equivalence"\nmetric = "goodput_bit_s"\nby = "-50 %"\nmargin = "50 %"\n'
+            + TWO,
+            3,
+            'hypothesis.by is "-50 %" with a margin of "50 %", must be above -100 % less',
+        ),
+        (
             THRESHOLD,
             0,
             "hypothesis has none of at_least, at_most and near, a threshold needs one",

@@ -42,6 +42,7 @@ def test_a_study_has_its_recipe_with_it(folder: Path) -> None:
     assert isinstance(tunnel, RecipeTunnel)
     assert tunnel.recipe.title == "socat over TLS"
     assert tunnel._mtu_bytes == 1300
+    assert tunnel.by_model(1500).mtu_bytes == 1300
     # As a resumed run does, elsewhere and with the file gone.
     (folder / "mytun.toml").unlink()
     again = parse_study(study.text, study.source)
@@ -59,6 +60,7 @@ def test_a_study_has_its_recipe_with_it(folder: Path) -> None:
         ("colour = 1", RECIPE, "mine.toml:14: tunnel.colour is not a key of this tunnel"),
         ('inner = "ipx"', RECIPE, 'mine.toml:14: tunnel.inner is "ipx", must be one of'),
         ('outer = "ipv6"', RECIPE, 'mine.toml:14: tunnel.outer is "ipv6", must be'),
+        ("clients = 3", RECIPE, "mine.toml:12: tunnel mytun-3: recipe cannot be a gateway"),
         ("[[recipe]]\npath = 5", RECIPE, "recipe must have the keys path and text, and no other"),
         ('[[recipe]]\npath = "x"\ntext = ""', RECIPE, 'recipe.path is "x", must be the path of'),
         (

@@ -111,6 +111,12 @@ def test_a_mistake_in_a_scale_is_said_where_it_stands(
     assert words in said
 
 
+@pytest.mark.parametrize("value", ["5", "true", '"smoke"', "[1]"])
+def test_a_scale_that_is_no_table_is_said(value: str) -> None:
+    said = complaint(STUDY.replace("format = 1\n", f"format = 1\nscale = {value}\n", 1))
+    assert "scale must be written as [scale.smoke]" in said
+
+
 def test_a_mistake_in_a_table_that_moved_is_said_where_it_stands() -> None:
     said = complaint(STUDY + SMOKE + "[scale.smoke.tunnel.wireguard]\ncount = 0\n")
     assert said == "a.toml:30: tunnel.count is 0, must be at least 1"
