@@ -320,7 +320,8 @@ def test_objects_by_http_2_can_be_read_when_their_record_is_there(tmp_path: Path
 
 
 def test_objects_by_http_2_take_turns_on_the_line(tmp_path: Path) -> None:
-    text = '[[workload]]\nkind = "web"\npages = 1\nsmall = 1\nlarge = 4\nhttp = "2"\n'
+    # 60 objects, which a 95th percentile needs.
+    text = '[[workload]]\nkind = "web"\npages = 12\nsmall = 1\nlarge = 4\nhttp = "2"\n'
     for row in totals(run(tmp_path, LINE + text)):
         # The text is done early; the four pictures end within four turns of 64 KiB.
         last = row["web_object_p95_ns"]

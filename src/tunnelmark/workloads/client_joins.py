@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tunnelmark.model.errors import TunnelmarkError
 from tunnelmark.model.params import Params
@@ -20,12 +20,14 @@ from tunnelmark.workloads.background import START_LIMIT_S
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.phases import added, echo, joined
 from tunnelmark.workloads.set_up_figures import LONGEST_LIMIT_NS, failures, figures, withheld
-from tunnelmark.workloads.udp_echo import SMALLEST_PAYLOAD_BYTES
+from tunnelmark.workloads.udp_echo import LONGEST_NS, SMALLEST_PAYLOAD_BYTES
 
 _S: Final = 10**9
 _COMPARED: Final = ("rtt_p50_ns", "rtt_p99_ns")
 _LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
 _START_S: Final = 2.0
+_LONGEST_START_NS: Final = _S
+"""A client's programs have started after that."""
 
 
 class ClientJoinsParams(Params):
@@ -51,6 +53,22 @@ class ClientJoinsParams(Params):
     payload_bytes: Annotated[int, Field(ge=SMALLEST_PAYLOAD_BYTES, le=1400)] = Field(
         200, description="UDP payload of each of these packets"
     )
+
+    @model_validator(mode="after")
+    def _no_longer_than_an_echo(self) -> Self:
+        if self.longest_ns > LONGEST_NS:
+            raise ValueError(
+                f"joining is {self.joining} and gap is {self.gap / 1e9:g} s, so clients may join "
+                f"for {self.longest_ns / 1e9:g} s, at most {LONGEST_NS / 1e9:g} s: lower one of "
+                "them"
+            )
+        return self
+
+    @property
+    def longest_ns(self) -> int:
+        """How long the second echo lasts at most; it ends when all have joined."""
+        starts_ns = self.joining * (self.gap + _LONGEST_START_NS)
+        return starts_ns + self.limit + int(START_LIMIT_S * 1e9)
 
 
 class ClientJoins(Workload):
@@ -116,19 +134,18 @@ class ClientJoins(Workload):
         self, others: TrialContext, joining: Joining, numbers: Sequence[int]
     ) -> tuple[Outcome, "_Joined"]:
         """Let clients join while the others' echo goes on."""
-        params = self.params
-        # Ended when all have joined; so long at most do starts and limits take.
-        longest_ns = len(numbers) * (params.gap + _S) + params.limit + int(START_LIMIT_S * 1e9)
         begun, over = threading.Event(), threading.Event()
         own = dataclasses.replace(
             others, progress=lambda _progress: begun.set(), enough=over.is_set
         )
         with ThreadPoolExecutor(max_workers=1) as pool:
-            echoing = pool.submit(self._echo, own, "joining", longest_ns)
+            echoing = pool.submit(self._echo, own, "joining", self.params.longest_ns)
             echoing.add_done_callback(lambda _done: begun.set())
             try:
                 if not begun.wait(START_LIMIT_S):
                     raise TunnelmarkError(f"no packet was sent within {START_LIMIT_S:g} s")
+                if echoing.done():
+                    raise TunnelmarkError(_over_early(echoing.result()))
                 found = self._join(others, joining, numbers)
             finally:
                 over.set()
@@ -152,7 +169,9 @@ class ClientJoins(Workload):
             done = [future.result() for future in waiting]
         if not done:
             raise TunnelmarkError("the trial ended before a client joined")
-        lasted_s = max(at_s for _, at_s in done) - begun_s
+        # One that was given up at its limit joined at no time.
+        ends_s = [at_s for one, at_s in done if one.took_ns is not None]
+        lasted_s = max(ends_s) - begun_s if ends_s else 0.0
         return _Joined(tuple(one for one, _ in done), late_s, lasted_s)
 
     def _echo(self, context: TrialContext, phase: str, duration_ns: int) -> Outcome:
@@ -173,7 +192,7 @@ class ClientJoins(Workload):
         metrics: dict[str, float | None] = {
             # The link carries the others' packets, too: a handshake's cannot be counted.
             **{k: v for k, v in figures(found.set_ups).items() if k in self.metrics},
-            "joins_s": came / found.lasted_s,
+            "joins_s": came / found.lasted_s if came else 0.0,
             "join_added_p50_ns": added(first, second, "rtt_p50_ns"),
             "join_added_p99_ns": added(first, second, "rtt_p99_ns"),
             **{f"before_{name}": first.get(name) for name in _COMPARED},
@@ -207,6 +226,13 @@ class ClientJoins(Workload):
         )
 
 
+def _over_early(echo: Outcome) -> str:
+    """Say why nobody is let join: without the echo there is nothing to measure."""
+    failed = "; ".join(check.message for check in echo.checks if not check.ok)
+    words = "the echo of the clients that stay ended before any joined"
+    return f"{words}: {failed}" if failed else words
+
+
 def _waited(wait: Callable[[], SetUp]) -> tuple[SetUp, float]:
     """Return what came of a client, and when that was."""
     return wait(), time.monotonic()
@@ -220,4 +246,4 @@ class _Joined:
     late_s: float
     """So long at most a start came after its time."""
     lasted_s: float
-    """From the first start to the end of the last wait."""
+    """From the first start until the last of those that joined had; 0 where none did."""

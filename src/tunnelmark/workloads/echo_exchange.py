@@ -160,15 +160,25 @@ class Exchange:
                     raise LabError(f"the sender (send): {event.get('message')}")
                 self._progress(event)
             if ending and waited_s > limit_s:
-                raise LabError(f"the sender (send) did not end within {_END_LIMIT_S:g} s")
+                raise LabError(f"the sender (send) did not end within {limit_s:g} s")
             if ending:
                 continue
             reason = self._reason_to_end(reflector, waited_s > limit_s)
             if reason or self._context.enough():
                 self._found.problems += [reason] if reason else []
+                ending, waited_s, limit_s = True, 0.0, self._ending_s(reason)
                 # In order, so that its records are complete to here; it is waited for once more.
-                sender.stop(_END_LIMIT_S)
-                ending, waited_s, limit_s = True, 0.0, _END_LIMIT_S
+                sender.stop(limit_s)
+
+    def _ending_s(self, reason: str | None) -> float:
+        """Return how long a sender that should end may take until it has reported.
+
+        It waits for its drain where a packet was lost, or where none has a reply. Killed before
+        that, only trials without a loss would be valid.
+        """
+        if reason or self._context.cancelled():
+            return _END_LIMIT_S  # the trial is invalid anyway
+        return self._drain_ns / 1e9 + _END_LIMIT_S
 
     def _reason_to_end(self, reflector: Process, late: bool) -> str | None:
         if (status := reflector.poll()) is not None:

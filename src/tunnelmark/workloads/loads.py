@@ -3,15 +3,17 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Final, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from tunnelmark.engine import config
 from tunnelmark.engine.link import AnyLinkSpec, LinkSpec
-from tunnelmark.engine.records import Flow
+from tunnelmark.engine.records import MISSING_NS, Flow
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio
@@ -260,7 +262,8 @@ def run_load(
         flows = plan(
             context,
             name=f"load/{ways[place][0]}",
-            gap_ns=max(1, round(1e9 / packet_rate)),
+            # Whole nanoseconds would be another rate than the one asked for and reported.
+            gap_ns=Fraction(10**9) / Fraction(packet_rate),
             packets=packets,
             payload_bytes=params.payload,
             content=content_json(params.content, params.compressible_share),
@@ -316,16 +319,26 @@ def _received(flows: Sequence[Flow]) -> float | None:
     return rate(sum(int(flow.arrived.sum()) for flow in flows), flows, "arrived")
 
 
-def lost(flow: Flow, delay_limit_ns: int | None) -> int:
+def lost(flow: Flow, delay_limit_ns: int | None, *, echo: bool = False) -> int:
     """Return the packets of a flow that did not arrive, or only after the delay limit.
 
-    The limit is on the one-way delay above the smallest one of the flow.
+    The limit is on the one-way delay above the smallest one of the flow. Of an ``echo`` it is on
+    the round-trip delay, and packets whose reply did not come back are lost.
     """
-    missing = int((~flow.arrived).sum())
-    delays = flow.delays_ns
-    if delay_limit_ns is None or not len(delays):
+    came = flow.returned if echo else flow.arrived
+    missing = int((~came).sum())
+    if delay_limit_ns is None or not came.any():
         return missing
+    delays = _round_trips_ns(flow) if echo else flow.delays_ns
     return missing + int((delays - delays.min() > delay_limit_ns).sum())
+
+
+def _round_trips_ns(flow: Flow) -> npt.NDArray[np.int64]:
+    """Return the round trip of every packet that came back, less the residence time if known."""
+    back = flow.returned
+    residence = flow.residence_ns[back]
+    known = np.where(residence == MISSING_NS, 0, residence)
+    return np.asarray(flow.returned_ns[back] - flow.sent_ns[back] - known)
 
 
 def details(loaded: Loaded) -> Mapping[str, object]:

@@ -1,5 +1,6 @@
 """The objects of a page, what curl reported of loading them, and the figures of it; pure."""
 
+import math
 import re
 import statistics
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,10 @@ from typing import Final
 
 from tunnelmark.workloads.corpus import File, corpus
 from tunnelmark.workloads.curl import Transfer, parse_transfer, span_s
+from tunnelmark.workloads.quantiles import needed
 
+TAIL: Final = 95
+"""The percentile that is reported of pages and of objects."""
 _MARK: Final = re.compile(r"^(document|objects|done) (\d{1,6})$")
 
 
@@ -99,11 +103,11 @@ def figures(paths: Sequence[Sequence[Page]]) -> dict[str, float | None]:
     ]
     return {
         "web_page_p50_ns": _ns(statistics.median(times)) if times else None,
-        "web_page_p95_ns": _quantile_ns(times),
+        "web_page_p95_ns": _tail_ns(times),
         "web_page_max_ns": _ns(times[-1]) if times else None,
         "web_ttfb_p50_ns": _ns(statistics.median(p.first_byte_s for p in pages)) if pages else None,
         "web_object_p50_ns": _ns(statistics.median(objects)) if objects else None,
-        "web_object_p95_ns": _quantile_ns(objects),
+        "web_object_p95_ns": _tail_ns(objects),
         "web_goodput_bit_s": sum(rates) if rates else None,
     }
 
@@ -128,9 +132,11 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[tuple[str, int], list[str]]]:
         yield key, part
 
 
-def _quantile_ns(ordered: Sequence[float]) -> float | None:
-    """Return the 95th percentile, the nearest value that was seen."""
-    return _ns(ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]) if ordered else None
+def _tail_ns(ordered: Sequence[float]) -> float | None:
+    """Return the value that 95 % do not exceed; None where too few were seen for it."""
+    if len(ordered) < needed(TAIL):
+        return None
+    return _ns(ordered[math.ceil(len(ordered) * TAIL / 100) - 1])
 
 
 def _ns(seconds: float) -> float:

@@ -31,6 +31,13 @@ def needed(percent: float) -> int:
 
 def withheld_tail(metric: str, packets: int) -> str | None:
     """Return why a trial of so many packets never gives this metric, or None."""
-    if metric.endswith("_p99_ns") and packets < (least := needed(99)):
-        return f"packets is {packets}, a 99th percentile needs at least {least}: send more"
-    return None
+    if not metric.endswith("_p99_ns"):
+        return None
+    return too_few(f"packets is {packets}", packets, 99, remedy="send more")
+
+
+def too_few(said: str, count: int, percent: int, *, remedy: str) -> str | None:
+    """Return that ``count`` values, ``said`` in words, give no such percentile, or None."""
+    if count >= (least := needed(percent)):
+        return None
+    return f"{said}, a {percent}th percentile needs at least {least}: {remedy}"

@@ -90,8 +90,9 @@ class RateSearchParams(LoadParams):
     )
     delay_limit: Annotated[DurationNs, Field(ge=10**5, le=60 * 10**9)] | None = Field(
         None,
-        description="a packet with a one-way delay so much above the smallest one of the trial "
-        "counts as lost: a growing queue would lose packets in a longer trial",
+        description="a packet with a one-way delay (of an echo, a round-trip delay) so much above "
+        "the smallest one of the trial counts as lost: a growing queue would lose packets in a "
+        "longer trial",
     )
     settle: Annotated[DurationNs, Field(ge=0, le=600 * 10**9)] = Field(
         200_000_000,
@@ -180,7 +181,7 @@ class RateSearch(Workload):
             found = search(goal, bench.measure)
         except _BrokenError as broken:
             return bench.outcome((), broken.checks)
-        return bench.outcome(self._figures(found), (_ended(found, goal),), found)
+        return bench.outcome(self._figures(found), (_ended(found, goal, bench.too_slow),), found)
 
     def _figures(self, found: Found) -> tuple[Measurement, ...]:
         bits = 8 * self.params.payload
@@ -222,6 +223,8 @@ class _Bench:
         self._bytes = 0
         self._packets = 0
         self._measuring_s = 0.0
+        self.too_slow = ""
+        """In which of its limits our own sender or receiver failed last."""
 
     def measure(self, packet_rate: float, seconds: float) -> Seen:
         """Run a trial; longer than asked for where the loss goal needs more packets."""
@@ -241,6 +244,7 @@ class _Bench:
             if not _senders_fault(loaded.checks):
                 raise _BrokenError(loaded.checks)
             limited = True
+            self.too_slow = "; ".join(check.message for check in loaded.checks if not check.ok)
         sent, missing = self._worst(loaded)
         return Seen(
             packet_rate,
@@ -286,14 +290,14 @@ class _Bench:
 
     def _worst(self, loaded: Loaded) -> tuple[int, int]:
         """Return (sent, lost) of the direction that loses more; an echo is one of both ways."""
-        counts = []
-        for one in loaded.streams:
-            sent = sum(len(flow.sent_ns) for flow in one.joined)
-            if self._params.direction == "echo":
-                missing = sum(int((~flow.returned).sum()) for flow in one.joined)
-            else:
-                missing = sum(lost(flow, self._params.delay_limit) for flow in one.joined)
-            counts.append((sent, missing))
+        limit, echo = self._params.delay_limit, self._params.direction == "echo"
+        counts = [
+            (
+                sum(len(flow.sent_ns) for flow in one.joined),
+                sum(lost(flow, limit, echo=echo) for flow in one.joined),
+            )
+            for one in loaded.streams
+        ]
         return max(counts, key=lambda count: count[1] / count[0] if count[0] else 1.0)
 
     def outcome(
@@ -334,7 +338,19 @@ def _senders_fault(checks: Sequence[Check]) -> bool:
     return bool(failed) and failed <= INSTRUMENT_LIMITS
 
 
-def _ended(found: Found, goal: Goal) -> Check:
+def _ended(found: Found, goal: Goal, too_slow: str = "") -> Check:
+    if found.complete and found.only_the_sender:
+        because = f" ({too_slow})" if too_slow else ""
+        return Check(
+            "search_complete",
+            ok=False,
+            message=f"our own sender or receiver did not keep up with {found.sender_limit:.1f} "
+            f"packets/s, the lowest rate of the search, in {MOST_ATTEMPTS} attempts{because}, so "
+            "the path was not measured: end other programs on this computer, or set a smaller "
+            "lowest",
+            value=found.sender_limit,
+            unit="packet/s",
+        )
     bounds = " to ".join(
         "nothing" if bound is None else f"{bound:.1f}" for bound in (found.lower, found.upper)
     )

@@ -62,7 +62,7 @@ class Found:
     """Where a search ended; None for a bound that was not found."""
 
     lower: float | None
-    """None: even the lowest rate loses more than the goal allows."""
+    """None: even the lowest rate loses more than the goal allows, or cannot be sent."""
     upper: float | None
     """None: even the highest rate keeps to the goal."""
     trials: tuple[Seen, ...]
@@ -87,21 +87,27 @@ class Found:
         )
 
     @property
-    def forwarded(self) -> float:
+    def only_the_sender(self) -> bool:
+        """Whether the sender failed at the lowest rate, so that nothing is known of the path."""
+        return self.lower is None and self.sender_limit is not None
+
+    @property
+    def forwarded(self) -> float | None:
         """Packets per second that arrived at the lower bound, if that is less than was offered.
 
         A queue that fills takes in what the link does not carry: a trial without loss shows that
-        much was carried, and no more. 0 where no rate keeps to the goal.
+        much was carried, and no more. 0 where no rate keeps to the goal, None where the sender
+        could not send any.
         """
         if self.lower is None:
-            return 0.0
-        longest = max(seen.duration_s for seen in self.trials)
+            return None if self.only_the_sender else 0.0
+        at_it = [s for s in self.trials if math.isclose(s.packet_rate, self.lower, rel_tol=1e-6)]
+        # Of these alone: a goal with loss needs so many packets that slower trials are longer.
+        longest = max((seen.duration_s for seen in at_it), default=0.0)
         arrived = [
             seen.received_s
-            for seen in self.trials
-            if seen.received_s is not None
-            and math.isclose(seen.packet_rate, self.lower, rel_tol=1e-6)
-            and seen.duration_s > longest / 2
+            for seen in at_it
+            if seen.received_s is not None and seen.duration_s > longest / 2
         ]
         return min([self.lower, *arrived])
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from tunnelmark.model.set_up import Sent, SetUp
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads.quantiles import needed
+from tunnelmark.workloads.quantiles import needed, too_few
 
 LONGEST_LIMIT_NS: Final = 20 * 10**9
 """After it OpenVPN gives a handshake up by itself, as drivers start it."""
@@ -35,10 +35,9 @@ def figures(found: Sequence[SetUp]) -> dict[str, float | None]:
 
 def withheld(metric: str, key: str, count: int) -> str | None:
     """Return that ``count`` set-ups, the value of ``key``, are too few for a metric, or None."""
-    if metric != "setup_p95_ns" or count >= needed(_TAIL):
+    if metric != "setup_p95_ns":
         return None
-    least = needed(_TAIL)
-    return f"{key} is {count}, a {_TAIL}th percentile needs at least {least}: repeat more often"
+    return too_few(f"{key} is {count}", count, _TAIL, remedy="repeat more often")
 
 
 def failures(found: Sequence[SetUp], limit_ns: int) -> Check:

@@ -1,14 +1,17 @@
 """Packet streams of one trial: planned over the paths, run by the engine, judged."""
 
 import dataclasses
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Final, Literal
 
 from tunnelmark.engine import config, records
 from tunnelmark.engine.summary import ReflectSummary, SendFlow, SendSummary
+from tunnelmark.engine.traffic import PacketRate
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import Endpoint
 from tunnelmark.model.validity import Check
@@ -21,13 +24,16 @@ Content = Literal["zero", "random", "repeat", "compressible"]
 Load = Literal["each", "spread"]
 
 _PATTERN: Final = b"tunnelmark "
+_MOST_IN_A_RATE: Final = 10**9
+_LONGEST_OF_A_RATE_NS: Final = 24 * 3600 * 10**9
+"""What the engine accepts as a packet rate (crates/engine/src/flow.rs)."""
 
 
 def plan(
     context: TrialContext,
     *,
     name: str,
-    gap_ns: int,
+    gap_ns: int | Fraction,
     packets: int,
     payload_bytes: int,
     content: dict[str, object],
@@ -35,12 +41,14 @@ def plan(
 ) -> list[config.Flow]:
     """Return one flow for each path; sessions and keys come from the trial's seed and ``name``.
 
+    A gap that is no whole number of nanoseconds is kept on average: packets have the exact rate.
     Spread: packet k of the stream belongs to path k modulo n, so the paths take turns. Each: every
     path has the whole stream, and they start one after the other within a gap.
     """
     paths = context.paths
     count = len(paths)
     spread = load == "spread"
+    own_gap_ns = gap_ns * count if spread else gap_ns
     flows = []
     for number, (path, session) in enumerate(
         zip(paths, sessions(context.seed, name, count), strict=True)
@@ -55,8 +63,9 @@ def plan(
                 interface=None,
                 netns=_netns(path.client),
                 target_netns=_netns(path.server),
-                gap_ns=gap_ns * count if spread else gap_ns,
-                start_offset_ns=gap_ns * number if spread else gap_ns * number // count,
+                gap_ns=max(1, round(own_gap_ns)),
+                schedule=_exact(own_gap_ns),
+                start_offset_ns=gap_ns * number // (1 if spread else count),
                 packets=share + (number < rest) if spread else packets,
                 duration_ns=None,
                 payload_bytes=payload_bytes,
@@ -64,6 +73,16 @@ def plan(
             )
         )
     return flows
+
+
+def _exact(gap_ns: int | Fraction) -> PacketRate | None:
+    """Return the schedule with such a gap on average; None for whole nanoseconds: a fixed gap."""
+    if gap_ns.denominator == 1:
+        return None
+    # As many packets in as long a time as the engine takes.
+    most = min(_MOST_IN_A_RATE, _LONGEST_OF_A_RATE_NS // math.ceil(gap_ns))
+    near = Fraction(gap_ns).limit_denominator(max(1, most))
+    return PacketRate(near.denominator, per_ns=near.numerator)
 
 
 def sessions(seed: int, name: str, count: int) -> list[config.Session]:

@@ -13,7 +13,7 @@ from tunnelmark.workloads.quantiles import withheld_tail
 from tunnelmark.workloads.streams import content_json, plan, run_streams
 
 SMALLEST_PAYLOAD_BYTES: Final = 25
-_HOUR_NS: Final = 3600 * 10**9
+LONGEST_NS: Final = 3600 * 10**9
 _MOST_PACKETS: Final = 50_000_000
 _START_AND_DRAIN_S: Final = 0.3
 
@@ -30,7 +30,7 @@ class UdpEchoParams(Params):
     packets: Annotated[int, Field(ge=1, le=_MOST_PACKETS)] | None = Field(
         None, description="how many packets; this or duration"
     )
-    duration: Annotated[DurationNs, Field(ge=10**6, le=_HOUR_NS)] | None = Field(
+    duration: Annotated[DurationNs, Field(ge=10**6, le=LONGEST_NS)] | None = Field(
         None, description="how long packets are sent; this or packets"
     )
     content: Literal["zero", "random", "repeat", "compressible"] = Field(
@@ -59,7 +59,7 @@ class UdpEchoParams(Params):
             raise ValueError(
                 f"would send {self.packet_count} packets, at most {_MOST_PACKETS} are allowed"
             )
-        if self.packet_count * self.gap > 24 * _HOUR_NS:
+        if self.packet_count * self.gap > 24 * LONGEST_NS:
             raise ValueError(
                 f"would take {self.packet_count * self.gap // 10**9} s, at most a day is allowed"
             )

@@ -21,9 +21,18 @@ from tunnelmark.workloads.base import Outcome, TrialContext
 from tunnelmark.workloads.congestion import TcpParams, TcpWorkload
 from tunnelmark.workloads.corpus import LARGEST_BYTES, File
 from tunnelmark.workloads.exchanges import CarryClients, Client, Exchanged, Stage
-from tunnelmark.workloads.pages import Page, figures, page_details, page_of, read_pages, site
+from tunnelmark.workloads.pages import (
+    TAIL,
+    Page,
+    figures,
+    page_details,
+    page_of,
+    read_pages,
+    site,
+)
 from tunnelmark.workloads.patience import patience_s
 from tunnelmark.workloads.programs import Bench, words
+from tunnelmark.workloads.quantiles import too_few
 
 _LARGEST_TRACE_BYTES: Final = 128 << 20
 _MOST_REQUESTS: Final = 50_000
@@ -135,6 +144,16 @@ class Web(TcpWorkload):
     def need(self) -> Need:
         """Need nginx and curl."""
         return Need(programs=web_server.PROGRAMS)
+
+    def withheld(self, metric: str) -> str | None:
+        """Return that a path has too few pages or objects for the percentile, or None."""
+        params = self.params
+        objects = params.pages * (params.small + params.large)
+        said = {
+            "web_page_p95_ns": (f"pages is {params.pages}", params.pages),
+            "web_object_p95_ns": (f"pages have {objects} objects", objects),
+        }.get(metric)
+        return None if said is None else too_few(*said, TAIL, remedy="load more")
 
     @property
     def content(self) -> str:

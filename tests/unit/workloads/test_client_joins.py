@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tunnelmark.model.errors import LabError, RefusedError, TunnelError
 from tunnelmark.model.set_up import SetUp
@@ -47,13 +48,28 @@ class Echo:
         return Outcome((Measurement("total", metrics),), (), 1000, 10, 1.5)
 
 
+class Clock:
+    """Time that passes where somebody sleeps or waits for a client, for whoever waits alone."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.own = threading.local()
+
+    def monotonic(self) -> float:
+        return float(getattr(self.own, "now_s", self.now_s))
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
 class Clients:
     """Clients of a gateway that take as long to join as the test says."""
 
-    def __init__(self, *took_ms: int | None) -> None:
+    def __init__(self, *took_ms: int | None, clock: Clock | None = None) -> None:
         self.took = list(took_ms)
         self.said: list[tuple[str, int]] = []
         self.error: Exception | None = None
+        self.clock = clock
 
     def leave(self, number: int) -> None:
         self.said.append(("leave", number))
@@ -65,7 +81,14 @@ class Clients:
         self.said.append(("join", number))
         took = self.took.pop(0)
         failed = "" if took else "no answer"
-        return lambda: SetUp(took * MS if took else None, None, None, failed)
+        begun_s = self.clock.now_s if self.clock else 0.0
+
+        def wait() -> SetUp:
+            if self.clock:
+                self.clock.own.now_s = begun_s + (took / 1000 if took else limit_s)
+            return SetUp(took * MS if took else None, None, None, failed)
+
+        return wait
 
 
 @pytest.fixture
@@ -123,14 +146,31 @@ def test_the_last_clients_leave_and_join_while_the_others_echo(echo: Echo) -> No
     assert [one["took_ns"] for one in reported] == [100 * MS, 300 * MS, 200 * MS]
 
 
-def test_a_client_that_does_not_join_is_a_figure(echo: Echo) -> None:
-    outcome = workload().run(context(Clients(100, None, 200)))
+def test_a_client_that_does_not_join_is_a_figure(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(client_joins, "time", clock)
+    outcome = workload().run(context(Clients(100, None, 200, clock=clock)))
     assert outcome.measurements[0].metrics["setup_failed_ratio"] == pytest.approx(1 / 3)
     assert outcome.measurements[0].metrics["setup_max_ns"] is None
+    # The third began after 20 ms and took 200; that the second was given up after 3 s is no time
+    # in which anybody joined.
+    assert outcome.measurements[0].metrics["joins_s"] == pytest.approx(2 / 0.22)
     (check,) = (check for check in outcome.checks if check.name == "set_ups")
     assert check.ok
     assert check.message == "1 of 3 set-ups failed within 3 s: no answer"
     assert echo.ended_early
+
+
+@pytest.mark.usefixtures("echo")
+def test_where_no_client_joins_none_joined_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(client_joins, "time", clock)
+    outcome = workload().run(context(Clients(None, None, None, clock=clock)))
+    found = outcome.measurements[0].metrics
+    assert (found["joins_s"], found["setup_failed_ratio"]) == (0.0, 1.0)
+    assert all(check.ok for check in outcome.checks)
 
 
 @pytest.mark.parametrize("error", [TunnelError, RefusedError, LabError])
@@ -151,6 +191,41 @@ def test_without_an_echo_there_is_no_figure(echo: Echo, phase: str) -> None:
     outcome = workload().run(context(Clients(100, 100, 100)))
     assert outcome.measurements == ()
     assert [check.message for check in outcome.checks if not check.ok] == ["it died"]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_nobody_joins_beside_an_echo_that_is_over(
+    monkeypatch: pytest.MonkeyPatch, echo: Echo, raises: bool
+) -> None:
+    def over(own: TrialContext, phase: str, **how: object) -> Outcome:
+        if phase != "joining":
+            return echo(own, phase, **how)
+        if raises:
+            raise ValueError("duration is 3750 s")
+        return Outcome((), (Check("processes", ok=False, message="it died"),), 0, 0, 0.0)
+
+    monkeypatch.setattr(client_joins, "echo", over)
+    clients = Clients(100, 100, 100)
+    if raises:
+        with pytest.raises(ValueError, match="duration is 3750 s"):
+            workload().run(context(clients))
+    else:
+        outcome = workload().run(context(clients))
+        assert outcome.measurements == ()
+        assert [check.message for check in outcome.checks if not check.ok] == [
+            "the echo of the clients that stay ended before any joined: it died"
+        ]
+    assert [what for what, _ in clients.said] == ["leave"] * 3
+
+
+def test_joins_that_take_longer_than_any_echo_are_refused() -> None:
+    given = {"joining": 60, "gap": "60 s"}
+    with pytest.raises(ValidationError, match="at most 3600 s") as caught:
+        ClientJoinsParams.model_validate(given)
+    assert "joining is 60 and gap is 60 s" in str(caught.value)
+    assert ClientJoinsParams.model_validate(given | {"joining": 58}).joining == 58
+    with pytest.raises(ValidationError, match="joining is 199"):
+        ClientJoinsParams.model_validate({"joining": 199, "gap": "20 s"})
 
 
 def test_starts_that_come_too_late_make_the_trial_invalid(

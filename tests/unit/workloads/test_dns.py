@@ -57,7 +57,37 @@ def test_figures_of_several_paths() -> None:
     assert found["dns_latency_p50_ns"] == pytest.approx(1e7)
     assert found["dns_latency_max_ns"] == pytest.approx(3e7)
     assert found["dns_lost_ratio"] == 0.2
+    assert found["dns_latency_p95_ns"] is None, "the slowest of 16 answers is no 95th percentile"
     assert set(found) == set(Dns.metrics)
+
+
+@pytest.mark.parametrize(
+    ("count", "there"),
+    [(59, set()), (60, {"p95"}), (299, {"p95"}), (300, {"p95", "p99"})],
+)
+def test_a_tail_needs_three_answers_beyond_it(count: int, there: set[str]) -> None:
+    latencies = tuple(k / 1000 for k in range(count))
+    found = figures([Account(count, count, 0, 1.0, latencies, frozenset({"NOERROR"}))])
+    tails = {name: found[f"dns_latency_{name}_ns"] for name in ("p95", "p99")}
+    assert {name for name, value in tails.items() if value is not None} == there
+    for name in there:
+        share = int(name[1:]) / 100
+        assert tails[name] == pytest.approx((count - 1) * share * 1e6)
+    assert found["dns_latency_max_ns"] == pytest.approx((count - 1) * 1e6)
+
+
+def test_a_percentile_that_can_never_be_is_withheld() -> None:
+    slow = Dns(DnsParams.model_validate({"rate": 5}))
+    assert slow.withheld("dns_latency_p95_ns") == (
+        "rate and duration allow 50 queries, a 95th percentile needs at least 60: send more"
+    )
+    assert slow.withheld("dns_latency_p99_ns") == (
+        "rate and duration allow 50 queries, a 99th percentile needs at least 300: send more"
+    )
+    assert slow.withheld("dns_latency_max_ns") is None
+    quicker = Dns(DnsParams.model_validate({"rate": 30}))
+    assert quicker.withheld("dns_latency_p99_ns") is None
+    assert Dns(DnsParams()).withheld("dns_latency_p99_ns") is None, "as fast as answers come"
 
 
 def test_no_answer_has_no_latency() -> None:

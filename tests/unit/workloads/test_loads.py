@@ -1,17 +1,26 @@
 """Loads of constant rate: sizes, rates, reference; figures by direction."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
+from pathlib import PurePosixPath
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from tunnelmark.engine import config
 from tunnelmark.engine.link import Direction, LinkSpec, Queue, SharedLinkSpec
 from tunnelmark.engine.records import MISSING_NS, Flow
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.workloads import loads
+from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.echo_metrics import rate
-from tunnelmark.workloads.loads import RateParams, ip_packets, link_packet_rate, lost
-from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams
+from tunnelmark.workloads.loads import Loaded, RateParams, ip_packets, link_packet_rate, lost
+from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams, _Bench
+from tunnelmark.workloads.streams import Streamed
 from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
 
 QUEUE = Queue("bytes", 65536)
@@ -153,3 +162,87 @@ def test_a_late_packet_counts_as_lost_where_there_is_a_limit() -> None:
     assert lost(flow, None) == 1
     assert lost(flow, 50) == 3
     assert lost(flow, 60) == 1
+
+
+@pytest.mark.parametrize(("limit", "missing"), [(None, 1), ("4 ms", 5), ("100 ms", 1)])
+def test_an_echo_has_its_delay_limit_on_the_round_trip(limit: str | None, missing: int) -> None:
+    ms, count = 10**6, 10
+    sent = np.arange(count, dtype=np.int64) * 10 * ms
+    # The way back has the queue: it grows by 1 ms from packet to packet. The last one is lost.
+    back = sent + (20 + np.arange(count, dtype=np.int64)) * ms
+    # A reflector that had a packet for 50 ms adds nothing to its way.
+    kept = np.zeros(count, dtype=np.int64)
+    kept[2] = 50 * ms
+    back += kept
+    back[-1] = MISSING_NS
+    echo = Flow(
+        sent_ns=sent,
+        size=np.full(count, 100, dtype=np.int64),
+        arrived_ns=sent + 10 * ms,
+        answered_ns=sent + 10 * ms + kept,
+        returned_ns=back,
+        residence_ns=kept,
+        late=np.zeros(count, dtype=np.bool_),
+    )
+    given = {"payload_bytes": 100, "direction": "echo"} | ({"delay_limit": limit} if limit else {})
+    nothing: Any = None
+    bench = _Bench(RateSearchParams.model_validate(given), nothing)
+    loaded = Loaded(Streamed((), joined=(echo,)), None, 100.0, echo=True)
+    assert bench._worst(loaded) == (count, missing)
+
+
+def due_ns(flow: config.Flow) -> list[int]:
+    """Return when the packets of a flow are due, as docs/engine.md has it."""
+    schedule: Any = flow.to_json()["schedule"]
+    packets, per_ns = (
+        (1, schedule["gap_ns"])
+        if schedule["type"] == "fixed"
+        else (schedule["packets"], schedule["per_ns"])
+    )
+    # What the engine accepts.
+    assert 1 <= packets <= 10**9
+    assert 1 <= per_ns <= 86_400 * 10**9
+    return [flow.start_offset_ns + k * per_ns // packets for k in range(flow.packets or 0)]
+
+
+@pytest.mark.parametrize("paths", [1, 3])
+@pytest.mark.parametrize("share", ["spread", "each"])
+@pytest.mark.parametrize("packet_rate", [700_000.0, 500.0, 150_001.7, 1 / 3])
+def test_packets_are_due_at_the_rate_that_is_reported(
+    monkeypatch: pytest.MonkeyPatch, packet_rate: float, share: str, paths: int
+) -> None:
+    planned: list[config.Flow] = []
+
+    def run_streams(_context: object, flows: Sequence[config.Flow], **_: object) -> Streamed:
+        planned.extend(flows)
+        return Streamed(())
+
+    monkeypatch.setattr(loads, "run_streams", run_streams)
+    host: Any = SimpleNamespace(work_dir=PurePosixPath("/none"))
+    path = TrafficPath("0", "198.18.0.1", "198.18.0.2", "lo", "lo", 1500)
+    context = TrialContext(
+        client=host,
+        server=host,
+        paths=(path,) * paths,
+        engine="",
+        seed=1,
+        samples_dir=None,
+        sample_stem="t",
+        progress=lambda _progress: None,
+        cancelled=lambda: False,
+    )
+    params = UdpLoadParams.model_validate(
+        {"payload_bytes": 100, "packet_rate": packet_rate, "share": share}
+    )
+    packets = 3000
+    loaded = loads.run_load(
+        context, params, way="forward", packet_rate=packet_rate, packets=packets
+    )
+    assert loaded.packet_rate == packet_rate
+    each = [due_ns(flow) for flow in planned]
+    streams = [sorted(at for due in each for at in due)] if share == "spread" else each
+    for due in streams:
+        assert len(due) == packets
+        off = [at - due[0] - k * 1e9 / packet_rate for k, at in enumerate(due)]
+        # To the nanosecond, and no further off at the end than at the start.
+        assert max(map(abs, off)) <= 2

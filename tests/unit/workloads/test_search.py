@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunnelmark.workloads.rate_search import RateSearchParams, least_packets
+from tunnelmark.workloads.rate_search import (
+    RateSearch,
+    RateSearchParams,
+    _ended,
+    least_packets,
+)
 from tunnelmark.workloads.search import Found, Goal, Measure, Seen, binary_search, mlr_search
 
 Search = Callable[[Goal, Measure], Found]
@@ -149,6 +154,51 @@ def test_what_the_sender_cannot_send_is_a_bound_like_another(search: Search) -> 
     assert found.forwarded == pytest.approx(500, rel=0.02)
     assert found.sender_limit == pytest.approx(500, rel=0.02)
     assert found.exceeded is None, "the path was never shown to lose"
+
+
+@SEARCHES
+def test_where_even_the_lowest_rate_is_too_much_for_the_sender_nothing_was_forwarded_or_lost(
+    search: Search,
+) -> None:
+    found = search(goal(lowest=10), sender(1.0, capacity=5000.0))
+    assert found.lower is None
+    assert found.sender_limit == pytest.approx(10)
+    assert found.exceeded is None
+    assert found.forwarded is None, "0 would say that the path carries nothing"
+
+
+def test_a_search_that_only_the_sender_ended_has_no_bound_and_says_what_to_do() -> None:
+    wanted = goal(lowest=10)
+    found = binary_search(wanted, sender(1.0, capacity=5000.0))
+    params = RateSearchParams(payload_bytes=100)
+    (total,) = RateSearch(params)._figures(found)
+    bounds = {name for name, value in total.metrics.items() if value is None}
+    assert bounds == {
+        f"throughput_{bound}_{unit}"
+        for bound in ("lower", "upper")
+        for unit in ("packet_s", "bit_s")
+    }
+    assert total.metrics["throughput_sender_limit_packet_s"] == pytest.approx(10)
+    check = _ended(found, wanted, "1 % of the packets left 3.000 ms late or more")
+    assert (check.name, check.ok) == ("search_complete", False)
+    assert check.message == (
+        "our own sender or receiver did not keep up with 10.0 packets/s, the lowest rate of the "
+        "search, in 3 attempts (1 % of the packets left 3.000 ms late or more), so the path was "
+        "not measured: end other programs on this computer, or set a smaller lowest"
+    )
+    assert _ended(binary_search(wanted, sender(500.0, capacity=5000.0)), wanted).ok
+    assert _ended(binary_search(wanted, link(2)), wanted).ok, "the path carries less, a figure"
+
+
+def test_the_lower_bound_is_what_arrived_however_long_trials_of_slower_rates_were() -> None:
+    # A loss goal needs so many packets that a trial of a slow rate is long.
+    slow = Seen(50.0, 24.0, 1200, 0, received_s=50.0)
+    first = Seen(500.0, 0.5, 250, 0, received_s=499.0)
+    last = Seen(500.0, 2.4, 1200, 0, received_s=470.0)
+    assert Found(lower=500.0, upper=505.0, trials=(slow, last)).forwarded == 470
+    # Of several at the bound the short ones, which a queue hides, do not count.
+    hidden = replace(first, received_s=400.0)
+    assert Found(lower=500.0, upper=505.0, trials=(slow, hidden, last)).forwarded == 470
 
 
 @SEARCHES

@@ -84,12 +84,41 @@ def test_figures_of_several_paths() -> None:
     quick, slow = Page(1.0, 0.1, (0.2, 0.4), 100), Page(3.0, 0.3, (0.6, 0.8), 100)
     found = figures([[quick, quick], [slow]])
     assert found["web_page_p50_ns"] == 1e9
-    assert found["web_page_max_ns"] == found["web_page_p95_ns"] == 3e9
+    assert found["web_page_max_ns"] == 3e9
+    assert found["web_page_p95_ns"] is None, "the slowest of three pages is no 95th percentile"
     assert found["web_ttfb_p50_ns"] == 0.1e9
     assert found["web_object_p50_ns"] == pytest.approx(0.4e9)
+    assert found["web_object_p95_ns"] is None
     assert found["web_goodput_bit_s"] == pytest.approx(800 + 100 * 8 / 3)
     assert set(figures([])) == set(Web.metrics)
     assert set(figures([[]]).values()) == {None}
+
+
+def test_one_page_in_twenty_takes_longer_than_the_95th_percentile() -> None:
+    def found(count: int) -> dict[str, float | None]:
+        one, *other = [Page(float(k), 0.1, (float(k),), 100) for k in range(1, count + 1)]
+        return figures([other, [one]])
+
+    # 95 % of 60 and of 100 are whole numbers: 57 of 60 take no longer, three do.
+    for count, place in ((60, 57), (61, 58), (100, 95), (119, 114)):
+        assert found(count)["web_page_p95_ns"] == place * 1e9
+        assert found(count)["web_object_p95_ns"] == place * 1e9
+    assert found(59)["web_page_p95_ns"] is None
+    assert found(59)["web_object_p95_ns"] is None
+
+
+def test_a_percentile_that_can_never_be_is_withheld() -> None:
+    usual = Web(WebParams())
+    assert usual.withheld("web_page_p95_ns") == (
+        "pages is 10, a 95th percentile needs at least 60: load more"
+    )
+    assert usual.withheld("web_page_p50_ns") is None
+    assert usual.withheld("web_object_p95_ns") is None, "ten pages have 440 objects"
+    assert Web(WebParams(pages=60)).withheld("web_page_p95_ns") is None
+    few = Web(WebParams(pages=2, small=10, large=0))
+    assert few.withheld("web_object_p95_ns") == (
+        "pages have 20 objects, a 95th percentile needs at least 60: load more"
+    )
 
 
 def test_a_site_has_what_was_asked_for() -> None:

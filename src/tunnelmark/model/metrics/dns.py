@@ -20,7 +20,7 @@ METRICS: Final = (
     *(
         Metric(
             f"dns_latency_{column}_ns",
-            f"DNS latency, {title}",
+            f"DNS latency, {title.partition(';')[0]}",
             "ns",
             f"{_LATENCY}: {title}",
             "dnsperf(1)",
@@ -29,8 +29,8 @@ METRICS: Final = (
         )
         for column, title in (
             ("p50", "median"),
-            ("p95", "95th percentile"),
-            ("p99", "99th percentile"),
+            ("p95", "95th percentile; missing below 60 responses"),
+            ("p99", "99th percentile; missing below 300 responses"),
             ("max", "longest"),
         )
     ),

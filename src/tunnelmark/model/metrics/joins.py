@@ -17,7 +17,7 @@ METRICS: Final = (
         "Clients joined per second",
         "1/s",
         "clients that joined, divided by the time from the start of the first to the first reply "
-        "of the last",
+        "of the last one that joined; 0 where none did",
         _SOURCE,
         "higher",
         "log",

@@ -79,7 +79,8 @@ METRICS: Final = (
         "Throughput, lower bound",
         "packet/s",
         "highest offered load that the search showed to keep to the loss goal, or what arrived of "
-        "it per second where a queue took in the rest; 0 where none keeps to it",
+        "it per second where a queue took in the rest; 0 where the path loses too much of every "
+        "one, missing where the sender could not send any",
         "RFC 2544 section 26.1, draft-ietf-bmwg-mlrsearch",
         "higher",
         "log",

@@ -11,7 +11,8 @@ METRICS: Final = (
         "rr_transactions_per_s",
         "Transactions",
         "1/s",
-        "requests answered per second, all sockets and paths together",
+        "requests answered per second, all sockets and paths together; the wait for a lost last "
+        "request does not count",
         _SOURCE,
         "higher",
         "log",
