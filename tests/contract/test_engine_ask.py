@@ -100,3 +100,14 @@ def test_quantiles_of_several_flows_are_of_all_their_transactions(
     # Most transactions are fast, so the median of all is; a mean of medians would be milliseconds.
     assert found["latency_ns"]["p50"] < 5 * MS
     assert found["latency_ns"]["max"] >= 50 * MS
+
+
+def test_the_wait_for_an_answer_that_never_comes_makes_no_rate_smaller(
+    engine: str, answering: Callable[[float], str]
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        targets = [answering(0.0), f"127.0.0.1:{silent.getsockname()[1]}"]
+        found = ask(engine, targets, duration_ns=200 * MS, timeout_ns=2000 * MS)
+    assert [flow["lost"] for flow in found["flows"]] == [0, 1]
+    assert 200 * MS <= found["span_ns"] < 1000 * MS

@@ -17,6 +17,7 @@ from tunnelmark.engine.summary import (
     parse_send_summary,
 )
 from tunnelmark.model.overhead import Encapsulation, datagram, ip_layer, udp_layer
+from tunnelmark.sim import simulate as simulation
 
 MS = 1_000_000
 PAYLOAD = 1400
@@ -182,3 +183,30 @@ def test_a_payload_that_the_path_does_not_know_is_refused(engine: str, tmp_path:
     assert done.returncode == 2
     words = "a payload of 700 bytes is not among paths[0].sizes"
     assert words in json.loads(done.stdout)["message"]
+
+
+def test_documents_and_summaries_may_be_longer_than_a_mebibyte(engine: str, tmp_path: Path) -> None:
+    asked = document(tmp_path)
+    slow = {**asked["a_to_b"], "rate_bit_s": 100_000}
+    sizes = [
+        {"payload_bytes": size, "packets": [{"bytes": size + 28, "on_link": [size + 28]}]}
+        for size in range(18, 1518)
+    ]
+    connection = {
+        "way": "forward",
+        "path": 9,
+        "segment_bytes": 1448,
+        "window_bytes": 65536,
+        "congestion": "cubic",
+        "seconds": 3600,
+    }
+    asked |= {
+        "a_to_b": slow,
+        "b_to_a": slow,
+        "forward": None,
+        "tcp": [connection] * 3,
+        "paths": [{"sizes": sizes, "tunnel": None}] * 10,
+    }
+    assert len(json.dumps(asked)) > 1 << 20
+    found = simulation.simulate(engine, asked, lambda: False)
+    assert [len(one.seconds) for one in found.tcp] == [3600] * 3

@@ -13,6 +13,7 @@ use crate::Failure;
 
 /// Version of `docs/engine.md` that is spoken.
 pub const PROTOCOL: u32 = 2;
+/// Of every subcommand but `sim`, whose configuration has every packet length of every path.
 const LARGEST_CONFIG_BYTES: u64 = 1 << 20;
 
 /// When a packet has arrived.
@@ -37,21 +38,23 @@ impl From<ReceiveTimeConfig> for ReceiveTime {
 
 /// Reads a configuration; an error names the place in the document.
 pub fn read<T: DeserializeOwned>(path: &str) -> Result<T, Failure> {
+    read_up_to(path, LARGEST_CONFIG_BYTES)
+}
+
+/// Reads a configuration of up to `most_bytes`.
+pub fn read_up_to<T: DeserializeOwned>(path: &str, most_bytes: u64) -> Result<T, Failure> {
     let mut text = Vec::new();
     let read = if path == "-" {
         std::io::stdin()
             .lock()
-            .take(LARGEST_CONFIG_BYTES + 1)
+            .take(most_bytes + 1)
             .read_to_end(&mut text)
     } else {
-        std::fs::File::open(path)
-            .and_then(|file| file.take(LARGEST_CONFIG_BYTES + 1).read_to_end(&mut text))
+        std::fs::File::open(path).and_then(|file| file.take(most_bytes + 1).read_to_end(&mut text))
     };
     read.map_err(|error| Failure::Config(format!("{path}: {error}")))?;
-    if text.len() as u64 > LARGEST_CONFIG_BYTES {
-        return wrong(format!(
-            "{path}: is longer than {LARGEST_CONFIG_BYTES} bytes"
-        ));
+    if text.len() as u64 > most_bytes {
+        return wrong(format!("{path}: is longer than {most_bytes} bytes"));
     }
     parse(&text).map_err(|message| Failure::Config(format!("{path}: {message}")))
 }

@@ -123,6 +123,13 @@ struct WorkConfig {
 }
 
 const MOST_PATHS: usize = 256;
+/// Paths that a study has at most.
+const STUDIED_PATHS: u64 = 64;
+/// What a path takes at most: 0.9 MB for all the lengths that an MTU of 9000 bytes leaves, each in two
+/// packets of the tunnel, and 11.2 MB for a client that loads the 10,000 web pages that a study has
+/// at most.
+const LARGEST_PATH_CONFIG_BYTES: u64 = 16 << 20;
+const LARGEST_CONFIG_BYTES: u64 = STUDIED_PATHS * LARGEST_PATH_CONFIG_BYTES;
 /// Runs of all loads of one simulation.
 const MOST_RUNS: usize = 4096;
 const MOST_SERVERS: usize = 1024;
@@ -135,7 +142,7 @@ const LONGEST_IP_HEADER_BYTES: u32 = 60;
 
 /// Runs it.
 pub fn main(path: &str) -> Result<(), Failure> {
-    let config: SimConfig = config::read(path)?;
+    let config = read(path)?;
     let (plan, all) = checked(config, |place, config| {
         let (config, opportunities) = with_trace(place, config)?;
         Ok(DirectionPlan {
@@ -170,6 +177,10 @@ pub fn main(path: &str) -> Result<(), Failure> {
     }
     summary["loads"] = loads.into();
     Reader::of(&Stop::new()).finish(&summary)
+}
+
+fn read(path: &str) -> Result<SimConfig, Failure> {
+    config::read_up_to(path, LARGEST_CONFIG_BYTES)
 }
 
 /// Checks a configuration; traces are taken for right.
@@ -372,4 +383,47 @@ fn tunnel(ends: Option<&[[EndCounters; 2]; 2]>) -> Value {
         Value::Null,
         |[client, server]| json!({"client": end(client), "server": end(server)}),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_paths_with_many_sizes_are_read() {
+        let seed = include_str!("../../../fuzz/seeds/configuration/sim.json");
+        let mut document: Value = serde_json::from_str(seed).unwrap();
+        let sizes = (18..1518).map(|payload| {
+            let packet = json!({"bytes": payload + 28, "on_link": [payload + 88]});
+            json!({"payload_bytes": payload, "packets": [packet]})
+        });
+        let path = json!({"sizes": sizes.collect::<Vec<_>>(), "tunnel": null});
+        document["paths"] = vec![path; 10].into();
+        // With blanks, as others write it.
+        let text = format!("{document:#}");
+        assert!(text.len() > 1 << 20);
+        let name = format!("tm-sim-config-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, text).unwrap();
+        let place = file.to_str().unwrap();
+        let found = read(place);
+        let limited = [
+            // That of a subcommand whose configuration is never long.
+            config::read::<Value>(place),
+            config::read_up_to(place, 4 << 20),
+            config::read_up_to(place, 1000),
+        ];
+        std::fs::remove_file(&file).unwrap();
+        let found = found.map_err(message).unwrap();
+        assert_eq!((found.paths.len(), found.paths[9].sizes.len()), (10, 1500));
+        let limited = limited.map(|read| read.map_err(message).err());
+        let refused = |bytes: u64| Some(format!("{place}: is longer than {bytes} bytes"));
+        assert_eq!(limited, [refused(1 << 20), None, refused(1000)]);
+    }
+
+    fn message(failure: Failure) -> String {
+        match failure {
+            Failure::Config(message) | Failure::Run(message) => message,
+        }
+    }
 }

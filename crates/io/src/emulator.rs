@@ -3,7 +3,7 @@
 //! The loop is one for wires, WLANs and simulated radios: take what came, hand on what is due, sleep
 //! until there is more. Whoever asks for a report never holds it up.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver as Inbox, SyncSender};
 use std::thread;
 
@@ -82,7 +82,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How often the main thread looks whether something is asked.
 const TICK: Duration = Duration::from_millis(20);
 /// How long a driver may take to answer.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs the drivers until `stop`, or until one of them fails, which ends the others. Returns the last
 /// reports.
@@ -123,7 +123,10 @@ pub fn run<L: LinkDriver, const N: usize>(
                 }
             }
             if requested.report || clock::now() >= next {
-                let reports = controls.iter().filter_map(Control::report).collect();
+                let reports = controls
+                    .iter()
+                    .filter_map(|one| one.report(PATIENCE))
+                    .collect();
                 if let Some((reports, awake)) = all(reports) {
                     notify(Event::Progress(reports, awake));
                 }
@@ -159,33 +162,62 @@ fn end<R>(stop: &Stop, controls: &[Control<R>]) {
 /// How the main thread asks a driver for a report.
 struct Control<R> {
     side: DriverSide<R>,
-    inbox: Inbox<(R, Duration)>,
+    inbox: Inbox<Answer<R>>,
 }
 
 /// The driver's end of it.
 struct DriverSide<R> {
     wake: Wake,
-    report: AtomicBool,
+    /// Number of the last request for a report.
+    asked: AtomicUsize,
     restart: AtomicBool,
-    outbox: SyncSender<(R, Duration)>,
+    outbox: SyncSender<Answer<R>>,
 }
+
+/// A report, with the number of the request that it answers and the time that the driver was awake.
+struct Answer<R> {
+    number: usize,
+    report: R,
+    awake: Duration,
+}
+
+/// The answer to a request, and one to a request before it that came too late: a request is made
+/// where none is left, so there is always room, and the driver never waits for whoever reads.
+const ANSWERS: usize = 2;
 
 impl<R> Control<R> {
     fn new() -> Result<Self, IoError> {
-        let (outbox, inbox) = sync_channel(1);
+        let (outbox, inbox) = sync_channel(ANSWERS);
         let side = DriverSide {
             wake: Wake::new()?,
-            report: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
             restart: AtomicBool::new(false),
             outbox,
         };
         Ok(Self { side, inbox })
     }
 
-    fn report(&self) -> Option<(R, Duration)> {
-        self.side.report.store(true, Ordering::Release);
+    /// The driver's report of now; None: it takes longer than `patience`.
+    ///
+    /// A driver that was too late answers all the same. That answer has the number of its request, and
+    /// is not taken for the one to a later request.
+    fn report(&self, patience: Duration) -> Option<(R, Duration)> {
+        while self.inbox.try_recv().is_ok() {}
+        let number = self
+            .side
+            .asked
+            .fetch_add(1, Ordering::AcqRel)
+            .wrapping_add(1);
         self.side.wake.wake();
-        self.inbox.recv_timeout(PATIENCE).ok()
+        let deadline = clock::now() + patience;
+        loop {
+            let left = u64::try_from((deadline - clock::now()).0).unwrap_or(0);
+            let left = std::time::Duration::from_nanos(left);
+            let answer = self.inbox.recv_timeout(left).ok()?;
+            if answer.number == number {
+                return Some((answer.report, answer.awake));
+            }
+        }
     }
 }
 
@@ -199,15 +231,21 @@ fn drive<L: LinkDriver>(
     process::steady();
     let mut priority = Priority::take(threads.realtime_priority);
     let mut alarm = Alarm::default();
+    let mut answered = 0;
     driver.restart();
     while !stop.requested() {
         if side.restart.swap(false, Ordering::AcqRel) {
             driver.restart();
         }
         let turn = driver.turn()?;
-        if side.report.swap(false, Ordering::AcqRel) {
-            // A reader that is late finds the newest report when it asks again.
-            let _ = side.outbox.try_send((driver.report(), alarm.awake()));
+        let number = side.asked.load(Ordering::Acquire);
+        if number != answered {
+            answered = number;
+            let _ = side.outbox.try_send(Answer {
+                number,
+                report: driver.report(),
+                awake: alarm.awake(),
+            });
         }
         priority.check();
         if turn == Turn::default() {
@@ -223,6 +261,7 @@ fn drive<L: LinkDriver>(
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
+    use std::sync::mpsc::{channel, Sender};
     use std::sync::Arc;
 
     /// Counts its turns, and fails after some if it should.
@@ -318,5 +357,92 @@ mod tests {
         );
         assert_eq!(ended.unwrap_err().what, "driver");
         assert!(stop.requested());
+    }
+
+    /// Reports how often it was asked; a report takes until the test lets it go.
+    struct Held {
+        asked: u32,
+        begun: Sender<()>,
+        go: Inbox<()>,
+    }
+
+    impl LinkDriver for Held {
+        type Report = u32;
+
+        fn turn(&mut self) -> Result<Turn, IoError> {
+            Ok(Turn::default())
+        }
+
+        fn next_due(&self) -> Option<Instant> {
+            None
+        }
+
+        fn sleep(&self, _up: Option<Instant>, _wake: &Wake) {
+            clock::sleep_until(clock::now() + Duration(100_000));
+        }
+
+        fn report(&mut self) -> u32 {
+            self.asked += 1;
+            let asked = self.asked;
+            let _ = self.begun.send(());
+            // Once nobody holds it any more it answers at once.
+            let _ = self.go.recv();
+            asked
+        }
+    }
+
+    /// What `test` finds beside a driver: it asks, learns when a report is begun, and lets it go.
+    fn beside_held<T>(test: impl FnOnce(&Control<u32>, &Inbox<()>, Sender<()>) -> T) -> T {
+        let control = Control::new().unwrap();
+        let stop = Stop::listen(None).unwrap();
+        let (begun, begins) = channel();
+        let (release, go) = channel();
+        let held = Held {
+            asked: 0,
+            begun,
+            go,
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| drive(held, Threads::default(), &stop, &control.side).unwrap());
+            let found = test(&control, &begins, release);
+            stop.request();
+            found
+        })
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_report_after_a_late_one_is_new() {
+        let found = beside_held(|control, begins, release| {
+            let late = control.report(Duration(1));
+            begins.recv().unwrap();
+            // Now it comes, and nobody waits for it any more.
+            drop(release);
+            [late, control.report(LONG), control.report(LONG)]
+        });
+        let found = found.map(|report| report.map(|(number, _)| number));
+        assert_eq!(found, [None, Some(2), Some(3)]);
+    }
+
+    #[test]
+    fn a_report_that_comes_while_the_next_is_waited_for_is_not_taken_for_it() {
+        let found = beside_held(|control, begins, release| {
+            let late = control.report(Duration(1));
+            begins.recv().unwrap();
+            let side = &control.side;
+            let next = thread::scope(|scope| {
+                scope.spawn(move || {
+                    while side.asked.load(Ordering::Acquire) < 2 {
+                        thread::yield_now();
+                    }
+                    drop(release);
+                });
+                control.report(LONG)
+            });
+            [late, next]
+        });
+        let found = found.map(|report| report.map(|(number, _)| number));
+        assert_eq!(found, [None, Some(2)]);
     }
 }

@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::panic::resume_unwind;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use tm_probe::Delays;
 use tm_wire::{Duration, Instant};
@@ -77,7 +79,11 @@ pub struct RequestOutcome {
     pub error: Option<String>,
 }
 
-/// Asks until the time is over or `stop`; returns the flows and how long it was asked for.
+/// Asks until the time is over or `stop`; returns the flows and how long they asked.
+///
+/// That is until no request was begun any more, or until the last answer where one came after that.
+/// The wait for an answer that never came does not count: one lost datagram at the end would make the
+/// rate of all flows smaller.
 pub fn request(
     plan: &RequestPlan,
     stop: &Stop,
@@ -85,8 +91,7 @@ pub fn request(
 ) -> Result<(Vec<RequestOutcome>, Duration), IoError> {
     let flows: Vec<Mutex<RequestOutcome>> = plan.flows.iter().map(|_| Mutex::default()).collect();
     let gate = Gate::default();
-    let mut span = Duration::ZERO;
-    std::thread::scope(|scope| {
+    let span = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (place, target) in plan.flows.iter().enumerate() {
             for number in 0..plan.outstanding {
@@ -96,13 +101,15 @@ pub fn request(
                     let opened = Requester::open(plan, target, first, stop);
                     // Who failed takes part all the same: nobody waits for ever.
                     if !gate.pass() {
-                        return;
+                        return None;
                     }
-                    if let Err(error) = opened.and_then(|mut requester| requester.run(flow)) {
-                        let mut flow = locked(flow);
-                        flow.error.get_or_insert(error.to_string());
-                        stop.request();
-                    }
+                    let asked = opened.and_then(|mut requester| requester.run(flow));
+                    asked
+                        .map_err(|error| {
+                            locked(flow).error.get_or_insert(error.to_string());
+                            stop.request();
+                        })
+                        .ok()
                 });
                 match thread {
                     Ok(thread) => threads.push(thread),
@@ -115,8 +122,7 @@ pub fn request(
         }
         process::steady();
         gate.open(threads.len(), true);
-        let start = clock::now();
-        let mut next = start + PROGRESS;
+        let mut next = clock::now() + PROGRESS;
         while threads.iter().any(|thread| !thread.is_finished()) {
             clock::sleep_until(clock::now() + Duration::from_millis(20));
             if clock::now() >= next {
@@ -124,8 +130,10 @@ pub fn request(
                 next += PROGRESS;
             }
         }
-        span = clock::now() - start;
-        Ok(())
+        let ended = threads.into_iter().map(ScopedJoinHandle::join);
+        let asked = ended.filter_map(|thread| thread.unwrap_or_else(|panic| resume_unwind(panic)));
+        let together = asked.reduce(|(began, until), (from, to)| (began.min(from), until.max(to)));
+        Ok(together.map_or(Duration::ZERO, |(began, until)| until - began))
     })?;
     let flows = flows
         .into_iter()
@@ -224,9 +232,12 @@ impl<'a> Requester<'a> {
         })
     }
 
-    fn run(&mut self, flow: &Mutex<RequestOutcome>) -> Result<(), IoError> {
+    /// Asks until the time is over or it is to stop; returns since when and until when.
+    fn run(&mut self, flow: &Mutex<RequestOutcome>) -> Result<(Instant, Instant), IoError> {
         let mut priority = Priority::take(self.plan.priority);
-        let end = clock::now() + self.plan.duration;
+        let began = clock::now();
+        let end = began + self.plan.duration;
+        let mut last_answer = began;
         while !self.stop.requested() {
             if clock::now() >= end {
                 break;
@@ -241,6 +252,7 @@ impl<'a> Requester<'a> {
             seen.late += late;
             match fate {
                 Fate::Answered(at) => {
+                    last_answer = at;
                     seen.answered += 1;
                     seen.delays.add(at - start);
                 }
@@ -255,7 +267,7 @@ impl<'a> Requester<'a> {
             self.next += 1;
             priority.check();
         }
-        Ok(())
+        Ok((began, clock::now().min(end).max(last_answer)))
     }
 
     fn once(&mut self, start: Instant, late: &mut u64) -> Result<Fate, IoError> {
@@ -404,5 +416,45 @@ mod tests {
                     .all(|thread| thread.join().unwrap() == go));
             });
         }
+    }
+
+    #[test]
+    fn the_wait_for_an_answer_that_never_comes_is_not_asking() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let plan = RequestPlan {
+            transport: Transport::Udp,
+            flows: vec![Target {
+                target: server.local_addr().unwrap(),
+                source: None,
+            }],
+            outstanding: 2,
+            request_bytes: 32,
+            response_bytes: 32,
+            session: 7,
+            duration: Duration::from_millis(200),
+            timeout: Duration::from_secs(2),
+            priority: None,
+        };
+        let (flows, span) = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| request(&plan, &Stop::new(), |_| {}).unwrap());
+            let mut first = None;
+            let mut message = [0; 32];
+            server
+                .set_read_timeout(Some(crate::rr_line::SLICE))
+                .unwrap();
+            while !asked.is_finished() {
+                // Of the two sockets the one that asks first is answered.
+                if let Ok((_, peer)) = server.recv_from(&mut message) {
+                    if *first.get_or_insert(peer) == peer {
+                        server.send_to(&message, peer).unwrap();
+                    }
+                }
+            }
+            asked.join().unwrap()
+        });
+        assert_eq!(flows[0].lost, 1);
+        assert_eq!(flows[0].begun, flows[0].answered + 1);
+        assert!(span >= plan.duration, "{span:?}");
+        assert!(span.0 < plan.timeout.0 / 2, "{span:?}");
     }
 }

@@ -31,7 +31,8 @@ pub struct RequesterOutcome {
     pub begun: u64,
     /// Answers that came after their time.
     pub late: u64,
-    /// From the first one's begin to the last one's end.
+    /// Since when and until when it asked: until no request was begun any more, or until the last
+    /// answer where one came after that. The wait for an answer that never came does not count.
     pub span: Option<(Instant, Instant)>,
     /// How long each took that was answered.
     pub delays: Delays,
@@ -101,9 +102,12 @@ impl Requesters {
     }
 
     /// Ends those that are not over; what they have under way does not count.
-    pub fn stop(&mut self) {
+    pub fn stop(&mut self, now: Instant) {
         for one in &mut self.all {
-            one.outcome.begun -= u64::from(matches!(one.next, Next::GiveUp(_)));
+            if matches!(one.next, Next::GiveUp(_)) {
+                one.outcome.begun -= 1;
+                one.asked_until(now.min(one.end()));
+            }
             one.next = Next::Nothing;
         }
     }
@@ -147,7 +151,8 @@ impl Requester {
         if matches!(self.next, Next::GiveUp(_)) {
             self.lost.truncate(MOST_LOST - 1);
             self.lost.push_front(self.number);
-            self.ended(now);
+            self.asked_until(now.min(self.end()));
+            self.number += 1;
         }
         self.ask(now, place, leaving);
     }
@@ -159,7 +164,8 @@ impl Requester {
         match self.next {
             Next::GiveUp(asked) if number == self.number => {
                 self.outcome.delays.add(now - asked);
-                self.ended(now);
+                self.asked_until(now);
+                self.number += 1;
                 self.ask(now, place, leaving);
             }
             _ => {
@@ -171,15 +177,17 @@ impl Requester {
         }
     }
 
-    /// A request was answered or given up.
-    fn ended(&mut self, now: Instant) {
-        let first = self.outcome.span.map_or(self.start, |(first, _)| first);
-        self.outcome.span = Some((first, now));
-        self.number += 1;
+    /// No request is begun any more.
+    fn end(&self) -> Instant {
+        self.start + self.plan.lasts
+    }
+
+    fn asked_until(&mut self, until: Instant) {
+        self.outcome.span = Some((self.start, until));
     }
 
     fn ask(&mut self, now: Instant, place: usize, leaving: &mut VecDeque<Leaving>) {
-        if now >= self.start + self.plan.lasts {
+        if now >= self.end() {
             self.next = Next::Nothing;
             return;
         }

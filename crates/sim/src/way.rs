@@ -151,7 +151,7 @@ impl Way {
         self.sending_done(now);
         self.connections.stop(now);
         self.clients.stop();
-        self.requesters.stop();
+        self.requesters.stop(now);
     }
 
     /// Ends the flows if they have shown what they are for.

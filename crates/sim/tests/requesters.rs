@@ -148,6 +148,35 @@ fn a_second_answer_is_neither_late_nor_one_more() {
     assert_eq!((found.begun, answered(found), found.late), (50, 50, 0));
 }
 
+#[test]
+fn the_wait_for_an_answer_that_never_comes_is_not_asking() {
+    let line = || wire(None, MS, 1.0);
+    let found = &ran(&plan(
+        [line(), line()],
+        vec![requester(200 * MS, 2_000 * MS)],
+    ))[0];
+    assert_eq!((found.begun, answered(found)), (1, 0));
+    let (first, last) = found.span.unwrap();
+    assert_eq!((last - first).0, 200 * MS);
+}
+
+#[test]
+fn a_load_asks_until_it_is_ended_whatever_it_waits_for() {
+    let line = || wire(None, MS, 1.0);
+    let mut plan = plan([line(), line()], vec![requester(200 * MS, 10 * MS)]);
+    let beside = WayPlan {
+        requesters: vec![requester(10_000 * MS, 5_000 * MS)],
+        ..WayPlan::default()
+    };
+    plan.loads = vec![vec![[beside, WayPlan::default()]]];
+    let outcome = run(&plan, &mut ());
+    let measured = outcome.ways[0].requesters[0].span.unwrap();
+    let load = &outcome.loads[0][0][0].requesters[0];
+    assert_eq!((load.begun, answered(load)), (0, 0));
+    let (first, last) = load.span.unwrap();
+    assert!(first < last && (last - measured.1).0.abs() <= 10 * MS);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
@@ -166,8 +195,9 @@ proptest! {
             let lost = one.begun - answered(one);
             prop_assert!(one.begun > 0 && one.late <= lost);
             let (first, last) = one.span.unwrap();
-            // Each that is lost takes all of its time; nothing is begun behind the end.
-            prop_assert!((last - first).0 >= i64::try_from(lost).unwrap() * timeout_ns);
+            // Each that is lost takes all of its time, but for the last; nothing is begun behind the end.
+            prop_assert!((last - first).0 >= (i64::try_from(lost).unwrap() - 1) * timeout_ns);
+            prop_assert!((last - first).0 >= 500 * MS);
             prop_assert!((last - first).0 <= 500 * MS + timeout_ns);
             prop_assert_eq!((one.begun, one.late, one.span), (again.begun, again.late, again.span));
         }

@@ -10,13 +10,16 @@ from tunnelmark.model.host import Process
 
 Event = Mapping[str, Any]
 
-_LINE_LIMIT: Final = 1 << 20
+LONGEST_EVENT: Final = 1 << 20
+"""In characters; the summary of ``sim`` may be longer (``tunnelmark.sim.simulate``)."""
 
 
-def parse_event(line: str) -> Event:
-    """Parse one line; ``LabError`` if it is not an event."""
-    if len(line) > _LINE_LIMIT:
-        raise LabError(f"an event of the engine is longer than {_LINE_LIMIT} characters")
+def parse_event(line: str, *, longest: int = LONGEST_EVENT) -> Event:
+    """Parse one line of up to so many characters; ``LabError`` if it is not an event."""
+    if len(line) > longest:
+        raise LabError(
+            f"an event of the engine has {len(line)} characters, at most {longest} are read"
+        )
     try:
         event = json.loads(line)
     except (ValueError, RecursionError) as error:

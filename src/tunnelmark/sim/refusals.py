@@ -1,7 +1,7 @@
 """What cannot be simulated, by name: found before anything runs. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +11,7 @@ from tunnelmark.model.costs import CostModel
 from tunnelmark.model.errors import RefusedError, StudyError, TunnelmarkError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
-from tunnelmark.model.trial import DriverSpec
+from tunnelmark.model.trial import Block, DriverSpec, Point
 from tunnelmark.sim.carriage import carriage
 from tunnelmark.sim.work import work_of
 from tunnelmark.tunnels.base import Tunnel
@@ -47,8 +47,7 @@ def sort_out(jobs: Sequence[Job], models: Sequence[CostModel]) -> Sorted:
     omitted: list[str] = []
     reasons: dict[str, str] = {}
     points: Counter[str] = Counter()
-    # A study has few workloads and tunnels, and many points that are one over the other.
-    asked: dict[tuple[str, str, bool], tuple[str, str] | None] = {}
+    asked = _Asked()
     for job in jobs:
         if (found := _of_job(job, models)) is not None:
             name, reason = found
@@ -57,13 +56,8 @@ def sort_out(jobs: Sequence[Job], models: Sequence[CostModel]) -> Sorted:
             omitted.append(job.job_id)
             continue
         possible = []
-        compresses = make(tunnel_kinds(), job.block.tunnel).compresses
-        for point in job.block.points:
-            own = point.tunnel.kind == job.block.tunnel.kind
-            key = (point.workload.label, point.tunnel.label, own and compresses)
-            if key not in asked:
-                asked[key] = _of_workload(point.workload, point.tunnel, compresses=key[-1])
-            if (found := asked[key]) is None:
+        for point, found in asked.about(job.block):
+            if found is None:
                 possible.append(point)
                 continue
             name, reason = found
@@ -88,6 +82,32 @@ def sort_out(jobs: Sequence[Job], models: Sequence[CostModel]) -> Sorted:
         name, reason = next(iter(skipped.items()))
         raise StudyError(f"nothing of the study can be simulated; {name}: {reason}")
     return Sorted(tuple(kept), skipped, tuple(omitted))
+
+
+def possible_points(blocks: Iterable[Block]) -> int:
+    """Return how many points of some blocks can be simulated, if the blocks themselves can."""
+    asked = _Asked()
+    return sum(found is None for block in blocks for _, found in asked.about(block))
+
+
+class _Asked:
+    """What is in the way of points, each workload over each tunnel asked about once.
+
+    A study has few workloads and tunnels, and many points that are one over the other.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, bool], tuple[str, str] | None] = {}
+
+    def about(self, block: Block) -> Iterator[tuple[Point, tuple[str, str] | None]]:
+        """Return each point with what is in its way and why, or None."""
+        compresses = make(tunnel_kinds(), block.tunnel).compresses
+        for point in block.points:
+            own = point.tunnel.kind == block.tunnel.kind
+            key = (point.workload.label, point.tunnel.label, own and compresses)
+            if key not in self._known:
+                self._known[key] = _of_workload(point.workload, point.tunnel, compresses=key[-1])
+            yield point, self._known[key]
 
 
 def _of_job(job: Job, models: Sequence[CostModel]) -> tuple[str, str] | None:

@@ -9,17 +9,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tunnelmark.engine.events import parse_event
+from tunnelmark.engine.events import LONGEST_EVENT, parse_event
 from tunnelmark.engine.summary import LinkDirection, Reader, parse_link_direction
 from tunnelmark.engine.transactions import AskSummary, parse_ask_summary
 from tunnelmark.model.errors import LabError
 from tunnelmark.sim.memory import KEPT_BY_ENGINE
+from tunnelmark.workloads.bulk import MOST_MODELLED
 from tunnelmark.workloads.exchanges import ClientEnd, Exchanged
 
 START_NS: Final = 1_000_000_000
 """When the schedules of a simulation start, in its own time."""
 _LOOK_S: Final = 0.1
 """How often it is looked whether the trial should end early."""
+_MOST_SECONDS: Final = 4200
+"""Of a connection; the engine refuses more."""
+_SECOND_CHARACTERS: Final = 176
+"""A second of a connection in the summary (docs/engine.md), its five numbers of 20 digits each."""
+LONGEST_SUMMARY: Final = MOST_MODELLED * _MOST_SECONDS * _SECOND_CHARACTERS + LONGEST_EVENT
+"""In characters: every second of as many connections as there may be, and the rest, which is as
+long as other events. Web pages stay below: 64 paths with 50,000 requests of 176 characters."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ def simulate(
                 if process.poll() is None:
                     process.send_signal(signal.SIGKILL)
     lines = output.decode("utf-8", "replace").splitlines()
-    event = parse_event(lines[-1]) if lines else {}
+    event = parse_event(lines[-1], longest=LONGEST_SUMMARY) if lines else {}
     if event.get("event") == "error":
         raise LabError(f"the simulator (sim): {event.get('message')}")
     if process.returncode != 0 or event.get("event") != "summary":

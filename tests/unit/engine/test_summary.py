@@ -145,8 +145,11 @@ def test_a_line_is_an_event_or_an_error_of_ours(line: str) -> None:
 
 
 def test_a_line_without_end_is_refused() -> None:
-    with pytest.raises(LabError, match="longer than"):
+    with pytest.raises(LabError, match="has 1048588 characters, at most 1048576 are read"):
         parse_event('{"event":"' + "x" * (1 << 20) + '"}')
+    with pytest.raises(LabError, match="has 15 characters, at most 14 are read"):
+        parse_event('{"event":"abc"}', longest=14)
+    assert parse_event('{"event":"abc"}', longest=15) == {"event": "abc"}
     with pytest.raises(LabError, match="not an event"):
         parse_event("[" * 100_000)
 
