@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tunnelmark.engine.events import Event, parse_event
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.faults import UnwritableError
 from tunnelmark.model.host import Process
 
 _ANSWER_LIMIT_S = 2.0
@@ -55,6 +56,8 @@ class EventPump:
                 line = process.read_line(3600.0)
             except TimeoutError:
                 continue
+            except UnwritableError:
+                break  # its ``poll`` tells whoever looks after it
             if line is None:
                 break
             with contextlib.suppress(LabError):

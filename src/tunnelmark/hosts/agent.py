@@ -67,6 +67,10 @@ class Agent(ABC):
         """Tell the listener of a program's output and end, from the start on."""
         self._channel.listen(process, listener)
 
+    def forget(self, process: int) -> None:
+        """Keep nothing more of what a program writes."""
+        self._channel.forget(process)
+
     def feed(self, process: int, data: bytes) -> None:
         """Give a program its whole standard input and close it."""
         for start in range(0, max(len(data), 1), _PART):

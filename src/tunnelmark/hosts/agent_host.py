@@ -179,14 +179,20 @@ class AgentHost(ABC):
         number, _ = self._agent.start(argv, env, stdin=stdin is not None, within=self._within)
         collector = _Collector()
         self._agent.listen(number, collector)
-        if stdin is not None:
-            self._agent.feed(number, stdin)
-        if not collector.end.wait(timeout_s):
-            self._agent.signal(number, KILL)
-            words = Completed(tuple(argv), -KILL, *collector.streams()).last_words()
-            raise LabFailedError(
-                f"{self._name}: {argv[0]}: not done after {timeout_s:g} s ({words})"
-            )
+        try:
+            if stdin is not None:
+                self._agent.feed(number, stdin)
+            if not collector.end.wait(timeout_s):
+                self._agent.signal(number, KILL)
+                words = Completed(tuple(argv), -KILL, *collector.streams()).last_words()
+                raise LabFailedError(
+                    f"{self._name}: {argv[0]}: not done after {timeout_s:g} s ({words})"
+                )
+        finally:
+            # Else the output of every program would stay in memory until the agent ends.
+            self._agent.forget(number)
+        if collector.failure is not None:
+            raise collector.failure
         if collector.too_much:
             raise LabError(f"{self._name}: {argv[0]}: wrote more than {_OUTPUT_MAX} bytes")
         if collector.returncode == -KILL and not self._agent.alive():
@@ -204,6 +210,7 @@ class _Collector:
         self.end = threading.Event()
         self.returncode = 0
         self.too_much = False
+        self.failure: Exception | None = None
         self._streams = (bytearray(), bytearray())
 
     def output(self, stream: int, data: bytes) -> None:
@@ -216,6 +223,10 @@ class _Collector:
         if not self.end.is_set():
             self.returncode = returncode
             self.end.set()
+
+    def failed(self, error: Exception) -> None:
+        self.failure = error
+        self.end.set()
 
     def streams(self) -> tuple[bytes, bytes]:
         out, err = self._streams

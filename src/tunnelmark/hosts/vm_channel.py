@@ -27,6 +27,9 @@ class Listener(Protocol):
     def ended(self, returncode: int) -> None:
         """Take the exit status; minus the signal's number if one ended it."""
 
+    def failed(self, error: Exception) -> None:
+        """Take what the listener itself raised; its user must hear of it, the channel goes on."""
+
 
 @dataclass(frozen=True)
 class Ready:
@@ -58,6 +61,8 @@ class Channel:
         self._answers: dict[int, tuple[Mapping[str, object], bytes] | None] = {}
         self._listeners: dict[int, Listener] = {}
         self._early: dict[int, list[Callable[[Listener], None]]] = {}
+        self._dropped: set[int] = set()
+        """Programs to which nobody listens any more; an agent gives no number twice."""
         self._ready: Ready | None = None
         self._error: str | None = None
         self._reader = threading.Thread(target=self._read, name=f"{name}-channel", daemon=True)
@@ -108,10 +113,15 @@ class Channel:
         """Tell the listener all about a program from its start on, past and to come."""
         with self._state:
             for call in self._early.pop(process, ()):
-                call(listener)
+                _told(listener, call)
             self._listeners[process] = listener
             if self._error is not None:
-                listener.ended(-9)
+                _told(listener, _lost)
+
+    def forget(self, process: int) -> None:
+        """Drop all that a program has written and will write: nobody needs it any more."""
+        with self._state:
+            self._drop(process)
 
     def close(self) -> None:
         """End the conversation: the machine switches itself off. Idempotent."""
@@ -160,7 +170,7 @@ class Channel:
             self._listeners.clear()
             self._state.notify_all()
         for listener in listeners:
-            listener.ended(-9)
+            _told(listener, _lost)
 
     def _frame(self) -> tuple[Mapping[str, object], bytes]:
         head, size = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
@@ -185,10 +195,15 @@ class Channel:
         if "event" not in header:
             number = header["id"]
             with self._state:
-                # An answer that nobody waits for any more is dropped.
                 if isinstance(number, int) and number in self._answers:
                     self._answers[number] = (header, payload)
                     self._state.notify_all()
+                    return
+                # An answer that nobody waits for any more is dropped, and with it the output of a
+                # program that it names: nobody will ever listen to that one.
+                answer = header.get("ok")
+                if isinstance(answer, dict) and isinstance(late := answer.get("proc"), int):
+                    self._drop(late)
             return
         match header["event"]:
             case "ready":
@@ -211,12 +226,31 @@ class Channel:
         if not isinstance(process, int):
             raise TypeError(f"program {process!r}")
         with self._state:
+            if process in self._dropped:
+                return
             listener = self._listeners.get(process)
             if listener is None:
                 # The first output can overtake the response with the program's number.
                 self._early.setdefault(process, []).append(call)
                 return
+        _told(listener, call)
+
+    def _drop(self, process: int) -> None:
+        self._dropped.add(process)
+        self._listeners.pop(process, None)
+        self._early.pop(process, None)
+
+
+def _told(listener: Listener, call: Callable[[Listener], None]) -> None:
+    """Tell a listener; what it raises (a full disk here) is its own, and not the connection's."""
+    try:
         call(listener)
+    except Exception as error:  # noqa: BLE001 - handed to the listener, whose user raises it
+        listener.failed(error)
+
+
+def _lost(listener: Listener) -> None:
+    listener.ended(-9)
 
 
 def _number(value: object) -> float:

@@ -8,6 +8,7 @@ from typing import Final
 
 from tunnelmark.hosts.log import last_lines
 from tunnelmark.model.errors import LabError, LabFailedError
+from tunnelmark.model.faults import writing
 
 TERM: Final = 15
 KILL: Final = 9
@@ -29,8 +30,9 @@ class VmProcess:
         lines: bool,
         signal: Callable[[int, bool], None],
     ) -> None:
-        """Make the log; ``signal`` sends one to the program (True: and to what it started).
+        """Make the log; ``UnwritableError`` if that is impossible.
 
+        ``signal`` sends one to the program (True: and to what it started).
         ``pid`` is the one there, ``pid_base`` what distinguishes it from those of other machines.
         """
         self._argv = argv
@@ -42,9 +44,13 @@ class VmProcess:
         self._pid = pid
         self._pid_base = pid_base
         self._returncode: int | None = None
+        self._failure: Exception | None = None
         self._end = threading.Event()
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log.touch(mode=0o600)
+        self._news = threading.Event()
+        """It has ended, or its log could not be written."""
+        with writing(log):
+            log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            log.touch(mode=0o600)
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -67,28 +73,33 @@ class VmProcess:
         return self._pid
 
     def poll(self) -> int | None:
-        """Return the exit status, or None while it runs."""
+        """Return the exit status, or None while it runs.
+
+        This, ``wait`` and ``read_line`` raise ``UnwritableError`` once its log could not be
+        written; ``stop`` does not, for whoever removes it.
+        """
+        self._raise_failure()
         return self._returncode
 
     def wait(self, timeout_s: float) -> int:
         """Wait for the end and return the exit status; ``TimeoutError`` if it does not come."""
-        if not self._end.wait(timeout_s) or self._returncode is None:
-            raise TimeoutError(f"{self._name}: still runs after {timeout_s:g} s")
-        return self._returncode
+        self._news.wait(timeout_s)
+        self._raise_failure()
+        return self._status(timeout_s)
 
     def stop(self, grace_s: float = 2.0) -> int:
         """End it (TERM, then KILL after the grace time) and return the exit status; idempotent."""
         if self._returncode is None:
             self._send(TERM)
             try:
-                self.wait(grace_s)
+                self._ended_within(grace_s)
             except TimeoutError:
                 self.kill()
         else:
             # It ended by itself; what it started may still be there.
             self.kill()
         try:
-            return self.wait(10.0)
+            return self._ended_within(10.0)
         except TimeoutError:
             raise LabFailedError(f"{self._name}: did not exit within 10 s of SIGKILL") from None
 
@@ -111,6 +122,7 @@ class VmProcess:
             raise TimeoutError(f"{self._name}: no line after {timeout_s:g} s") from None
         if line is None:
             self._lines.put(None)
+            self._raise_failure()
         return line
 
     def log_tail(self, lines: int = 5) -> str:
@@ -118,10 +130,12 @@ class VmProcess:
         return last_lines(self._log, lines)
 
     def output(self, stream: int, data: bytes) -> None:
-        """Take output from the channel."""
+        """Take output from the channel; ``UnwritableError`` if the log cannot be written."""
         if self._lines is None or stream != 1:
+            if self._failure is not None:
+                return  # behind a gap it would be read as if nothing were missing
             # Opened for each piece: a daemon's children may write long after its own end.
-            with self._log.open("ab") as file:
+            with writing(self._log), self._log.open("ab") as file:
                 file.write(data)
             return
         *whole, self._rest = (self._rest + data).split(b"\n")
@@ -141,6 +155,27 @@ class VmProcess:
                 self._lines.put(self._rest.decode("utf-8", "replace"))
             self._lines.put(None)
         self._end.set()
+        self._news.set()
+
+    def failed(self, error: Exception) -> None:
+        """Keep what ``output`` raised in the channel's thread, for whoever uses this program."""
+        self._failure = self._failure or error
+        if self._lines is not None:
+            self._lines.put(None)  # whoever waits for a line need not wait for the program's end
+        self._news.set()
+
+    def _ended_within(self, timeout_s: float) -> int:
+        self._end.wait(timeout_s)
+        return self._status(timeout_s)
+
+    def _status(self, timeout_s: float) -> int:
+        if self._returncode is None:
+            raise TimeoutError(f"{self._name}: still runs after {timeout_s:g} s")
+        return self._returncode
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def _send(self, number: int) -> None:
         try:

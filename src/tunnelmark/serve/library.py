@@ -6,12 +6,17 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
+
+import polars as pl
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.errors import ResultError, StudyError
 from tunnelmark.report.summary import Summary, points_of, summarise
+from tunnelmark.sim.backend import BACKEND
+from tunnelmark.sim.refusals import possible_points
 from tunnelmark.store import Manifest, Result, open_result
 from tunnelmark.store.manifest import read_manifest
 from tunnelmark.study import parse_study
@@ -52,7 +57,7 @@ class Seen:
     written_at: float
     """When it was written, in seconds since 1970."""
     left_s: float | None
-    """Until the least are done, at the pace so far."""
+    """Until the least are done, at the pace of the last sitting; None: it has none yet."""
     outcome: str | None
 
     @property
@@ -180,18 +185,47 @@ def _seen(result: Result) -> Seen:
         end = total.row(total.height - 1, named=True)
         words = "valid" if end["valid"] else f"invalid: {'; '.join(end['reasons'])}"
         last = f"{end['tunnel']}, {end['workload']}, repeat {end['repeat']}: {words}"
-        written = end["started_at"].timestamp() + end["duration_s"]
-        begun = total["started_at"][0].timestamp()
-        if least is not None and valid:
-            left = max(0.0, (written - begun) / valid * (least - valid))
+        written = end["started_at"].timestamp() + (end["duration_s"] or 0.0)
+        # Between two sittings nothing is measured: that time is not its pace.
+        sitting = total.filter(pl.col("run_id") == end["run_id"])
+        begun, done = sitting["started_at"][0].timestamp(), int(sitting["valid"].sum())
+        if least is not None and done:
+            left = max(0.0, (written - begun) / done * (least - valid))
     invalid = total.height - valid
     return Seen(valid, invalid, least, last, written, left, manifest.outcome)
 
 
 def _least(manifest: Manifest) -> int | None:
+    return _least_of(
+        (manifest.study_text, manifest.study_source, manifest.scale),
+        frozenset(manifest.jobs),
+        frozenset(manifest.omitted),
+        frozenset(manifest.skipped),
+        simulated=manifest.environment.get("backend") == BACKEND,
+    )
+
+
+@lru_cache(maxsize=8)  # a page asks after every trial, and a study may have thousands of points
+def _least_of(
+    text: tuple[str, str, str],
+    only: frozenset[str],
+    omitted: frozenset[str],
+    skipped: frozenset[str],
+    *,
+    simulated: bool,
+) -> int | None:
     try:
-        study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
+        study = parse_study(*text)
     except StudyError:
         return None
-    points = [len(b.points) for b in blocks(study) if b.tunnel.label not in manifest.skipped]
-    return study.precision.min_repeats * sum(points)
+    own = [
+        block
+        for block in blocks(study)
+        if block.block_id not in omitted and (not only or block.block_id in only)
+    ]
+    if simulated:
+        # What is skipped may run over another link: the jobs that are omitted say it all.
+        points = possible_points(own)
+    else:
+        points = sum(len(b.points) for b in own if b.tunnel.label not in skipped)
+    return study.precision.min_repeats * points

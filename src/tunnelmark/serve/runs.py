@@ -24,10 +24,12 @@ _FIGURES: Final = ("goodput_bit_s", "rtt_p50_ns", "loss_forward_ratio")
 """Shown of a trial beside the metric that decides."""
 _ENDING_S: Final = 90.0
 """A run that is asked to end removes its tunnels and writes its report."""
+_LAST_LINES_S: Final = 5.0
+"""From the end of a run to the end of its pipes, which a process that it left behind keeps open."""
 
 
 class BusyError(TunnelmarkError):
-    """Another run is under way."""
+    """Another run is under way, or its last lines are still to be read."""
 
 
 @dataclass
@@ -110,13 +112,18 @@ class Runner:
         self._follower: threading.Thread | None = None
 
     def start(self, study: str, scale: str) -> None:
-        """Start a built-in study; ``BusyError`` while one runs."""
+        """Start a built-in study; ``BusyError`` until the last one has ended and told its outcome.
+
+        Nothing is waited for here: the follower needs the lock to tell the outcome.
+        """
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 raise BusyError("another run is in progress: wait until it ends, or stop it")
-            if self._follower is not None:
-                self._follower.join()
-            self._progress = progress = Progress(study, scale)
+            if self._progress is not None and not self._progress.ended:
+                raise BusyError(
+                    "the last run has just ended and its last lines are being read: "
+                    "try again in a few seconds"
+                )
             arguments = ["run", study, "--scale", scale, "--results", str(self._results), "--json"]
             # In a session of its own: Ctrl-C in the server's terminal is not the run's.
             self._process = process = subprocess.Popen(
@@ -126,6 +133,7 @@ class Runner:
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
+            self._progress = progress = Progress(study, scale)
             self._follower = threading.Thread(
                 target=self._follow, args=(process, progress), name="run", daemon=True
             )
@@ -164,14 +172,19 @@ class Runner:
             self._follower.join()
 
     def _follow(self, process: subprocess.Popen[bytes], progress: Progress) -> None:
-        stderr = cast("IO[bytes]", process.stderr)
-        errors = threading.Thread(target=self._read_errors, args=(stderr, progress), daemon=True)
-        errors.start()
-        with cast("IO[bytes]", process.stdout) as out:
-            while line := out.readline(_LONGEST_LINE):
-                self._take(line, progress)
+        readers = [
+            threading.Thread(target=read, args=(cast("IO[bytes]", pipe), progress), daemon=True)
+            for read, pipe in (
+                (self._read_events, process.stdout),
+                (self._read_errors, process.stderr),
+            )
+        ]
+        for reader in readers:
+            reader.start()
         status = process.wait()
-        errors.join()
+        end = time.monotonic() + _LAST_LINES_S
+        for reader in readers:
+            reader.join(max(0.0, end - time.monotonic()))
         with self._lock:
             if status == 0:
                 progress.outcome = "complete"
@@ -179,11 +192,17 @@ class Runner:
                 progress.outcome = "interrupted" if progress.stopping else f"failed ({status})"
             progress.phase = "ended"
 
+    def _read_events(self, stream: IO[bytes], progress: Progress) -> None:
+        with stream:
+            while line := stream.readline(_LONGEST_LINE):
+                self._take(line, progress)
+
     def _take(self, line: bytes, progress: Progress) -> None:
         try:
             event = json.loads(line)
             with self._lock:
-                progress.take(event)
+                if not progress.ended:  # what is told after the outcome would undo it
+                    progress.take(event)
         except (ValueError, KeyError, TypeError, AttributeError):
             with self._lock:
                 progress.errors.append(line.decode(errors="replace")[:500].strip())

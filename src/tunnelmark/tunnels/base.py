@@ -348,8 +348,11 @@ class Tunnel(ABC):
     def down(self) -> None:
         """End everything ``up`` started; tolerates half-up and being called twice."""
 
-    def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
-        """Return the MTU of the inner interface where the study sets none."""
+    def default_mtu_bytes(self, link_mtu_bytes: int, implementation: str) -> int:  # noqa: ARG002 - for drivers with several
+        """Return the MTU that an implementation's inner interface has where the study sets none.
+
+        The implementation is an argument: a tunnel that is not brought up has chosen none yet.
+        """
         return link_mtu_bytes
 
     def by_model(self, link_mtu_bytes: int, implementation: str = "") -> Negotiated:
@@ -358,13 +361,13 @@ class Tunnel(ABC):
         ``implementation`` is what stands for ``auto``; the kernel's if none is given.
         """
         own: str | None = getattr(self.params, "implementation", None)
-        chosen = implementation if own is None or own == "auto" else own
+        chosen = (implementation if own is None or own == "auto" else own) or "kernel"
         mtu_bytes: int | None = getattr(self.params, "mtu_bytes", None)
         return Negotiated(
             cipher=self.packet_cipher,
             version="by model",
-            implementation=chosen or "kernel",
-            mtu_bytes=mtu_bytes or self.default_mtu_bytes(link_mtu_bytes),
+            implementation=chosen,
+            mtu_bytes=mtu_bytes or self.default_mtu_bytes(link_mtu_bytes, chosen),
             data_path=None,
         )
 

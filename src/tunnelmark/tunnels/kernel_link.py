@@ -112,7 +112,7 @@ class KernelLinkTunnel(Tunnel):
     def agreed(self, kernel: str, mtu_bytes: int) -> Negotiated:
         """Return what was agreed; ``kernel`` is its name and version."""
 
-    def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
+    def default_mtu_bytes(self, link_mtu_bytes: int, implementation: str) -> int:  # noqa: ARG002 - only the kernel's
         """Return what the link leaves: the kernel does not fragment outside."""
         return link_mtu_bytes - self.overhead_bytes
 
@@ -164,7 +164,7 @@ class KernelLinkTunnel(Tunnel):
         if side == "server":
             own, peer = peer, own
         link = min(own.mtu_bytes, peer.mtu_bytes)
-        room = self.default_mtu_bytes(link)
+        room = self.default_mtu_bytes(link, "kernel")
         mtu = room if self.params.mtu_bytes is None else self.params.mtu_bytes
         if mtu > room:
             raise RefusedError(

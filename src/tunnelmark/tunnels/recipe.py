@@ -172,6 +172,10 @@ class RecipeTunnel(DaemonTunnel):
             shares=bool(self.recipe.wire.quic_least_bytes),
         )
 
+    def default_mtu_bytes(self, link_mtu_bytes: int, implementation: str) -> int:  # noqa: ARG002 - the recipe knows it
+        """Return what the study sets of the recipe, else the recipe's own."""
+        return self._mtu_bytes
+
     @property
     def _mtu_bytes(self) -> int:
         mtu_bytes: int = getattr(self.params, "mtu_bytes", None) or self._set_mtu()

@@ -83,12 +83,16 @@ def build(
     base = recipe
     if own is not None:
         recipe = replace(recipe, own_kernel=own.sha256)
+    directory = directory or cache.user_cache()
+    # Before all else: who may not build, or take the lock, may use what is there.
+    known = cache.load(directory / recipe.digest())
+    if known is not None and not refresh:
+        return known
     if reason := unavailable():
         raise LabError(f"the system image cannot be built: {reason}")
-    directory = directory or cache.user_cache()
     cache.prepare(directory)
     with cache.locked(directory):
-        known = cache.load(directory / recipe.digest())
+        known = cache.load(directory / recipe.digest())  # of the build that was waited for
         if known is not None and not refresh:
             return known
         if (free := shutil.disk_usage(directory).free) < _FREE_BYTES:

@@ -208,7 +208,7 @@ def remove(cache: Path, *, keep: Collection[str] = (), only: Collection[str] | N
     """Remove everything in a cache directory and return how many bytes that freed.
 
     The images whose recipes have the digests ``keep`` stay, or all but those with the digests
-    ``only``. Machines that run go on.
+    ``only``. Machines that run go on. Raises ``LabError`` where we may not change the directory.
     """
     if not cache.is_dir():
         return 0
@@ -221,23 +221,41 @@ def remove(cache: Path, *, keep: Collection[str] = (), only: Collection[str] | N
 
 
 def remove_entries(entries: Iterable[Path]) -> int:
-    """Remove parts of a cache directory, whose lock is held; return how many bytes that freed."""
+    """Remove parts of a cache directory, whose lock is held; return how many bytes that freed.
+
+    Raises ``LabError`` naming the directory.
+    """
     freed = 0
     for entry in entries:
-        if entry.is_dir() and not entry.is_symlink():
-            freed += sum(f.stat().st_size for f in entry.rglob("*") if f.is_file())
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
+        try:
+            if entry.is_dir() and not entry.is_symlink():
+                freed += sum(f.stat().st_size for f in entry.rglob("*") if f.is_file())
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        except OSError as error:
+            raise _unchangeable(entry.parent, error) from error
     return freed
 
 
 @contextmanager
 def locked(cache: Path) -> Iterator[None]:
-    """Keep other builds out; waits until the one that runs is done."""
-    with (cache / _LOCK).open("w") as file:
+    """Keep other builds out; waits until the one that runs is done.
+
+    Raises ``LabError`` naming the directory where we may not change it.
+    """
+    try:
+        file = (cache / _LOCK).open("w")
+    except OSError as error:
+        raise _unchangeable(cache, error) from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _unchangeable(cache: Path, error: OSError) -> LabError:
+    remedy = " (run as root)" if isinstance(error, PermissionError) else ""
+    return LabError(f"{cache}: cannot be changed: {error.strerror or error}{remedy}")
 
 
 _LOCK: Final = ".lock"

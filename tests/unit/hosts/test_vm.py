@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +17,7 @@ from tunnelmark.hosts.vm_machine import Machine, MachineFacts
 from tunnelmark.hosts.vm_payload import Payload
 from tunnelmark.hosts.vm_qemu import MachineSpec
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.faults import UnwritableError
 from tunnelmark.model.host import Host, Need
 from tunnelmark.vmimage import cpio
 from tunnelmark.vmimage.cache import Image
@@ -111,6 +113,28 @@ class TestHost:
     def test_a_program_runs_to_its_end(self, host: VmHost) -> None:
         done = host.run(["sh", "-c", 'cat; echo "$WORD" >&2'], stdin=b"in", env={"WORD": "err"})
         assert (done.returncode, done.stdout, done.stderr) == (0, b"in", b"err\n")
+
+    def test_what_a_program_wrote_is_not_kept(self, host: VmHost) -> None:
+        channel = host.machine._channel
+        host.run(["echo", "words"])
+        with pytest.raises(LabError, match="not done after"):
+            host.run(["sleep", "60"], timeout_s=0.1)
+        with pytest.raises(LabError):
+            host.run(["/nothing"])
+        assert (channel._listeners, channel._early) == ({}, {})
+
+    def test_a_full_disk_here_is_not_the_machine_s_end(self, host: VmHost, tmp_path: Path) -> None:
+        process = host.spawn(["sh", "-c", "sleep 0.5; echo words; sleep 60"], name="talks")
+        log = tmp_path / "logs" / "client" / "talks.log"
+        log.unlink()
+        log.symlink_to("/dev/full")
+        begun = time.monotonic()
+        with pytest.raises(UnwritableError, match=r"talks\.log: cannot be written: No space left"):
+            process.wait(30)
+        assert time.monotonic() - begun < 20
+        assert host.machine.alive()
+        assert host.run(["echo", "still here"]).text() == "still here\n"
+        process.stop()
 
     def test_large_input_and_output_pass_whole(self, host: VmHost) -> None:
         data = os.urandom(3_000_001)

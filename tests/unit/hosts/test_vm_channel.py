@@ -1,3 +1,4 @@
+import errno
 import json
 import socket
 import struct
@@ -58,6 +59,7 @@ class Notes:
         self.pieces: list[tuple[int, bytes]] = []
         self.end = threading.Event()
         self.returncode: int | None = None
+        self.failures: list[Exception] = []
 
     def output(self, stream: int, data: bytes) -> None:
         self.pieces.append((stream, data))
@@ -65,6 +67,17 @@ class Notes:
     def ended(self, returncode: int) -> None:
         self.returncode = returncode
         self.end.set()
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+class Full(Notes):
+    """Stands on a full disk."""
+
+    def output(self, stream: int, data: bytes) -> None:
+        super().output(stream, data)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_the_agent_introduces_itself(peer: Peer) -> None:
@@ -116,6 +129,42 @@ def test_output_that_overtakes_the_listener_is_kept_in_order(peer: Peer) -> None
     notes = Notes()
     peer.channel.listen(3, notes)
     assert (notes.pieces, notes.returncode) == ([(1, b"a"), (2, b"b")], 7)
+
+
+def test_a_listener_that_fails_is_told_and_the_connection_stays(peer: Peer) -> None:
+    full, early = Full(), Full()
+    peer.channel.listen(3, full)
+    peer.say({"event": "output", "proc": 3, "stream": 1}, b"a")
+    peer.say({"event": "output", "proc": 4, "stream": 1}, b"early")
+    thread = peer.answering(ok="here")
+    assert peer.channel.ask("which", {}, timeout_s=10)[0] == "here"
+    thread.join()
+    peer.channel.listen(4, early)
+    for one in (full, early):
+        assert [str(error) for error in one.failures] == ["[Errno 28] No space left on device"]
+    peer.say({"event": "exit", "proc": 3, "code": 0, "signal": None})
+    assert full.end.wait(10)
+    assert full.returncode == 0
+
+
+def test_what_nobody_listens_to_any_more_is_not_kept(peer: Peer) -> None:
+    notes = Notes()
+    peer.channel.listen(3, notes)
+    peer.channel.forget(3)
+    peer.say({"event": "output", "proc": 3, "stream": 1}, b"a")
+    # A program whose number came too late: nobody will ever listen to it.
+    with pytest.raises(LabError, match="spawn got no response"):
+        peer.channel.ask("spawn", {}, timeout_s=0.05)
+    request, _ = peer.hear()
+    peer.say({"event": "output", "proc": 4, "stream": 1}, b"before")
+    peer.say({"id": request["id"], "ok": {"proc": 4, "pid": 7}})
+    peer.say({"event": "output", "proc": 4, "stream": 1}, b"behind")
+    peer.say({"event": "exit", "proc": 4, "code": 0, "signal": None})
+    thread = peer.answering(ok="all is read")
+    peer.channel.ask("which", {}, timeout_s=10)
+    thread.join()
+    assert (peer.channel._listeners, peer.channel._early) == ({}, {})
+    assert (notes.pieces, notes.returncode) == ([], None)
 
 
 def test_a_signal_is_a_negative_status(peer: Peer) -> None:

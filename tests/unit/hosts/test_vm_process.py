@@ -4,6 +4,7 @@ import pytest
 
 from tunnelmark.hosts.vm_process import VmProcess
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.faults import UnwritableError
 from tunnelmark.model.host import Process
 
 
@@ -56,6 +57,35 @@ def test_output_goes_to_the_log_even_after_the_end(tmp_path: Path) -> None:
     assert log.read_text() == "one\ntwo\na child's words\n"
     assert log.stat().st_mode & 0o777 == 0o600
     assert process.log_tail(2) == "two\na child's words"
+
+
+def test_a_full_disk_is_told_to_whoever_uses_the_program(tmp_path: Path) -> None:
+    signals = Signals()
+    process, by_lines = make(tmp_path / "a", signals), make(tmp_path / "b", signals, lines=True)
+    for one, folder in ((process, "a"), (by_lines, "b")):
+        log = tmp_path / folder / "logs" / "openvpn-0.log"
+        log.unlink()
+        log.symlink_to("/dev/full")
+        with pytest.raises(UnwritableError) as caught:
+            one.output(2, b"words")
+        one.failed(caught.value)
+        one.output(2, b"more words")  # behind a gap: no log any more
+        words = f"{log}: cannot be written: No space left on device"
+        with pytest.raises(UnwritableError, match=words):
+            one.poll()
+        with pytest.raises(UnwritableError, match=words):
+            one.wait(1)
+    with pytest.raises(UnwritableError):
+        by_lines.read_line(1)
+    # Its end is not held up: whoever removes it must not fail.
+    signals.process = process
+    assert process.stop() == -15
+
+
+def test_a_log_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("no directory")
+    with pytest.raises(UnwritableError, match=r"logs/openvpn-0\.log: cannot be written"):
+        make(tmp_path, Signals())
 
 
 def test_lines_are_whole_and_end(tmp_path: Path) -> None:

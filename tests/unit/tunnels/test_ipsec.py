@@ -27,6 +27,33 @@ def _mtu(site: Site, implementation: Any, **params: object) -> int:
     return ipsec._mtu_bytes(site)
 
 
+@pytest.mark.parametrize(
+    ("own", "measured", "mtu_bytes"),
+    [
+        ("libipsec", "", 1400),
+        ("libipsec", "kernel", 1400),
+        ("kernel", "libipsec", 1446),
+        ("auto", "", 1446),
+        ("auto", "libipsec", 1400),
+    ],
+)
+def test_a_simulation_has_the_inner_mtu_of_a_lab(
+    site: Site, own: str, measured: str, mtu_bytes: int
+) -> None:
+    ipsec = tunnel(implementation=own)
+    agreed = ipsec.by_model(1500, measured)
+    assert agreed.mtu_bytes == mtu_bytes
+    assert agreed.mtu_bytes == _mtu(site, agreed.implementation)
+    # A full segment is one packet on the link, as in the lab.
+    wire = datagram(
+        mtu_bytes - 28,
+        link_mtu_bytes=1500,
+        encapsulation=ipsec.encapsulation(agreed),
+        inner_ip=4,
+    )
+    assert len(wire.outer_packet_bytes) == 1
+
+
 def agreed(mtu_bytes: int, implementation: str = "kernel") -> Negotiated:
     return Negotiated("any", "strongSwan", implementation, mtu_bytes, None)
 

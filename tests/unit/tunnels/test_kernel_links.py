@@ -79,7 +79,7 @@ def test_an_mtu_that_does_not_fit_is_refused_with_what_does(kind: str) -> None:
     driver: Any = tunnel_kinds()[kind]
     assert issubclass(driver, KernelLinkTunnel)
     tunnel = driver(driver.params_type.model_validate({"mtu_bytes": 1500}))
-    room = tunnel.default_mtu_bytes(1500)
+    room = tunnel.default_mtu_bytes(1500, "kernel")
     with pytest.raises(
         TunnelError, match=rf"{kind}: mtu_bytes is 1500, a link of 1500 bytes leaves {room}"
     ):

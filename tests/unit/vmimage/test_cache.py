@@ -1,13 +1,17 @@
+import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tunnelmark.model.errors import LabError
 from tunnelmark.vmimage import cache
+from tunnelmark.vmimage.build import build
 from tunnelmark.vmimage.cache import Image
 from tunnelmark.vmimage.recipe import RECIPE
 
@@ -124,6 +128,48 @@ def test_remove_frees_all_but_the_lock(home: Path) -> None:
     assert cache.find() is None
     assert [entry.name for entry in home.iterdir()] == [".lock"]
     assert cache.remove(home / "gone") == 0
+
+
+@pytest.mark.parametrize("at", [".lock", "entry"])
+def test_a_cache_of_root_s_is_named_to_others_with_the_remedy(
+    home: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    image = store(home)
+    plain = Path.open
+
+    def refused(path: Path, *_arguments: object) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    def opened(path: Path, *arguments: Any) -> Any:
+        return (refused if path.name == ".lock" else plain)(path, *arguments)
+
+    if at == ".lock":
+        monkeypatch.setattr(Path, "open", opened)
+    else:
+        monkeypatch.setattr(shutil, "rmtree", refused)
+    with pytest.raises(LabError) as caught:
+        cache.remove(home)
+    words = "cannot be changed: Permission denied (run as root)"
+    assert str(caught.value) == f"{home}: {words}"
+    assert cache.find() == image
+
+
+def test_an_image_that_is_there_is_found_without_the_lock(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = store(home)
+
+    def locked(_cache: Path) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(cache, "locked", locked)
+    found = build(clock=lambda: 0.0, say=lambda _step: None, directory=home)
+    assert found == image
+
+
+def test_what_fails_under_the_lock_is_not_the_lock_s(home: Path) -> None:
+    with pytest.raises(FileNotFoundError), cache.locked(home):
+        raise FileNotFoundError
 
 
 def test_a_user_without_a_home_has_a_cache_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,13 +207,13 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
                 # It may be gone already: half-up, or with the daemon, which is not a failure here.
                 end.endpoint.host.run(end.undo.pop(), check=False)
 
-    def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
+    def default_mtu_bytes(self, link_mtu_bytes: int, implementation: str) -> int:
         """Return the longest packet that ESP carries whole.
 
         IP-TFS carries longer packets in pieces: there the link's own MTU is no worse than another.
         """
         in_pieces = self._mode == "transport" or self._aggfrag
-        return link_mtu_bytes if in_pieces else self._fits_bytes(link_mtu_bytes)
+        return link_mtu_bytes if in_pieces else self._fits_bytes(link_mtu_bytes, implementation)
 
     @property
     def packet_cipher(self) -> str:
@@ -225,10 +225,10 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
 
         RFC 3173 section 2.2: such a packet is sent without any IPComp header.
         """
-        chosen: Implementation = "libipsec" if agreed.implementation == "libipsec" else "kernel"
-        return self._encapsulation(agreed.mtu_bytes, chosen)
+        return self._encapsulation(agreed.mtu_bytes, agreed.implementation)
 
-    def _encapsulation(self, inner_mtu_bytes: int, chosen: Implementation) -> Encapsulation:
+    def _encapsulation(self, inner_mtu_bytes: int, implementation: str) -> Encapsulation:
+        chosen: Implementation = "libipsec" if implementation == "libipsec" else "kernel"
         return esp(
             ESP_SUITES[self.params.suite],
             mode=self._mode,
@@ -248,16 +248,16 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
     def _udp_encapsulation(self, chosen: Implementation | None = None) -> bool:  # noqa: ARG002
         return bool(self.params.udp_encapsulation)
 
-    def _fits_bytes(self, link_mtu_bytes: int) -> int:
+    def _fits_bytes(self, link_mtu_bytes: int, implementation: str) -> int:
         """Return the longest packet that ESP carries whole over a link."""
-        model = self._encapsulation(link_mtu_bytes, self._chosen)
+        model = self._encapsulation(link_mtu_bytes, implementation)
         return best_inner_mtu(link_mtu_bytes=link_mtu_bytes, encapsulation=model)
 
     def _mtu_bytes(self, site: Site) -> int:
         link = min(site.client.mtu_bytes, site.server.mtu_bytes)
-        wanted = self.params.mtu_bytes or self.default_mtu_bytes(link)
+        wanted = self.params.mtu_bytes or self.default_mtu_bytes(link, self._chosen)
         whole = self._mode == "tunnel" and not self._aggfrag
-        if whole and wanted > (fits := self._fits_bytes(link)):
+        if whole and wanted > (fits := self._fits_bytes(link, self._chosen)):
             # The kernel would learn the same from the first packet that is longer, and lose it.
             raise RefusedError(
                 f"{self.kind}: mtu_bytes is {wanted}, ESP carries at most {fits} whole over a link "

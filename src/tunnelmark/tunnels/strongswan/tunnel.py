@@ -61,10 +61,10 @@ class StrongswanTunnel(EspTunnel[Charon]):
         ipcomp = ("ipcomp",) if self._ipcomp else ()
         return Need(programs=programs, kernel=("esp", *tunnel, *aggfrag, *ipcomp))
 
-    def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
+    def default_mtu_bytes(self, link_mtu_bytes: int, implementation: str) -> int:
         """Return the longest that ESP carries whole; libipsec has a default of its own."""
-        fits = super().default_mtu_bytes(link_mtu_bytes)
-        return fits if self._chosen == "kernel" else min(fits, LIBIPSEC_MTU_BYTES)
+        fits = super().default_mtu_bytes(link_mtu_bytes, implementation)
+        return min(fits, LIBIPSEC_MTU_BYTES) if implementation == "libipsec" else fits
 
     @property
     def _own_group(self) -> str | None:

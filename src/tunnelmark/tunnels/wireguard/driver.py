@@ -279,7 +279,7 @@ class WireGuardTunnel(Tunnel):
             # It may be gone already: half-up, or deleted by someone else: not a failure here.
             host.run(["ip", "link", "delete", "dev", interface], check=False)
 
-    def default_mtu_bytes(self, link_mtu_bytes: int) -> int:
+    def default_mtu_bytes(self, link_mtu_bytes: int, implementation: str) -> int:  # noqa: ARG002 - the same for all
         """Return the link's less 80, as wg-quick(8) does: IPv6 outside fits as well."""
         return link_mtu_bytes - OVERHEAD_BYTES
 
@@ -446,7 +446,8 @@ class WireGuardTunnel(Tunnel):
     def _mtu_bytes(self, site: Site) -> int:
         if self.params.mtu_bytes is not None:
             return self.params.mtu_bytes
-        return self.default_mtu_bytes(min(site.client.mtu_bytes, site.server.mtu_bytes))
+        link = min(site.client.mtu_bytes, site.server.mtu_bytes)
+        return self.default_mtu_bytes(link, self.params.implementation)
 
     def _path(self, site: Site, client: End, server: End) -> TrafficPath:
         client_address, server_address = inner_addresses(site, client.number, self.params)

@@ -1,0 +1,86 @@
+"""How far a run has come, by what is on disk."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import Design
+
+from made_results import START, manifest, trial_result
+from tunnelmark.serve.library import Library, Seen
+from tunnelmark.sim.backend import BACKEND
+from tunnelmark.store import Writer
+from tunnelmark.study import parse_study
+from tunnelmark.study.points import blocks, pair_id
+
+DESIGN = Design()
+"""Two jobs of 6 points each, each point at least 4 times."""
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Callable[..., Seen]:
+    """Write a result with trials at so many seconds after the start; show how far it is."""
+
+    def show(*sittings: tuple[float, ...], text: str = DESIGN.text, **changes: object) -> Seen:
+        writer = Writer.create(tmp_path / "now", manifest(study_text=text, **changes))
+        repeat = 0
+        for number, starts_s in enumerate(sittings):
+            writer.begin("here", {}, f"tm{number}")
+            for start_s in starts_s:
+                repeat += 1
+                one = trial_result("openvpn", 64, repeat, {"rtt_p50_ns": 2e6})
+                object.__setattr__(one, "started_at", START + timedelta(seconds=start_s))
+                writer.append(one, pair_id=pair_id(one.trial.point))
+        writer.close()
+        return Library(tmp_path).seen("now")
+
+    return show
+
+
+def test_the_minimum_is_of_the_jobs_that_a_result_is_limited_to(seen: Callable[..., Seen]) -> None:
+    first, _second = blocks(parse_study(DESIGN.text, "made.toml"))
+    assert seen(jobs=(first.block_id,)).least == 24
+
+
+def test_jobs_of_which_nothing_can_be_run_are_not_waited_for(seen: Callable[..., Seen]) -> None:
+    first, _second = blocks(parse_study(DESIGN.text, "made.toml"))
+    assert seen(omitted=(first.block_id,)).least == 24
+
+
+def test_points_that_are_not_simulated_are_not_waited_for(seen: Callable[..., Seen]) -> None:
+    # A tunnel may be skipped over one link and run over the other: its jobs say which.
+    design = Design(links=2, more='[[workload]]\nkind = "dns"\n')
+    text = design.text.replace(
+        "[precision]\n", '[precision]\nmetrics = { dns = "dns_latency_p50_ns" }\n'
+    )
+    first, *_others = blocks(parse_study(text, "made.toml"))
+    assert len(first.points) == 8
+    found = seen(
+        text=text,
+        environment={"backend": BACKEND},
+        skipped={"workload dns": "is not simulated", "a": "does not fit over link 0"},
+        omitted=(first.block_id,),
+    )
+    assert found.least == 3 * 6 * 4
+
+
+def test_the_pace_is_that_of_the_last_sitting(seen: Callable[..., Seen]) -> None:
+    found = seen((0.0,), (86_400.0,))
+    assert found.least == 48
+    assert found.left_s == pytest.approx(46 * 1.0)
+
+
+def test_a_sitting_without_a_trial_has_no_pace_of_its_own(seen: Callable[..., Seen]) -> None:
+    assert seen((0.0, 9.0), ()).left_s == pytest.approx(5.0 * 46)
+
+
+def test_a_duration_that_is_missing_is_no_error(seen: Callable[..., Seen], tmp_path: Path) -> None:
+    seen((0.0, 9.0))
+    writer = Writer(tmp_path / "now")
+    writer.seal("b1")
+    frame = pl.read_parquet(tmp_path / "now" / "trials" / "b1.parquet")
+    writer.write_trials("b1", frame.with_columns(pl.lit(None, pl.Float64).alias("duration_s")))
+    writer.close()
+    assert Library(tmp_path).seen("now").left_s == pytest.approx(9 / 2 * 46)
