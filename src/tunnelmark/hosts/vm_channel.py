@@ -113,10 +113,10 @@ class Channel:
         """Tell the listener all about a program from its start on, past and to come."""
         with self._state:
             for call in self._early.pop(process, ()):
-                _told(listener, call)
+                _passed_on(listener, call)
             self._listeners[process] = listener
             if self._error is not None:
-                _told(listener, _lost)
+                _passed_on(listener, _lost)
 
     def forget(self, process: int) -> None:
         """Drop all that a program has written and will write: nobody needs it any more."""
@@ -170,7 +170,7 @@ class Channel:
             self._listeners.clear()
             self._state.notify_all()
         for listener in listeners:
-            _told(listener, _lost)
+            _passed_on(listener, _lost)
 
     def _frame(self) -> tuple[Mapping[str, object], bytes]:
         head, size = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
@@ -233,7 +233,7 @@ class Channel:
                 # The first output can overtake the response with the program's number.
                 self._early.setdefault(process, []).append(call)
                 return
-        _told(listener, call)
+        _passed_on(listener, call)
 
     def _drop(self, process: int) -> None:
         self._dropped.add(process)
@@ -241,7 +241,7 @@ class Channel:
         self._early.pop(process, None)
 
 
-def _told(listener: Listener, call: Callable[[Listener], None]) -> None:
+def _passed_on(listener: Listener, call: Callable[[Listener], None]) -> None:
     """Tell a listener; what it raises (a full disk here) is its own, and not the connection's."""
     try:
         call(listener)

@@ -185,7 +185,7 @@ def _seen(result: Result) -> Seen:
         end = total.row(total.height - 1, named=True)
         words = "valid" if end["valid"] else f"invalid: {'; '.join(end['reasons'])}"
         last = f"{end['tunnel']}, {end['workload']}, repeat {end['repeat']}: {words}"
-        written = end["started_at"].timestamp() + (end["duration_s"] or 0.0)
+        written = end["started_at"].timestamp() + end["duration_s"]
         # Between two sittings nothing is measured: that time is not its pace.
         sitting = total.filter(pl.col("run_id") == end["run_id"])
         begun, done = sitting["started_at"][0].timestamp(), int(sitting["valid"].sum())

@@ -112,7 +112,7 @@ class Runner:
         self._follower: threading.Thread | None = None
 
     def start(self, study: str, scale: str) -> None:
-        """Start a built-in study; ``BusyError`` until the last one has ended and told its outcome.
+        """Start a built-in study; ``BusyError`` until the outcome of the last one is known.
 
         Nothing is waited for here: the follower needs the lock to tell the outcome.
         """
@@ -201,7 +201,7 @@ class Runner:
         try:
             event = json.loads(line)
             with self._lock:
-                if not progress.ended:  # what is told after the outcome would undo it
+                if not progress.ended:  # what comes after the outcome would undo it
                     progress.take(event)
         except (ValueError, KeyError, TypeError, AttributeError):
             with self._lock:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import polars as pl
 import pytest
 from synthetic import Design
 
@@ -74,13 +73,3 @@ def test_the_pace_is_that_of_the_last_sitting(seen: Callable[..., Seen]) -> None
 
 def test_a_sitting_without_a_trial_has_no_pace_of_its_own(seen: Callable[..., Seen]) -> None:
     assert seen((0.0, 9.0), ()).left_s == pytest.approx(5.0 * 46)
-
-
-def test_a_duration_that_is_missing_is_no_error(seen: Callable[..., Seen], tmp_path: Path) -> None:
-    seen((0.0, 9.0))
-    writer = Writer(tmp_path / "now")
-    writer.seal("b1")
-    frame = pl.read_parquet(tmp_path / "now" / "trials" / "b1.parquet")
-    writer.write_trials("b1", frame.with_columns(pl.lit(None, pl.Float64).alias("duration_s")))
-    writer.close()
-    assert Library(tmp_path).seen("now").left_s == pytest.approx(9 / 2 * 46)
