@@ -16,7 +16,7 @@ import polars as pl
 
 from tunnelmark.execute.begin import check_where, create_result
 from tunnelmark.execute.here import Simulation
-from tunnelmark.execute.part import Task, versions
+from tunnelmark.execute.part import INTERRUPTED, Task, versions
 from tunnelmark.execute.parts import keep, take_in
 from tunnelmark.execute.scheduler import Answer, Cluster, Scheduler, SchedulerLostError, connected
 from tunnelmark.execute.study_of import placed, study_of
@@ -29,7 +29,7 @@ from tunnelmark.model.errors import ResultError, StudyError
 from tunnelmark.model.job import Job, to_json
 from tunnelmark.model.session import Able
 from tunnelmark.model.suites import Suite
-from tunnelmark.run.events import JobDone, Listener, RunEnded, RunStarted
+from tunnelmark.run.events import JobDone, Listener, RunEnded, RunStarted, unfailing
 from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.replay import replay
 from tunnelmark.run.tally import Tally
@@ -149,7 +149,7 @@ class _Run:
     ) -> None:
         """``task`` is that of every job, but for the job."""
         self._writer, self._task, self._scheduler = writer, task, scheduler
-        self._listener, self._interrupts = listener, interrupts
+        self._listener, self._interrupts = unfailing(listener), interrupts
         self._skipped = able.skipped
         self._directory = writer.directory
         self._start = time.monotonic()
@@ -220,10 +220,14 @@ class _Run:
         return ended
 
     def _still_open(self, jobs: Sequence[Job], environment: Mapping[str, str]) -> tuple[Job, ...]:
-        """Return the jobs that have trials to do; of one that was begun all are done again."""
+        """Return the jobs that have trials to do; of one that was begun all are done again.
+
+        A point that was given up has some, too: any worker may have what the last one lacked.
+        """
         tally = Tally(jobs)
         result = open_result(self._directory)
-        replay(result, jobs, tally, environment_key(environment) if environment else "")
+        key = environment_key(environment) if environment else ""
+        replay(result, jobs, tally, key, forgive=True)
         begun = set(result.jobs())
         return tuple(
             job
@@ -254,6 +258,9 @@ class _Run:
                 valid, invalid = int(total.sum()), int((~total).sum())
                 record = part.blocks.get(job.job_id)
                 error = (record.error or "") if record is not None else "it has no record"
+                if part.manifest.outcome == INTERRUPTED:
+                    # What it has is kept; what is missing is for a resume.
+                    error = f"it was interrupted on {answer.sent.worker}"
         self._tally.add(job, valid, invalid)
         if error:
             self._errors.append(f"{job.block.tunnel.label} over {job.block.link.label}: {error}")

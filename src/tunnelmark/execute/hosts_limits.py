@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from tunnelmark.devices.registry import is_limited
-from tunnelmark.engine.link import LinkSpec
+from tunnelmark.execute.hosts_rates import Rates, longest_s, rates
 from tunnelmark.hosts.inventory import Inventory
 from tunnelmark.lab import hosts_nat
 from tunnelmark.links.registry import link_kinds
@@ -17,15 +17,7 @@ from tunnelmark.model.tunnel import ServerPorts
 from tunnelmark.study.study import Study
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Workload
-from tunnelmark.workloads.loads import RateParams
 from tunnelmark.workloads.registry import workload_kinds
-from tunnelmark.workloads.udp_echo import UdpEchoParams
-from tunnelmark.workloads.voip import VoipParams
-
-_MOST_HEADERS_BYTES: Final = 200
-"""More than any tunnel adds to a datagram, with the headers of both packets where it is cut."""
-_CALL_BIT_S: Final = 200_000
-"""A call each way: 64 kbit/s (G.711) in at most 100 packets a second, with those headers."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +25,9 @@ class Sent:
     """What a study sends at most over the line, each way."""
 
     bytes_most: int | None
-    """In all; None where a workload sends as much as the line carries."""
+    """By its workloads; None where one sends as much as the line carries."""
     seconds: float
-    """Of traffic, with the most repeats."""
+    """Of their traffic, with the most repeats and invalid attempts at each."""
 
     def describe(self) -> str:
         """Return one sentence for whoever shares the line."""
@@ -46,7 +38,8 @@ class Sent:
             )
         return (
             f"the study sends at most {self.bytes_most / 1e6:.0f} MB each way, in "
-            f"at most {self.seconds / 60:.0f} min of traffic"
+            f"at most {self.seconds / 60:.0f} min of traffic, without set-ups, proofs by wire, "
+            "warm-ups and what compares the clocks"
         )
 
 
@@ -117,61 +110,48 @@ def _sent(study: Study, inventory: Inventory) -> Sent:
     seconds = 0.0
     counts = (tunnel.params.get("count", 1) for tunnel in study.tunnels)
     paths = max((count for count in counts if isinstance(count, int)), default=1)
-    # A tunnel's trials and those of the baseline that is paired with them.
-    repeats = study.precision.max_repeats * 2 * max(1, len(study.tunnels))
+    # A tunnel's trials and those of the baseline that is paired with them, and each may be invalid
+    # as often as a point is not given up for it.
+    precision = study.precision
+    attempts = precision.max_repeats * (1 + precision.max_invalid)
+    attempts *= 2 * max(1, len(study.tunnels))
     for link, workload in ((one, other) for one in study.links for other in study.workloads):
-        rate = _rate(link, workload, paths)
-        limit = inventory.max_rate
-        if limit is not None and (rate is None or rate > limit):
-            what = "as much as the line carries" if rate is None else f"{rate / 1e6:g} Mbit/s"
-            raise _refused(
-                study,
-                f"workload {workload.label} sends {what} over link {link.label}, max_rate is "
-                f"{limit / 1e6:g} Mbit/s (a [[link]] of that rate would keep it below)",
-            )
-        lasts_s = make(workload_kinds(), workload).expected_s * repeats
+        model = make(link_kinds(), link)
+        drivers = list(_drivers(workload))
+        found = rates(drivers, model.spec(0), model.mtu_bytes, paths)
+        if (limit := inventory.max_rate) is not None and (why := _excess(found, link, limit)):
+            raise _refused(study, f"workload {workload.label} {why}")
+        lasts_s = longest_s(drivers[0]) * attempts
         seconds += lasts_s
+        rate = found.most
         total = None if rate is None or total is None else total + rate * lasts_s / 8
     return Sent(None if total is None else int(total), seconds)
 
 
-def _rate(link: DriverSpec, workload: DriverSpec, paths: int) -> float | None:
-    """Return the most bits per second on the line, each way; None where nothing bounds them."""
-    spec = make(link_kinds(), link).spec(0)
-    if isinstance(spec, LinkSpec):
-        rates = [way.rate_bit_s for way in (spec.a_to_b, spec.b_to_a)]
-        if (most := _most(rates)) is not None:
-            return most  # whatever is sent, no more passes the emulator
-    return _sum([_of_workload(driver, paths) for driver in _drivers(workload)])
+def _excess(found: Rates, link: DriverSpec, limit: float) -> str | None:
+    """Return which end would send more than a limit, with the remedy, or None."""
+    ways = (
+        (found.forward, "", "a [[link]] of that rate would keep it below"),
+        (
+            found.reverse,
+            " to the client",
+            "no [[link]] holds it, which stands at the client's end of the line",
+        ),
+    )
+    for rate, end, remedy in ways:
+        if rate is None or rate > limit:
+            what = "as much as the line carries" if rate is None else f"{rate / 1e6:g} Mbit/s"
+            return (
+                f"sends {what}{end} over link {link.label}, max_rate is {limit / 1e6:g} Mbit/s "
+                f"({remedy})"
+            )
+    return None
 
 
 def _drivers(workload: DriverSpec) -> Iterator[Workload]:
     yield make(workload_kinds(), workload)
     for load in workload.background:
         yield make(workload_kinds(), DriverSpec(load.kind, load.label, load.params))
-
-
-def _of_workload(workload: Workload, paths: int) -> float | None:
-    """Return what a workload sends at most over so many paths, without a link's rate to rest on."""
-    match workload.params:
-        case UdpEchoParams(gap=gap, payload_bytes=payload):
-            return paths * (payload + _MOST_HEADERS_BYTES) * 8e9 / gap
-        case RateParams(load=None) as params:
-            return paths * params.rate(None, 1500) * 8 * (params.payload + _MOST_HEADERS_BYTES)
-        case VoipParams(calls=calls):
-            return float(calls * _CALL_BIT_S)
-        case _:
-            return None
-
-
-def _most(rates: list[int | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return float(max(known)) if len(known) == len(rates) else None
-
-
-def _sum(rates: list[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if len(known) == len(rates) else None
 
 
 def _refused(study: Study, why: str) -> StudyError:

@@ -33,6 +33,8 @@ from tunnelmark.study.plan import jobs as plan_jobs
 TASK: Final = "task.json"
 RESULT: Final = "result"
 ERROR: Final = "error.txt"
+INTERRUPTED: Final = "interrupted"
+"""Outcome of a part that was ended in order before all of its trials were done."""
 
 
 class Task(BaseModel):

@@ -230,7 +230,11 @@ class NetnsHost(LocalHost):
         if made.returncode != 0:
             words = Completed((), made.returncode, made.stdout, made.stderr).last_words()
             raise LabFailedError(f"{name}: cannot make a network namespace: {words}")
-        self.run(["ip", "link", "set", "lo", "up"])
+        try:
+            self.run(["ip", "link", "set", "lo", "up"])
+        except BaseException:
+            self.remove()
+            raise
 
     @property
     def namespace(self) -> str:

@@ -4,13 +4,13 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from tunnelmark.devices.profiles import Device
 from tunnelmark.devices.registry import DEVICES, device_params, roles_of
-from tunnelmark.hosts.cgroup import Controller, CpuGroup, Quota, Throttled, find_controller
+from tunnelmark.hosts.cgroup import Controller, CpuGroup, Quota, find_controller
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost
@@ -18,6 +18,7 @@ from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
 from tunnelmark.lab.benchmarks import Bench, Goal, goal_of, need_of
 from tunnelmark.lab.calibrate import Calibration, calibrate
+from tunnelmark.lab.held_back import HeldBack
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed, Host, Need
 from tunnelmark.model.trial import DriverSpec
@@ -123,10 +124,9 @@ class GroupLimit:
     def run_ns(self) -> None:
         """Return nothing: what its programs have run is read process by process."""
 
-    def throttled(self) -> Throttled:
-        """Return how often the device's CPU was used up, since it was made."""
-        counts = [group.throttled() for group in (self._group, *self._programs)]
-        return max(counts, key=lambda count: count.throttled)
+    def throttled(self) -> HeldBack:
+        """Return how often the device and each of its programs used up their CPU."""
+        return _held_back((self._group, *self._programs))
 
     def remove(self) -> None:
         """End what is left in it and remove it; tolerates being called twice."""
@@ -212,9 +212,9 @@ class MachineLimit:
     def settle(self) -> None:
         """Do nothing: each CPU has its share from the start."""
 
-    def throttled(self) -> Throttled:
-        """Return how often the device's CPU was used up, since it was made."""
-        return max((core.throttled() for core in self._cores), key=lambda count: count.throttled)
+    def throttled(self) -> HeldBack:
+        """Return how often each of the machine's CPUs was used up."""
+        return _held_back(self._cores)
 
     def remove(self) -> None:
         """End the machine, if it has not ended, and remove it; tolerates being called twice."""
@@ -343,9 +343,14 @@ class Devices:
 
         for role in roles:
             machine = hosts[role].machine
-            made[role] = MachineLimit(
-                self._ledger, find_controller(), role, device, machine, calibrated, hosts[role]
-            )
+            try:
+                made[role] = MachineLimit(
+                    self._ledger, find_controller(), role, device, machine, calibrated, hosts[role]
+                )
+            except BaseException:
+                for limit in made.values():
+                    limit.remove()
+                raise
         return made
 
     def describe(self) -> dict[str, str]:
@@ -384,6 +389,10 @@ class Devices:
             return calibrate(device, goal, bench, limit)
         finally:
             group.remove()
+
+
+def _held_back(groups: Iterable[CpuGroup]) -> HeldBack:
+    return HeldBack({str(group.path): group.throttled() for group in groups})
 
 
 def _announce(ledger: Ledger, group: CpuGroup) -> None:

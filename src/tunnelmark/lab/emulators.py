@@ -24,6 +24,7 @@ _REALTIME_PRIORITY: Final = 20
 _RING_FRAMES: Final = 8192
 """That wait to be received at all links together: some 2 KiB of the kernel's memory each, twice."""
 _LEAST_RING_FRAMES: Final = 512
+_RECENT: Final = "lateness_recent_ns"
 ETHERNET_HEADER_BYTES: Final = 14
 """What an emulator counts in each frame that is not part of an IP packet."""
 _MOST_REPORTS: Final = 2 * 3600
@@ -48,6 +49,31 @@ class LinkCounters:
         """Read a report of the emulator."""
         awake_ns = int(event.get("awake_ns", 0))
         return cls(event["a_to_b"], event["b_to_a"], header_bytes, awake_ns)
+
+
+class Lateness:
+    """The worst lateness that readings show: each shows that of the frames since the last one."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self._worst: dict[str, Mapping[str, Any] | None] = {}
+
+    def restart(self) -> None:
+        """Forget what was read so far."""
+        self._worst = {}
+
+    def note(self, reading: LinkCounters) -> LinkCounters:
+        """Return a reading with the worst lateness since the restart as its recent one."""
+        for way in WAYS:
+            new = getattr(reading, way).get(_RECENT)
+            found = [one for one in (self._worst.get(way), new) if one is not None]
+            self._worst[way] = max(found, key=_tail, default=None)
+        forward, reverse = ({**getattr(reading, way), _RECENT: self._worst[way]} for way in WAYS)
+        return replace(reading, forward=forward, reverse=reverse)
+
+
+def _tail(late: Mapping[str, Any]) -> int:
+    return int(late.get("tail", 0))
 
 
 Reports = list[tuple[int, dict[str, dict[str, int]]]]
@@ -223,7 +249,7 @@ def _summed(ways: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [way.get(key) for way in ways]
         if key.startswith("lateness"):
             known = [value for value in values if value is not None]
-            found[key] = max(known, key=lambda value: int(value.get("tail", 0)), default=None)
+            found[key] = max(known, key=_tail, default=None)
         elif key == "kinds":
             found[key] = _kinds(values)
         elif isinstance(first, int | float) and not isinstance(first, bool):

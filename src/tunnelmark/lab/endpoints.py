@@ -123,16 +123,16 @@ class EndpointMachinesPlace:
             )
         if clients is not None:
             raise LabError(NO_GATEWAY)
-        link = NetnsHost(self._ledger, "link", logs=self._logs)
-        for side in _SIDES.values():
-            link.run(["ip", "tuntap", "add", "dev", side, "mode", "tap"])
-            link.run(["ip", "link", "set", "dev", side, "mtu", str(mtu_bytes)])
-            carry_only(link, side)
-        if not through_link:
-            _bridge(link)
         booting: dict[str, Booting] = {}
-        self._machines = {}
+        self._machines, self.limits = {}, NO_LIMITS
+        link = NetnsHost(self._ledger, "link", logs=self._logs)
         try:
+            for side in _SIDES.values():
+                link.run(["ip", "tuntap", "add", "dev", side, "mode", "tap"])
+                link.run(["ip", "link", "set", "dev", side, "mtu", str(mtu_bytes)])
+                carry_only(link, side)
+            if not through_link:
+                _bridge(link)
             for role in _SIDES:
                 booting[role] = self._begin(link, role)
             for role in _SIDES:
@@ -140,13 +140,22 @@ class EndpointMachinesPlace:
             hosts = {role: self._host(role, mtu_bytes) for role in _SIDES}
             self._limit(hosts)
         except BaseException:
-            for role, begun in booting.items():
-                if role in self._machines:
-                    self._machines[role].close()
-                else:
-                    begun.cancel()
+            self._undo(link, booting)
             raise
         return Joined(hosts["client"], hosts["server"], link)
+
+    def _undo(self, link: NetnsHost, booting: Mapping[str, Booting]) -> None:
+        """Remove what was made: names are the run's, so the next attempt needs them."""
+        for role, begun in booting.items():
+            if role in self._machines:
+                self._machines[role].close()
+            else:
+                begun.cancel()
+        for limit in self.limits.values():
+            limit.remove()
+        link.stop_all()
+        link.remove()
+        self._machines, self.limits = {}, NO_LIMITS
 
     def _limit(self, hosts: Mapping[str, EndpointHost]) -> None:
         self.limits = limits = self._make_limits(hosts)

@@ -26,6 +26,7 @@ from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.together import together
 from tunnelmark.probes.cpu import TICKS_PER_S, CpuSource, CpuView
+from tunnelmark.probes.proc import is_kthreadd
 
 NO_GATEWAY: Final = (
     "a gateway and its clients stand in network namespaces of one computer or virtual machine, "
@@ -171,17 +172,22 @@ class _HostCpu:
         """Read all of it at one moment; what others used when it is asked for."""
         view = self._inside.look()
 
-        def programs_s(without: set[int]) -> float:
-            ours_s = view.programs_s(set())
-            return max(0.0, self._all_s() - ours_s) + view.programs_s(without)
+        def programs_s(without: set[int]) -> float | None:
+            if (all_s := self._all_s()) is None:
+                return None
+            ours_s, others_s = view.programs_s(set()) or 0.0, view.programs_s(without) or 0.0
+            return max(0.0, all_s - ours_s) + others_s
 
         return CpuView(view.cores, view.children, view.reading, programs_s, view.own)
 
-    def _all_s(self) -> float:
-        """Return the CPU seconds that all programs there have used, without its kernel's."""
+    def _all_s(self) -> float | None:
+        """Return the CPU seconds that all programs there have used, without its kernel's.
+
+        None where they are not seen: in a container.
+        """
         words = ["sh", "-c", 'cat "$1"/[0-9]*/stat 2>/dev/null', "sh", self._proc]
         lines = self._host.run(words, check=False).text().splitlines()
-        return sum(map(_ticks, lines)) / TICKS_PER_S
+        return sum(map(_ticks, lines)) / TICKS_PER_S if any(map(is_kthreadd, lines)) else None
 
 
 def _ticks(stat: str) -> int:

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.lab.emulators import Emulators, LinkCounters, Reports
+from tunnelmark.lab.emulators import Emulators, Lateness, LinkCounters, Reports
 from tunnelmark.lab.gateway import address_clients
 from tunnelmark.lab.ip import ip_batch
 from tunnelmark.lab.place import Joined, LineAddress, LocalPlace, OnLine, Place
@@ -87,6 +87,7 @@ class Lab:
         self._topology = topology
         self.link = link
         self._emulators: Emulators | None = None
+        self._lateness = Lateness()
         self._adopted: Medium | None = None
         self._nat_helpers: frozenset[str] = frozenset()
         emulate = emulate and link is not None
@@ -211,12 +212,19 @@ class Lab:
         self._adopted = medium
 
     def counters(self) -> LinkCounters | None:
-        """Return the emulator's counters now; None without an emulator or if it does not answer."""
-        if self._adopted is not None:
-            event = self._adopted.counters()
-            header_bytes = self._adopted.header_bytes
-            return None if event is None else LinkCounters.of(event, header_bytes)
-        return None if self._emulators is None else self._emulators.counters()
+        """Return the emulator's counters now; None without an emulator or if it does not answer.
+
+        Their recent lateness is the worst since ``restart_lateness``, whoever read in between.
+        """
+        found = self._counters()
+        return None if found is None else self._lateness.note(found)
+
+    def restart_lateness(self) -> None:
+        """Let the lateness of the counters be that of what comes from now on.
+
+        For right after a reading: the emulator then has the lateness of nothing earlier, either.
+        """
+        self._lateness.restart()
 
     def reports(self, since_ns: int) -> Reports:
         """Return the emulator's reports of every second, since a time (monotonic).
@@ -244,6 +252,13 @@ class Lab:
             host.stop_all()
         for host in self._hosts:
             host.remove()
+
+    def _counters(self) -> LinkCounters | None:
+        if self._adopted is not None:
+            event = self._adopted.counters()
+            header_bytes = self._adopted.header_bytes
+            return None if event is None else LinkCounters.of(event, header_bytes)
+        return None if self._emulators is None else self._emulators.counters()
 
     def _made(self, *, through_link: bool, offloads: bool) -> Joined:
         topology = self._topology

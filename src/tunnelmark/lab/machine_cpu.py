@@ -1,6 +1,7 @@
 """CPU time inside machines, as the CPU probe reads it."""
 
-from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tunnelmark.hosts.agent import Agent
@@ -14,6 +15,8 @@ from tunnelmark.probes.cpu import (
 )
 
 _AGENT: Final = 1
+_MOST_CORES: Final = 1 << 13
+"""Of one machine: Linux takes no more on any architecture."""
 
 
 class MachineCpu:
@@ -79,11 +82,20 @@ class CpuOfAll:
         def reading(pid: int) -> Reading | None:
             return next((r for view in views if (r := view.reading(pid)) is not None), None)
 
-        of_seen: list[Callable[[set[int]], float]] = [view.programs_s for view in seen]
+        def programs_s(without: set[int]) -> float | None:
+            found = [view.programs_s(without) for view in seen]
+            known = [used_s for used_s in found if used_s is not None]
+            return sum(known) if len(known) == len(found) else None
+
+        cores = (
+            dataclasses.replace(core, number=core.number + place * _MOST_CORES)
+            for place, view in enumerate(seen)
+            for core in view.cores
+        )
         return CpuView(
-            tuple(core for view in seen for core in view.cores),
+            tuple(cores),
             children,
             reading,
-            lambda without: sum(programs_s(without) for programs_s in of_seen),
+            programs_s,
             tuple(pid for view in seen for pid in view.own),
         )

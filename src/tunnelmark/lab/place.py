@@ -12,13 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import NetnsHost
 from tunnelmark.hosts.vm import VmNetnsHost
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_payload import ENGINE, PROGRAMS_DIR
 from tunnelmark.lab.devices import GroupLimit
+from tunnelmark.lab.held_back import HeldBack
 from tunnelmark.lab.machine_cpu import MachineCpu
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import LabError
@@ -109,8 +109,8 @@ class DeviceLimit(Protocol):
     def settle(self) -> None:
         """Look at what runs under it before a trial, and share it out."""
 
-    def throttled(self) -> Throttled:
-        """Return how often the device's CPU was used up, since it was made."""
+    def throttled(self) -> HeldBack:
+        """Return how often the device's CPU was used up, by the groups that it is made of."""
 
 
 NO_LIMITS: Final[Mapping[str, DeviceLimit]] = MappingProxyType({})
@@ -259,19 +259,26 @@ class LocalPlace:
         clients: int | None = None,
         shared: bool = False,
     ) -> Joined:
-        """Make one namespace for each host; if it fails, the ledger removes them."""
+        """Make one namespace for each host."""
+        self.limits = NO_LIMITS
         limits = self._make_limits()
-        self.limits = limits
+        made: dict[str, NetnsHost] = {}
         try:
-            made = {
-                name: NetnsHost(self._ledger, name, logs=self._logs, limit=limits.get(name))
-                for name in _names(router=router, clients=clients)
-            }
+            for name in _names(router=router, clients=clients):
+                limit = limits.get(name)
+                made[name] = NetnsHost(self._ledger, name, logs=self._logs, limit=limit)
+            joined = _joined(
+                made, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared
+            )
         except BaseException:
-            for limit in limits.values():
-                limit.remove()
+            # Names are the run's: what stays would be in the way of the next attempt.
+            for host in made.values():
+                host.remove()
+            for unused in limits.values():
+                unused.remove()
             raise
-        return _joined(made, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared)
+        self.limits = limits
+        return joined
 
 
 class MachinePlace:

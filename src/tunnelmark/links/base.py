@@ -26,6 +26,13 @@ class Link(ABC):
     def mtu_bytes(self) -> int:
         """MTU of the interfaces at both ends."""
 
+    def changed(self, columns: Mapping[str, object]) -> str | None:  # noqa: ARG002 - of links with files
+        """Return which file is not what it was when the study was read, or None.
+
+        ``columns`` are those of the study.
+        """
+        return None
+
     @abstractmethod
     def spec(self, seed: int) -> AnyLinkSpec | None:
         """Return what the engine's link emulator is to do; the seed feeds its named streams.

@@ -1,5 +1,7 @@
 """A line whose rate follows a recorded trace, in the format of Mahimahi."""
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -7,8 +9,11 @@ from pydantic import AfterValidator, Field
 
 from tunnelmark.engine.link import Trace
 from tunnelmark.links.wire import WireLink, WireParams
+from tunnelmark.model.errors import LabError
 from tunnelmark.model.params import Params
 
+DIGESTS: Final = {"forward": "forward_sha256", "reverse": "reverse_sha256"}
+"""Columns of a trace's path and of what it contains."""
 LARGEST_BYTES: Final = 64 << 20
 """Largest trace that the engine reads."""
 
@@ -39,6 +44,17 @@ class TraceParams(WireParams):
         None, description="trace towards the client; default: that of forward"
     )
 
+    def columns(self) -> dict[str, object]:
+        """Return them with what the traces contain: over another recording a point is another.
+
+        Raises ``LabError`` for a trace that cannot be read any more.
+        """
+        paths = {"forward": self.forward, "reverse": self.reverse}
+        return super().columns() | {
+            DIGESTS[name]: None if path is None else hashlib.sha256(_read(path)).hexdigest()
+            for name, path in paths.items()
+        }
+
 
 class TraceLink(WireLink):
     """A recorded line: each opportunity carries 1504 bytes, an IP packet and four bytes."""
@@ -55,9 +71,24 @@ class TraceLink(WireLink):
         """Return no rates: the traces say when packets leave."""
         return None, None
 
+    def changed(self, columns: Mapping[str, object]) -> str | None:
+        """Return which trace contains something else than when the study was read, or None."""
+        now = self.params.columns()
+        for name, column in DIGESTS.items():
+            if columns.get(column, now[column]) != now[column]:
+                return str(now[name])
+        return None
+
     def traces(self) -> tuple[Trace, Trace]:
         """Read both files; the engine checks them line by line."""
-        forward = Path(self.params.forward).expanduser().read_bytes()
+        forward = _read(self.params.forward)
         back = self.params.reverse
-        reverse = forward if back is None else Path(back).expanduser().read_bytes()
+        reverse = forward if back is None else _read(back)
         return Trace("forward.trace", forward), Trace("reverse.trace", reverse)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise LabError(f"{path}: cannot be read: {error.strerror}") from error

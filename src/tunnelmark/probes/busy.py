@@ -90,9 +90,10 @@ def _taken_ratio(look_s: float, cores: Sequence[int]) -> float:
 
     The hypervisor takes what it steals of that core; programs take what the thread waits on
     the core's run queue. Of that wait only the share of programs that this one has not started
-    counts: those of a lab may run.
+    counts: those of a lab may run. Where other programs are not seen, all of it counts.
     """
     stolen_s = lasted_s = others_s = started_s = 0.0
+    seen = True
     waited_s = _waited_s()
     for core in cores:
         os.sched_setaffinity(0, {core})
@@ -103,11 +104,12 @@ def _taken_ratio(look_s: float, cores: Sequence[int]) -> float:
             pass
         used = probe.stop(time.monotonic_ns())
         lasted_s += lasted
-        stolen_s += used.cores[core].steal / TICKS_PER_S if core < len(used.cores) else 0.0
-        others_s += used.others_s
+        stolen_s += ticks.steal / TICKS_PER_S if (ticks := used.core(core)) is not None else 0.0
+        seen &= used.others_s is not None
+        others_s += used.others_s or 0.0
         started_s += max(0.0, used.groups[_STARTED].run_s - used.own_s)
     ran_s = others_s + started_s
-    others = others_s / ran_s if ran_s > 0 else 1.0
+    others = others_s / ran_s if seen and ran_s > 0 else 1.0
     return min(1.0, (stolen_s + (_waited_s() - waited_s) * others) / lasted_s)
 
 

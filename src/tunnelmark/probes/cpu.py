@@ -31,6 +31,8 @@ class CoreTicks:
     idle: int
     clock_s: float
     """The same on the clock of its machine, when it was read."""
+    number: int = 0
+    """As the kernel counts them; one that is off has a number and no ticks."""
 
     @property
     def total(self) -> int:
@@ -51,6 +53,7 @@ class CoreTicks:
             self.steal - earlier.steal,
             self.idle - earlier.idle,
             self.clock_s - earlier.clock_s,
+            self.number,
         )
 
 
@@ -90,8 +93,8 @@ class CpuUsage:
     """The same second by second, as far as it was sampled in between."""
     load_average: float | None = None
     """Of the last minute, at the end; None where it is not known."""
-    others_s: float = 0.0
-    """CPU seconds of programs on these cores that are in no group."""
+    others_s: float | None = 0.0
+    """CPU seconds of programs on these cores that are in no group; None: they are not seen."""
     own_s: float = 0.0
     """CPU seconds of this program, or of the agent that reads for it."""
 
@@ -113,11 +116,14 @@ class CpuUsage:
         return sum(core.busy_s for core in self.cores)
 
     @property
-    def lab_s(self) -> float:
+    def lab_s(self) -> float | None:
         """The same without programs that are none of the lab's: what is left is the lab's work.
 
-        Interrupts and threads of the kernel are in it, in whose name they ever ran.
+        Interrupts and threads of the kernel are in it, in whose name they ever ran. None where
+        programs of others are not seen.
         """
+        if self.others_s is None:
+            return None
         return max(0.0, self.busy_s - self.others_s - self.own_s)
 
     def core_max_ratio(self, traffic_s: float) -> float | None:
@@ -126,18 +132,22 @@ class CpuUsage:
         When that was within the trial is not known here: as many of a core's seconds as it took
         are taken, the busiest. Without seconds it is of the whole trial.
         """
-        shares = (self.core_ratio(number, traffic_s) for number in range(len(self.cores)))
+        shares = (self.core_ratio(core.number, traffic_s) for core in self.cores)
         return max((share for share in shares if share is not None), default=None)
 
     def core_ratio(self, number: int, traffic_s: float) -> float | None:
-        """Return the same for one core by its number; None without time."""
+        """Return the same for one core by its number; None without time, or while it was off."""
         seconds = max(1, int(traffic_s))
-        each = [one.cores[number] for one in self.seconds if number < len(one.cores)]
+        each = [core for one in self.seconds for core in one.cores if core.number == number]
         found = sorted((c.busy_s / c.clock_s for c in each if c.clock_s > 0), reverse=True)
         if found := found[:seconds]:
             return sum(found) / len(found)
-        core = self.cores[number]
-        return core.busy_s / core.clock_s if core.clock_s > 0 else None
+        core = self.core(number)
+        return core.busy_s / core.clock_s if core is not None and core.clock_s > 0 else None
+
+    def core(self, number: int) -> CoreTicks | None:
+        """Return what one core did, by its number; None if it was off."""
+        return next((core for core in self.cores if core.number == number), None)
 
     @property
     def steal_ratio(self) -> float | None:
@@ -178,8 +188,11 @@ class CpuView:
     """Process id to those of its children."""
     reading: Callable[[int], Reading | None]
     """Process id to what it has used; None if it is gone."""
-    programs_s: Callable[[set[int]], float] = lambda _without: 0.0
-    """CPU seconds that all programs but these ever used; what ended is in who waited for it."""
+    programs_s: Callable[[set[int]], float | None] = lambda _without: 0.0
+    """CPU seconds that all programs but these ever used; what ended is in who waited for it.
+
+    None where not all programs are seen that run on the cores.
+    """
     own: Sequence[int] = ()
     """Processes that look: this one, or the agent of a machine."""
     load_average: float | None = None
@@ -207,7 +220,8 @@ class CpuProbe:
         self._members: dict[str, set[int]] = {}
         self._earlier: set[int] = set()
         self._cores: tuple[CoreTicks, ...] = ()
-        self._others_s = self._own_s = 0.0
+        self._others_s: float | None = 0.0
+        self._own_s = 0.0
         self._start_ns = 0
         self._second_ns = 0
         self._second_cores: tuple[CoreTicks, ...] = ()
@@ -238,13 +252,14 @@ class CpuProbe:
         """Return what was used since the start."""
         view = self._source.look()
         others_s, own_s = self._beside(view, self._read(view))
+        known = others_s is not None and self._others_s is not None
         return CpuUsage(
             (now_ns - self._start_ns) / 1e9,
             {name: self._usage(pids) for name, pids in self._members.items()},
             _since(view.cores, self._cores),
             tuple(self._seconds),
             view.load_average,
-            max(0.0, others_s - self._others_s),
+            max(0.0, (others_s or 0.0) - (self._others_s or 0.0)) if known else None,
             own_s - self._own_s,
         )
 
@@ -284,7 +299,7 @@ class CpuProbe:
                 self._last[pid] = replace(reading, threads=threads)
         return alive
 
-    def _beside(self, view: CpuView, groups: set[int]) -> tuple[float, float]:
+    def _beside(self, view: CpuView, groups: set[int]) -> tuple[float | None, float]:
         """Return the CPU seconds so far of programs in no group, and of those that look."""
         readings = [view.reading(pid) for pid in view.own]
         own_ns = sum(_run_ns(reading) for reading in readings if reading is not None)
@@ -304,7 +319,8 @@ def parse_cores(text: str, at_ns: int) -> tuple[CoreTicks, ...]:
             continue
         user, nice, system, idle, iowait, irq, softirq, steal = map(int, words[1:9])
         ticks = (user + nice, system + irq, softirq, steal, idle + iowait)
-        cores.append(CoreTicks(*ticks, at_ns / 1e9))
+        # A core that is off has no line, and those behind it keep their numbers.
+        cores.append(CoreTicks(*ticks, at_ns / 1e9, int(words[0].removeprefix("cpu"))))
     return tuple(cores)
 
 
@@ -315,7 +331,9 @@ def _run_ns(reading: Reading) -> int:
 
 
 def _since(now: tuple[CoreTicks, ...], then: tuple[CoreTicks, ...]) -> tuple[CoreTicks, ...]:
-    return tuple(core.minus(earlier) for core, earlier in zip(now, then, strict=False))
+    earlier = {core.number: core for core in then}
+    # Of what was switched on or off meanwhile only a part of the time is known.
+    return tuple(core.minus(earlier[core.number]) for core in now if core.number in earlier)
 
 
 def _with_descendants(roots: Iterable[int], children: Callable[[int], Iterable[int]]) -> set[int]:

@@ -3,11 +3,13 @@
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tunnelmark.probes.cpu import TICKS_PER_S, CpuView, Reading, ThreadReading, parse_cores
 
+PROC: Final = Path("/proc")
 _KTHREADD: Final = 2
 """Parent of all threads of the kernel."""
 _SCHEDULED: Final = 2
@@ -18,17 +20,38 @@ _ENDED: Final = (FileNotFoundError, ProcessLookupError, IndexError)
 class ProcCpu:
     """The processes of this machine; each is read when it is asked for."""
 
+    def __init__(self, proc: Path = PROC) -> None:
+        """``proc`` is where cores and programs are read that are not ours."""
+        self._proc = proc
+
     def look(self) -> CpuView:
         """Read the cores now."""
-        stat = Path("/proc/stat").read_text(encoding="ascii")
+        stat = (self._proc / "stat").read_text(encoding="ascii")
         return CpuView(
             parse_cores(stat, time.monotonic_ns()),
             _children,
             _reading,
-            _programs_s,
+            partial(programs_s, proc=self._proc) if sees_all(self._proc) else _unseen,
             (os.getpid(),),
-            parse_load_average(Path("/proc/loadavg").read_text(encoding="ascii")),
+            parse_load_average((self._proc / "loadavg").read_text(encoding="ascii")),
         )
+
+
+def sees_all(proc: Path = PROC) -> bool:
+    """Say whether ``proc`` has every program of the computer, not those of a container alone.
+
+    Threads of the kernel are in the first process namespace only. ``/proc/stat`` has the cores of
+    the whole computer everywhere.
+    """
+    try:
+        return is_kthreadd((proc / str(_KTHREADD) / "stat").read_text(errors="replace"))
+    except OSError:
+        return False
+
+
+def is_kthreadd(stat: str) -> bool:
+    """Say whether a line of ``/proc/PID/stat`` is of the parent of all threads of the kernel."""
+    return stat.startswith(f"{_KTHREADD} (kthreadd) ")
 
 
 def parse_load_average(text: str) -> float | None:
@@ -78,22 +101,29 @@ def _children(pid: int) -> list[int]:
             found += map(int, (task / "children").read_text(encoding="ascii").split())
     except (FileNotFoundError, ProcessLookupError):
         if not Path("/proc/self/task").joinpath(str(os.getpid()), "children").exists():
-            return [child for child, (parent, *_) in _processes() if parent == pid]
+            return [child for child, (parent, *_) in _processes(PROC) if parent == pid]
     return found
 
 
-def _programs_s(without: set[int]) -> float:
-    """Sum up what lives, each with what it waited for: what ends meanwhile changes its place."""
+def programs_s(without: set[int], proc: Path) -> float:
+    """Return the CPU seconds of all programs in ``proc`` but some.
+
+    Sums up what lives, each with what it waited for: what ends meanwhile changes its place.
+    """
     ticks = sum(
         user + system + waited_for
-        for pid, (parent, user, system, waited_for) in _processes()
+        for pid, (parent, user, system, waited_for) in _processes(proc)
         if pid not in without and _KTHREADD not in {pid, parent}
     )
     return ticks / TICKS_PER_S
 
 
-def _processes() -> Iterator[tuple[int, tuple[int, int, int, int]]]:
-    for entry in Path("/proc").iterdir():
+def _unseen(_without: set[int]) -> None:
+    """Return nothing: what programs outside this container used is not known."""
+
+
+def _processes(proc: Path) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
+    for entry in proc.iterdir():
         if entry.name.isdecimal():
             try:
                 yield int(entry.name), parse_process((entry / "stat").read_text(errors="replace"))

@@ -15,23 +15,35 @@ from tunnelmark.store import Result
 from tunnelmark.study.plan import repeat
 
 
-def replay(result: Result, jobs: Sequence[Job], tally: Tally, environment: str) -> None:
+def replay(
+    result: Result,
+    jobs: Sequence[Job],
+    tally: Tally,
+    environment: str,
+    *,
+    forgive: bool = False,
+) -> None:
     """Enter the trials of a result that are of these jobs, to continue them in an environment.
 
     A job that was finished in another environment stays as it is. One that was not is measured
     whole in this one: what was measured there is kept, but figures of two environments are never
     pooled. Others are of a tunnel that cannot run here any more. Invalid trials do not count
     against a point that is continued here: what spoiled them, such as a full disk, may be repaired.
+    With ``forgive`` none does wherever it was measured, for a resume that does not yet know where.
     Raises ``ResultError`` for a damaged one.
     """
     by_id = {job.job_id: job for job in jobs}
     trials = result.trials().filter(pl.col("path") == "total")
     for (name,), rows in trials.partition_by("block_id", as_dict=True, maintain_order=True).items():
         if (job := by_id.get(str(name))) is not None:
-            _enter(job, rows, tally, environment)
+            progress = progress_of(job, rows, environment, forgive=forgive)
+            tally.replayed(progress, rows["valid"].to_list())
 
 
-def _enter(job: Job, rows: pl.DataFrame, tally: Tally, environment: str) -> None:
+def progress_of(
+    job: Job, rows: pl.DataFrame, environment: str, *, forgive: bool = False
+) -> JobProgress:
+    """Return how far a job is by its trials, one row each, in order of time; see ``replay``."""
     known = {
         trial.trial_id: trial
         for number in range(1, job.precision.max_repeats + 1)
@@ -44,18 +56,17 @@ def _enter(job: Job, rows: pl.DataFrame, tally: Tally, environment: str) -> None
             if (trial := known.get(row["trial_id"])) is None:
                 continue
             if row["environment"] == place:
-                forgiven = place == environment or _interrupted(row)
+                forgiven = forgive or place == environment or _interrupted(row)
                 progress.record(trial, valid=row["valid"], figures=row, forgiven=forgiven)
             else:
                 # Only so that no two attempts have one number.
                 progress.attempts[trial.trial_id] += 1
         if place == environment or not progress.next_trials():
-            break
-    else:
-        progress = JobProgress(job)
-        for trial_id in rows["trial_id"]:
-            progress.attempts[trial_id] += 1
-    tally.replayed(progress, rows["valid"].to_list())
+            return progress
+    progress = JobProgress(job)
+    for trial_id in rows["trial_id"]:
+        progress.attempts[trial_id] += 1
+    return progress
 
 
 def _interrupted(row: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tunnelmark.engine.link import AnyLinkSpec
-from tunnelmark.links.registry import link_kinds
+from tunnelmark.links.registry import link_of
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.costs import CostModel
 from tunnelmark.model.errors import LabError
@@ -56,7 +56,7 @@ class SimSession:
     def up(self, bring_up: int, attempt: int) -> None:  # noqa: ARG002 - every bring-up is the same
         """Take the models: of the link, of the tunnel's packets, of what its work costs."""
         block = self._job.block
-        link = make(link_kinds(), block.link)
+        link = link_of(block.link)
         spec = link.spec(0)
         if spec is None:
             raise LabError(f"link {block.link.label}: there is no model of it")

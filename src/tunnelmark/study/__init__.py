@@ -10,6 +10,7 @@ from tunnelmark.study.parse import LARGEST_FILE_BYTES, parse_study
 from tunnelmark.study.recipes import with_recipes
 from tunnelmark.study.scale import FULL, SCALES
 from tunnelmark.study.study import Study
+from tunnelmark.study.traces import with_traces
 
 __all__ = ["FULL", "SCALES", "Study", "list_studies", "load_study", "parse_study"]
 
@@ -39,7 +40,10 @@ def load_study(name_or_path: str, scale: str = FULL, *, on_line: bool = False) -
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: cannot be read: {error}") from error
     text = with_recipes(text, path.parent)
-    return parse_study(_with_line(text) if on_line else text, path.name, scale)
+    text = _with_line(text) if on_line else text
+    study = parse_study(text, path.name, scale)
+    frozen = with_traces(text, study.links)
+    return study if frozen == text else parse_study(frozen, path.name, scale)
 
 
 def _with_line(text: str) -> str:

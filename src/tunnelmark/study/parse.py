@@ -23,6 +23,7 @@ from tunnelmark.study.recipes import own_kinds
 from tunnelmark.study.restarts import no_joins, no_restarts
 from tunnelmark.study.scale import FULL, Scaled, names, scaled
 from tunnelmark.study.study import PlaceParams, Study
+from tunnelmark.study.traces import changed, pinned
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
@@ -35,7 +36,7 @@ MOST_TEXT_CHARACTERS: Final = 10_000
 MOST_DEPTH: Final = 8
 TOP_KEYS: Final = (
     *("format", "name", "title", "description", "seed", "precision", "validity", "topology"),
-    *("probes", "place", "recipe"),
+    *("probes", "place", "recipe", "trace"),
     *("tunnel", "link", "device", "background", "workload", "hypothesis", "scale"),
 )
 _P = TypeVar("_P", bound=Params)
@@ -107,6 +108,10 @@ class _Parser:
             },
             needed=True,
         )
+        known = pinned(self._document, self._error)
+        for link in links:
+            if why := changed(link, known):
+                raise self._error(self._place("link", link), f"link {link.label}: {why}")
         devices = self._section("device", {kind: params_type(kind) for kind in DEVICES})
         workloads = self._workloads()
         study = Study(

@@ -40,7 +40,7 @@ def with_recipes(text: str, folder: FilePath) -> str:
         if is_path(kind := table.get("kind")) and kind not in there
     )
     added = [
-        f"\n[[recipe]]\npath = {_quoted(path)}\ntext = {_quoted(_read(path, folder))}\n"
+        f"\n[[recipe]]\npath = {quoted(path)}\ntext = {quoted(_read(path, folder))}\n"
         for path in named
     ]
     return "".join([text, *added])
@@ -121,7 +121,7 @@ def _read(path: str, folder: FilePath) -> str:
         raise StudyError(f"{path}: cannot be read: {error}") from error
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a text as TOML has it: as it stands, where that is possible."""
     quotes = "'" * 3
     if text.isprintable() or quotes in text or text.endswith("'") or not _is_plain(text):

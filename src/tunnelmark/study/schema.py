@@ -162,6 +162,20 @@ def study_schema() -> Schema:
                     "properties": {"path": {"type": "string"}, "text": {"type": "string"}},
                 },
             },
+            "trace": {
+                "type": "array",
+                "description": "what the traces of its links contain; loading a study adds them, "
+                "and another content is refused",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["path", "sha256"],
+                    "properties": {
+                        "path": {"type": "string"},
+                        "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+                    },
+                },
+            },
             "hypothesis": {
                 "type": "array",
                 "maxItems": MOST_HYPOTHESES,

@@ -13,10 +13,17 @@ ECHO = '[[workload]]\nkind = "udp_echo"\ngap = "10 ms"\npayload_bytes = 300\npac
 BULK = '[[workload]]\nkind = "tcp_bulk"\nduration = "10 s"\n'
 CALLS = '[[workload]]\nkind = "voip"\ncalls = 4\n'
 LOAD = '[[workload]]\nkind = "udp_load"\nthroughput = "2 Mbit/s"\npayload_bytes = 1000\n'
-METRICS = {BULK: "tcp_goodput_bit_s", CALLS: "loss_forward_ratio"}
+FETCH = f'{BULK}direction = "reverse"\n'
+METRICS = {
+    BULK: "tcp_goodput_bit_s",
+    FETCH: "tcp_goodput_reverse_bit_s",
+    CALLS: "loss_forward_ratio",
+}
 OVPN = '[[tunnel]]\nkind = "openvpn"\n'
 BARE_IPV6 = '[[tunnel]]\nkind = "none"\ninner = "ipv6"\n'
 LINE = '[[link]]\nkind = "direct"\nlabel = "line"\n'
+BACK = LOAD.replace("2 Mbit/s", "100 Mbit/s") + 'direction = "{way}"\n'
+CHANGES = 'changes = [{ at = "5 s", rate = "1 Gbit/s" }, { at = "7 s", loss_forward = "1 %" }]\n'
 SERIAL = '[[link]]\nkind = "serial"\nlabel = "slow"\nrate = "2 Mbit/s"\ndelay = "5 ms"\n'
 
 
@@ -46,9 +53,9 @@ def test_a_suite_of_virtual_machines_is_refused() -> None:
 
 def test_what_is_sent_is_reported_with_room_for_every_header() -> None:
     sent = check_study(study(OVPN, LINE, ECHO), inventory("1 Mbit/s"))
-    # 500 bytes each 10 ms for at least 10 s, twice, with and without the tunnel.
+    # 500 bytes each 10 ms for at least 10 s, twice, with and without the tunnel, in 4 attempts.
     assert sent.bytes_most is not None
-    assert 4 * 1000 * 500 <= sent.bytes_most < 2 * 4 * 1000 * 500
+    assert 16 * 1000 * 500 <= sent.bytes_most < 2 * 16 * 1000 * 500
     assert "MB each way" in sent.describe()
 
 
@@ -61,6 +68,11 @@ def test_what_is_sent_is_reported_with_room_for_every_header() -> None:
         ((LINE, CALLS), "700 kbit/s", "sends 0.8 Mbit/s"),
         ((LINE, LOAD), "2 Mbit/s", "sends 2.4 Mbit/s"),
         (('[[tunnel]]\nkind = "openvpn"\ncount = 3\n', LINE, ECHO), "1 Mbit/s", "sends 1.2 Mbit"),
+        # The emulator stands at the client: what the server sends has crossed the line before.
+        ((SERIAL, BACK.format(way="reverse")), "2 Mbit/s", "sends 120 Mbit/s to the client over"),
+        ((SERIAL, BACK.format(way="both")), "2 Mbit/s", "sends 120 Mbit/s to the client over"),
+        ((SERIAL, FETCH), "1 Gbit/s", "sends as much as the line carries to the client"),
+        ((SERIAL + CHANGES, BULK), "2 Mbit/s", "sends 1000 Mbit/s over link slow"),
     ],
 )
 def test_more_than_the_inventory_allows_is_refused(
@@ -72,10 +84,28 @@ def test_more_than_the_inventory_allows_is_refused(
     assert "s.toml: cannot run on real hosts: workload" in str(caught.value)
 
 
-def test_an_emulated_link_holds_every_workload() -> None:
-    sent = check_study(study(SERIAL, BULK), inventory("2 Mbit/s"))
+@pytest.mark.parametrize("load", [BULK, BACK.format(way="forward"), BACK.format(way="echo")])
+def test_an_emulated_link_holds_what_the_client_sends_and_what_answers_it(load: str) -> None:
+    sent = check_study(study(SERIAL, load), inventory("2 Mbit/s"))
     assert sent.bytes_most is not None
     assert sent.bytes_most == int(2e6 / 8 * sent.seconds)
+
+
+def test_what_the_server_sends_is_held_by_the_workload() -> None:
+    text = study(SERIAL, LOAD + 'direction = "both"\n')
+    assert check_study(text, inventory("2400 kbit/s")).bytes_most
+    with pytest.raises(StudyError, match=r"sends 2\.4 Mbit/s to the client .* at the client's end"):
+        check_study(text, inventory("2 Mbit/s"))
+
+
+def test_invalid_trials_are_sent_again() -> None:
+    def sent(most: int) -> int:
+        text = study(LINE, ECHO).text.replace("bring_ups", f"max_invalid = {most}, bring_ups")
+        found = check_study(parse_study(text, "s.toml"), inventory())
+        assert "without set-ups, proofs" in found.describe()
+        return found.bytes_most or 0
+
+    assert sent(3) == pytest.approx(4 * sent(0), abs=3)
 
 
 def test_a_line_without_a_limit_takes_all_and_that_is_reported() -> None:

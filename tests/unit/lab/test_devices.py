@@ -1,16 +1,20 @@
 """Limits of endpoints: who is held back, by which words, and how a device's cores are shared."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tunnelmark.devices.registry import DEVICES, is_limited, roles_of
 from tunnelmark.hosts.cgroup import Controller, Quota, Throttled
 from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
+from tunnelmark.lab import devices
 from tunnelmark.lab.benchmarks import PLAIN_CODE, Goal
 from tunnelmark.lab.calibrate import Calibration
 from tunnelmark.lab.devices import (
     GroupLimit,
+    MachineLimit,
     beside_devices,
     cores_for,
     cpu_threads,
@@ -138,9 +142,57 @@ def test_the_device_is_as_busy_as_its_busiest_program(tmp_path: Path) -> None:
         limit = limit_of(tmp_path, ledger, "pi-3")
         whole = tmp_path / "cpu" / f"{ledger.run_id}-client"
         group = Path(limit.words(["one"])[4]).parent
-        (whole / "cpu.stat").write_text("nr_periods 100\nnr_throttled 1\n")
-        (group / "cpu.stat").write_text("nr_periods 90\nnr_throttled 80\n")
-        assert limit.throttled() == Throttled(90, 80)
+        (whole / "cpu.stat").write_text("nr_periods 10\nnr_throttled 10\n")
+        (group / "cpu.stat").write_text("nr_periods 9\nnr_throttled 0\n")
+        before = limit.throttled()
+        (whole / "cpu.stat").write_text("nr_periods 100\nnr_throttled 11\n")
+        (group / "cpu.stat").write_text("nr_periods 99\nnr_throttled 80\n")
+        assert limit.throttled().since(before) == Throttled(90, 80)
+
+
+def test_a_program_that_came_later_is_counted_from_its_start(tmp_path: Path) -> None:
+    """Its counts less those of another group were figures of neither."""
+    with Ledger(tmp_path) as ledger:
+        limit = limit_of(tmp_path, ledger, "pi-3")
+        whole = tmp_path / "cpu" / f"{ledger.run_id}-client"
+        first = Path(limit.words(["one"])[4]).parent
+        (whole / "cpu.stat").write_text("nr_periods 500\nnr_throttled 1\n")
+        (first / "cpu.stat").write_text("nr_periods 400\nnr_throttled 80\n")
+        before = limit.throttled()
+        second = Path(limit.words(["two"])[4]).parent
+        (second / "cpu.stat").write_text("nr_periods 300\nnr_throttled 300\n")
+        found = limit.throttled().since(before)
+        assert found.throttled / found.periods == 1.0
+
+
+def test_the_cores_of_a_machine_are_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "cpu_threads", lambda _pid: [21, 22, 23, 24])
+    (tmp_path / "cpu").mkdir()
+    calibration = Calibration(DEVICES["pi-3"], Goal("SHA1"), Quota(1000, 8000), PLAIN_CODE, {}, 1.0)
+    machine: Any = SimpleNamespace(facts=SimpleNamespace(qemu_pid=20))
+    nobody: Any = None
+    with Ledger(tmp_path) as ledger:
+        limit = MachineLimit(
+            ledger,
+            Controller(1, tmp_path / "cpu"),
+            "client",
+            DEVICES["pi-3"],
+            machine,
+            lambda *_: calibration,
+            nobody,
+        )
+        cores = sorted((tmp_path / "cpu" / f"{ledger.run_id}-client").glob("p*"))
+
+        def count(*throttled: int) -> None:
+            for core, number in zip(cores, throttled, strict=True):
+                (core / "cpu.stat").write_text(f"nr_periods 1000\nnr_throttled {number}\n")
+
+        count(900, 0, 0, 0)
+        before = limit.throttled()
+        count(900, 950, 0, 0)
+        assert limit.throttled().since(before).throttled == 950
 
 
 def test_the_threads_of_a_machines_cpus_are_found_by_number(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """CPU time inside a machine: what ended is not lost."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from tunnelmark.hosts.agent import CpuSnapshot, ProcessCpu
-from tunnelmark.lab.machine_cpu import MachineCpu
-from tunnelmark.probes.cpu import CpuProbe
+from tunnelmark.lab.hosts_place import _HostCpu
+from tunnelmark.lab.machine_cpu import CpuOfAll, MachineCpu
+from tunnelmark.probes.cpu import TICKS_PER_S, CpuProbe, CpuView, parse_cores
 
 MS = 1_000_000
 AGENT, DAEMON, SHORT = 1, 40, 50
@@ -47,3 +50,42 @@ def test_what_a_program_used_is_there_when_it_has_ended_between_two_readings() -
     assert usage.groups["workload"].run_s == 0.03
     # Waited for by the agent, which looks: it is nobody else's.
     assert usage.others_s == 0
+
+
+class Machine:
+    """One whose cores are those of a text; its programs used so much, or are not seen."""
+
+    def __init__(self, stat: str, used_s: float | None) -> None:
+        self.stat, self.used_s = stat, used_s
+
+    def look(self) -> CpuView:
+        cores = parse_cores(self.stat, 10**9)
+        return CpuView(cores, lambda _pid: (), lambda _pid: None, lambda _without: self.used_s)
+
+
+def test_cores_of_two_machines_are_two_whatever_their_numbers() -> None:
+    one, other = Machine("cpu0 0 0 0 9 0 0 0 0\n", 0.5), Machine("cpu0 0 0 0 7 0 0 0 0\n", 0.25)
+    source = CpuOfAll([one, other])
+    view = source.look()
+    assert [core.idle for core in view.cores] == [9, 7]
+    assert len({core.number for core in view.cores}) == 2
+    assert view.programs_s(set()) == 0.75
+    other.used_s = None
+    assert source.look().programs_s(set()) is None
+
+
+def test_the_programs_of_a_host_that_is_a_container_are_not_all() -> None:
+    """Its own /proc shows no thread of the kernel's."""
+    fields = "S {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 1 1 1"
+    init = f"1 (init) {fields.format(parent=0, ticks=0)}\n"
+    kernel = f"2 (kthreadd) {fields.format(parent=0, ticks=7)}\n"
+    shell = f"2 (sh) {fields.format(parent=1, ticks=TICKS_PER_S)}\n"
+    for line, used in ((kernel, 2.0), (shell, None)):
+        other = f"9 (cc1) {fields.format(parent=1, ticks=2 * TICKS_PER_S)}\n"
+        said = SimpleNamespace(text=lambda line=line, other=other: init + line + other)
+        agent = Reported(CpuSnapshot("cpu0 0 0 0 0 0 0 0 0\n", 0, {}, {}))
+        agent.directory = Path("/tmp/tm")  # type: ignore[attr-defined]  # noqa: S108
+        computer: Any = SimpleNamespace(
+            role="client", agent=agent, host=SimpleNamespace(run=lambda *_, said=said, **__: said)
+        )
+        assert _HostCpu(computer).look().programs_s(set()) == used

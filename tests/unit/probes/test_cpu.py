@@ -5,10 +5,12 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from tunnelmark.probes.cpu import (
+    TICKS_PER_S,
     CoreTicks,
     CpuProbe,
     CpuUsage,
@@ -18,7 +20,7 @@ from tunnelmark.probes.cpu import (
     ThreadReading,
     parse_cores,
 )
-from tunnelmark.probes.proc import ProcCpu, parse_process, process_clock
+from tunnelmark.probes.proc import PROC, ProcCpu, parse_process, process_clock, programs_s
 
 _STAT = """cpu  30 0 30 300 3 0 6 9 0 0
 cpu0 10 1 10 100 1 2 3 4 0 0
@@ -31,6 +33,7 @@ def test_cores_are_read_in_order_without_their_sum() -> None:
     first, second = parse_cores(_STAT, 1_500_000_000)
     assert first == CoreTicks(user=11, system=12, softirq=3, steal=4, idle=101, clock_s=1.5)
     assert second.total == 22 + 20 + 3 + 5 + 202
+    assert (first.number, second.number) == (0, 1)
 
 
 def test_a_process_s_name_may_hold_anything() -> None:
@@ -57,9 +60,9 @@ class Scripted:
     def __init__(self) -> None:
         self.readings: dict[int, Reading] = {}
         self.stat, self.at_ns = _STAT, 10**9
-        self.others_s = 0.0
+        self.others_s: float | None = 0.0
 
-    def programs_s(self, without: set[int]) -> float:
+    def programs_s(self, without: set[int]) -> float | None:
         assert 99 in without
         return self.others_s
 
@@ -90,6 +93,71 @@ def test_softirq_between_two_ticks_counts_though_no_tick_saw_it() -> None:
     assert usage.lab_s == pytest.approx(0.7 - 0.2 - 0.1)
     assert usage.machine_ratio == pytest.approx(0.35)
     assert usage.core_max_ratio(1.0) == pytest.approx(0.7)
+
+
+def test_a_core_is_known_by_its_number_where_one_before_it_is_off() -> None:
+    source = Scripted()
+    probe = CpuProbe(lambda: {"tunnel": []}, source)
+    source.stat = _STAT.replace("cpu1", "cpu2")
+    probe.start(0)
+    # One that was off at the start, and stands before the other, is left out.
+    source.stat = "cpu0 10 1 10 200 1 2 3 4\ncpu1 7 0 0 0 0 0 0 0\ncpu2 90 2 20 230 2 0 3 5\n"
+    source.at_ns += 10**9
+    probe.sample(10**9)
+    usage = probe.stop(10**9)
+    assert [core.number for core in usage.cores] == [0, 2]
+    assert usage.core_ratio(2, 1.0) == pytest.approx(0.7)
+    assert usage.core_ratio(0, 1.0) == pytest.approx(0.0)
+    assert usage.core_ratio(1, 1.0) is None
+    assert usage.core_max_ratio(1.0) == pytest.approx(0.7)
+    assert len(usage.seconds) == 1
+
+
+def test_where_other_programs_are_not_seen_what_they_used_is_unknown() -> None:
+    source = Scripted()
+    probe = CpuProbe(lambda: {"tunnel": []}, source)
+    source.others_s = None
+    probe.start(0)
+    source.at_ns += 10**9
+    usage = probe.stop(10**9)
+    assert (usage.others_s, usage.lab_s) == (None, None)
+    assert usage.machine_ratio is not None
+
+
+def fake_proc(folder: Path, second: str) -> Path:
+    """Return a /proc whose process 2 has a name; process 9 has run for 3 s."""
+    ran = round(3 * TICKS_PER_S)
+    for pid, name, parent, ticks in ((1, "init", 0, 0), (2, second, 0, 0), (9, "cc1", 1, ran)):
+        (folder / str(pid)).mkdir(parents=True)
+        fields = f"S {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 1 1 1"
+        (folder / str(pid) / "stat").write_text(f"{pid} ({name}) {fields}\n")
+    (folder / "stat").write_text(_STAT)
+    (folder / "loadavg").write_text("0.5 0.4 0.3 1/2 3\n")
+    return folder
+
+
+def test_only_where_the_kernel_s_threads_are_seen_all_programs_are(tmp_path: Path) -> None:
+    whole = ProcCpu(fake_proc(tmp_path / "computer", "kthreadd")).look()
+    assert whole.programs_s(set()) == pytest.approx(3.0)
+    assert whole.programs_s({9}) == 0.0
+    inside = ProcCpu(fake_proc(tmp_path / "container", "sh")).look()
+    assert inside.programs_s(set()) is None
+    (tmp_path / "container" / "2" / "stat").unlink()
+    assert ProcCpu(tmp_path / "container").look().programs_s(set()) is None
+
+
+def test_in_a_process_namespace_other_programs_are_not_seen() -> None:
+    root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    script = "from tunnelmark.probes.proc import ProcCpu; print(ProcCpu().look().programs_s(set()))"
+    words = ["unshare", *root, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    # Process 2 there is the program that looks.
+    done = subprocess.run(
+        [*words, "sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "None\n"
 
 
 def test_a_thread_that_ended_keeps_what_it_ran_and_the_busiest_is_reported() -> None:
@@ -136,10 +204,9 @@ def test_the_process_clock_has_the_threads_that_ended() -> None:
 
 def test_what_ends_unseen_is_counted_with_who_waited_for_it() -> None:
     script = "import time; e = time.process_time() + .1\nwhile time.process_time() < e: pass"
-    view = ProcCpu().look()
-    before, excluded = view.programs_s(set()), view.programs_s({os.getpid()})
+    before, excluded = programs_s(set(), PROC), programs_s({os.getpid()}, PROC)
     subprocess.run([sys.executable, "-c", script], check=True)
-    assert view.programs_s(set()) - before >= 0.08
+    assert programs_s(set(), PROC) - before >= 0.08
     assert excluded <= before
 
 

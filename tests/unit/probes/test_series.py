@@ -50,7 +50,7 @@ def test_at_most_an_hour_is_kept() -> None:
 
 
 def test_cores_are_shares_of_their_own_time() -> None:
-    cores = (CoreTicks(50, 20, 20, 0, 10, 1.0), CoreTicks(0, 0, 0, 0, 0, 1.0))
+    cores = (CoreTicks(50, 20, 20, 0, 10, 1.0), CoreTicks(0, 0, 0, 0, 0, 1.0, 1))
     (second,) = cpu_seconds([CpuSecond(1.0, cores, 2.5)])
     assert second["load_average"] == 2.5
     assert second["cores"] == [

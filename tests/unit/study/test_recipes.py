@@ -11,7 +11,7 @@ from made_study import one_workload
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.registry import make
 from tunnelmark.study import load_study, parse_study
-from tunnelmark.study.recipes import _quoted, with_recipes
+from tunnelmark.study.recipes import quoted, with_recipes
 from tunnelmark.tunnels.recipe import RecipeTunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 
@@ -97,4 +97,4 @@ def test_any_text_comes_back(text: str) -> None:
     import tomllib  # noqa: PLC0415 - what is compared with
 
     text = text.encode("utf-8", "replace").decode().replace("\r", "")
-    assert tomllib.loads(f"x = {_quoted(text)}") == {"x": text}
+    assert tomllib.loads(f"x = {quoted(text)}") == {"x": text}

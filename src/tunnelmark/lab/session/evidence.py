@@ -1,5 +1,6 @@
 """What the run itself can say of a trial's validity: CPU, link, tunnel. Pure functions."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ GATEWAY = "gateway"
 """Name of the group of a gateway's own programs, apart from those of its clients."""
 HELD = "tunnel on device"
 """Name of the group of the tunnel's programs that the limit of a device holds back."""
+_RUN = ("client", "server", LINK)
+"""Names of the groups in which each program of the lab is once."""
 
 
 def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[Check]:
@@ -77,14 +80,19 @@ def _starvation(usage: CpuUsage, limits: Limits, busy_s: float) -> list[Check]:
     if (held := usage.groups.get(HELD)) is not None:
         # Under the limit of a device waiting is what the device is.
         waited_s = max(0.0, waited_s - (held.wait_s or 0.0))
-    others = min(1.0, usage.others_s / usage.busy_s) if usage.busy_s > 0 else 0.0
+    # Of programs that are not seen it is known what they did not use: what ran here and is seen.
+    seen_s = usage.own_s + math.fsum(usage.groups[n].run_s for n in _RUN if n in usage.groups)
+    most_s = max(0.0, usage.busy_s - seen_s)
+    others_s = most_s if usage.others_s is None else usage.others_s
+    others = min(1.0, others_s / usage.busy_s) if usage.busy_s > 0 else 0.0
+    most = "at most " if usage.others_s is None else ""
     share = waited_s / busy_s * others
     return [
         Check(
             "starvation",
             ok=share <= limits.starvation,
             message=f"the tunnel's programs waited {percent(share, 1)} of the time for cores that "
-            f"others used ({percent(others)} of what ran here was not this lab's); "
+            f"others used ({most}{percent(others)} of what ran here was not this lab's); "
             f"the limit is {percent(limits.starvation)}",
             value=share,
             limit=limits.starvation,
@@ -109,7 +117,7 @@ def device_checks(
     busy_s = measuring_s or usage.wall_s
     checks = []
     for role, numbers in cpus.items():
-        shares = [usage.core_ratio(one, busy_s) for one in numbers if one < len(usage.cores)]
+        shares = [usage.core_ratio(one, busy_s) for one in numbers]
         known = [share for share in shares if share is not None]
         if not known:
             continue
@@ -243,7 +251,7 @@ def run_metrics(
     forward, reverse = (_carried(before, after, way) for way in ("forward", "reverse"))
     ours = [name for name in usage.groups if name == LINK or name.startswith(MEASURING)]
     instrument_s = _all_of(usage, ours, 1.0)
-    lab_s = max(0.0, usage.lab_s - awake_s)
+    lab_s = None if usage.lab_s is None else max(0.0, usage.lab_s - awake_s)
     return {
         "cpu_client_ratio": _all_of(usage, ["client"], busy_s),
         "cpu_server_ratio": _all_of(usage, ["server"], busy_s),

@@ -21,7 +21,7 @@ from tunnelmark.lab.session.stand import Side, Stand, Task, receive_time
 from tunnelmark.lab.session.trial import run_trial
 from tunnelmark.lab.session.warm import warm_up
 from tunnelmark.links.base import Link
-from tunnelmark.links.registry import link_kinds
+from tunnelmark.links.registry import link_of
 from tunnelmark.model.block import ProofVerdict, Stratum, WireProof
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.faults import write
@@ -86,7 +86,7 @@ class LabSession:
         """Make the lab, bring the tunnel and its baseline up, prove both, warm them."""
         self.seen, self._attempt, self._workloads = Seen(), attempt, {}
         self._lost = None
-        link = make(link_kinds(), self._block.link)
+        link = link_of(self._block.link)
         tunnel = make(tunnel_kinds(), self._block.tunnel)
         baseline = make(tunnel_kinds(), self._block.baseline)
         with self._observer.during("lab"):

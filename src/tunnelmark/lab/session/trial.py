@@ -116,13 +116,15 @@ class _Running:
         if self.clocks is not None:
             self.clocks.restart_count()
         before = lab.counters()
-        lab.restart_schedule()
+        lab.restart_lateness()
         hosts = {"client": lab.client_host, "server": lab.server_host}
         loads = (self.task.workload, *(load.workload for load in self.task.background))
         with (
             congestion(hosts, loads, lab.place.allow_congestion) as tcp,
             watching(lab, self.stand.probes, self.task.name) as passed,
         ):
+            # All that takes time before the traffic is done: changes count from here.
+            lab.restart_schedule()
             self.started, self.start_ns = datetime.now(UTC), time.monotonic_ns()
             cpu.start(self.start_ns)
             outcome = _NOTHING
@@ -318,7 +320,9 @@ class _Running:
         hosts = {"client": lab.client_host, "server": lab.server_host}
         groups = {name: {p.pid for p in hosts[name].spawned} for name in _HOSTS}
         groups["client"] |= {p.pid for host in lab.client_hosts for p in host.spawned}
-        own = self.stand.own.up.processes
+        # A workload that sets the tunnel up again has other programs each time.
+        now = self.stand if self.set_ups is None else self.set_ups.stand
+        own = now.own.up.processes
         groups[evidence.TUNNEL] = {process.pid for _, process in own}
         ends = {name: {p.pid for host, p in own if host == hosts[name].name} for name in _HOSTS}
         if lab.is_gateway:

@@ -25,7 +25,7 @@ def usage(
     sender_s: float = 0.1,
     tunnel_s: float = 0.5,
     wait_s: float | None = None,
-    others_s: float = 0.0,
+    others_s: float | None = 0.0,
 ) -> CpuUsage:
     cores = (CoreTicks(user=30, system=10, softirq=5, steal=steal, idle=155 - steal, clock_s=2.0),)
     groups = {
@@ -95,13 +95,21 @@ def test_stolen_time_and_a_busy_sender_are_seen() -> None:
         # device is used up.
         (0.9, 0.0, []),
         (None, 0.33, []),
+        # Programs outside the lab are not seen: 0.32 s of 0.45 may be theirs, and no more.
+        (0.14, None, []),
+        (0.15, None, ["starvation"]),
     ],
 )
 def test_waiting_for_what_others_hold_spoils_a_trial_and_waiting_for_oneself_does_not(
-    wait_s: float | None, others_s: float, found: list[str]
+    wait_s: float | None, others_s: float | None, found: list[str]
 ) -> None:
     seen = usage(wait_s=wait_s, tunnel_s=0.1, sender_s=0.02, others_s=others_s)
     assert failed(evidence.cpu_checks(seen, LIMITS, measuring_s=1.0)) == found
+
+
+def test_a_tunnel_that_uses_up_the_cores_waits_for_itself_though_others_are_not_seen() -> None:
+    seen = usage(wait_s=0.9, tunnel_s=0.4, sender_s=0.02, others_s=None)
+    assert failed(evidence.cpu_checks(seen, LIMITS, measuring_s=1.0)) == []
 
 
 def test_waiting_for_the_limit_of_a_device_is_no_starvation() -> None:
@@ -243,6 +251,23 @@ def test_the_idle_daemon_of_a_tunnel_in_the_kernel_is_no_cost_and_all_that_ran_i
     assert found["cpu_others_s"] == 0.2
 
 
+def test_where_other_programs_are_not_seen_the_machine_has_no_cost_of_the_lab() -> None:
+    found = evidence.run_metrics(
+        usage(tunnel_s=0.4, others_s=None),
+        BEFORE,
+        LinkCounters(direction(), direction()),
+        awake_s=0.1,
+        payload_bytes=1 << 29,
+        payload_packets=1000,
+        measuring_s=0.5,
+        in_programs=True,
+    )
+    unknown = ("lab_ratio", "others_s", "machine_cost_s_per_gib", "machine_cost_s_per_mpkt")
+    assert [found[f"cpu_{name}"] for name in unknown] == [None] * 4
+    assert found["cpu_cost_s_per_gib"] == pytest.approx(0.8)
+    assert found["cpu_machine_ratio"] is not None
+
+
 def test_what_the_instrument_waits_awake_is_no_cost_of_the_tunnel() -> None:
     found = evidence.run_metrics(
         usage(tunnel_s=0.0, others_s=0.2),
@@ -281,10 +306,11 @@ def test_a_device_lacks_nothing_as_long_as_its_cores_have_room() -> None:
     def judge(beside_s: float, capacity: float = 0.3) -> list[str]:
         idle = CoreTicks(user=0, system=0, softirq=0, steal=0, idle=200, clock_s=2.0)
         ticks = round((0.4 + beside_s) * 100)
-        core = replace(idle, user=ticks, idle=200 - ticks)
+        # The one between them is off.
+        core = replace(idle, user=ticks, idle=200 - ticks, number=2)
         seen = CpuUsage(2.0, {"device client": GroupUsage(0.4, 0.1, 0.1)}, (idle, core))
         return failed(
-            evidence.device_checks(seen, {"client": capacity}, {"client": (1,)}, measuring_s=2.0)
+            evidence.device_checks(seen, {"client": capacity}, {"client": (2,)}, measuring_s=2.0)
         )
 
     assert judge(0.0) == []

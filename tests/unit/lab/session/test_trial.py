@@ -1,14 +1,18 @@
 """A trial in which something breaks that must not: invalid, one clear line, and no exception."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
+from tunnelmark.lab import lab as labs
+from tunnelmark.lab.emulators import Lateness
+from tunnelmark.lab.session import trial as trials
 from tunnelmark.lab.session.stand import Side, Stand, Task
-from tunnelmark.lab.session.trial import run_trial
+from tunnelmark.lab.session.trial import _Running, run_trial
 from tunnelmark.lab.session.two_clocks import TwoClocks
 from tunnelmark.model.block import ProofVerdict, Stratum
 from tunnelmark.model.errors import LabError, ResultError
@@ -98,7 +102,7 @@ class Lab:
         self.wires = 1
         self.is_gateway = False
         self.link, self.emulators = None, ()
-        for name in ("counters", "problem", "restart_schedule"):
+        for name in ("counters", "problem", "restart_schedule", "restart_lateness"):
             setattr(self, name, broken.get(name, _nothing))
 
     direct = False
@@ -349,6 +353,95 @@ def test_a_tunnel_that_is_another_behind_its_set_ups_is_seen(
     monkeypatch.setattr("tunnelmark.lab.session.trial.proofs_after", lambda *_, **__: [proof])
     check = failed(trial(tmp_path, set_ups=restored(None)), "proved_again")
     assert check.message.endswith("text in the clear")
+
+
+@pytest.mark.parametrize("gateway", [False, True])
+def test_the_programs_of_a_tunnel_that_is_set_up_again_are_those_looked_at(
+    tmp_path: Path, *, gateway: bool
+) -> None:
+    def stand(pid: int) -> Any:
+        processes = ((name, SimpleNamespace(pid=pid, argv=())) for name in ("client", "server"))
+        up = SimpleNamespace(paths=(), processes=tuple(processes), negotiated=())
+        return SimpleNamespace(own=SimpleNamespace(up=up), lab=made)
+
+    made: Any = Lab(tmp_path)
+    made.is_gateway = gateway
+    made.client_host, made.server_host = Host(), Host()
+    made.client_host.name, made.server_host.name = "client", "server"
+    programs = [SimpleNamespace(pid=8, argv=())]
+    made.client_host.spawned = made.server_host.spawned = programs
+    made.place.limits = {"client": SimpleNamespace(applies=lambda _argv: True)}
+    nothing: Any = None
+    ups: Any = restored(None)
+    ups.stand = stand(7)
+    running = _Running(ups.stand, nothing, nothing, nothing, nothing, ups)
+    assert running._groups()["tunnel"] == {7}
+    ups.stand = stand(8)
+    groups = running._groups()
+    assert groups["tunnel"] == groups["tunnel on device"] == {8}
+    assert groups["gateway" if gateway else "tunnel server"] == {8}
+
+
+def test_changes_of_the_link_count_from_the_start_of_the_traffic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def noting(name: str) -> Any:
+        real: Any = getattr(trials, name)
+
+        @contextmanager
+        def enter(*args: object) -> Iterator[Any]:
+            with real(*args) as made:
+                order.append(name)
+                yield made
+
+        return enter
+
+    monkeypatch.setattr(trials, "congestion", noting("congestion"))
+    monkeypatch.setattr(trials, "watching", noting("watching"))
+    start = trials.CpuProbe.start
+
+    def started(probe: Any, now_ns: int) -> None:
+        order.append("start")
+        start(probe, now_ns)
+
+    monkeypatch.setattr(trials.CpuProbe, "start", started)
+    trial(tmp_path, lab={"restart_schedule": lambda: order.append("schedule")})
+    assert order == ["congestion", "watching", "schedule", "start"]
+
+
+@pytest.mark.parametrize(("between", "ok"), [(5_000_000, False), (100_000, True)])
+def test_a_link_that_was_late_between_two_counts_fails_the_trial(
+    tmp_path: Path, between: int, *, ok: bool
+) -> None:
+    """The emulator says of each reading only what came after the one before it."""
+    tails = iter([9_000_000, 9_000_000, 9_000_000, between, 100_000])
+    zero = dict.fromkeys(
+        (
+            *("offered", "delivered", "delivered_bytes", "queue_dropped", "lost", "in_flight"),
+            *("capture_dropped", "send_errors", "oversized", "checksum_missing"),
+        ),
+        0,
+    )
+
+    def event() -> Any:
+        late = {**zero, "lateness_recent_ns": {"tail": next(tails)}}
+        return {"a_to_b": late, "b_to_a": {**zero, "lateness_recent_ns": None}}
+
+    real: Any = labs.Lab.__new__(labs.Lab)
+    real._emulators, real._lateness = None, Lateness()
+    real.adopt(SimpleNamespace(counters=event, header_bytes=14))
+    asked: dict[str, Do] = {
+        "counters": real.counters,
+        "restart_lateness": real.restart_lateness,
+    }
+    result = trial(tmp_path, do=real.counters, lab=asked)
+    assert next(tails, None) is None
+    late = {c.name: c for c in result.validity.checks if c.name.startswith("link_lateness")}
+    assert late["link_lateness_forward"].ok is ok
+    assert late["link_lateness_forward"].value == max(between, 100_000)
+    assert late["link_lateness_reverse"].ok
 
 
 def test_what_breaks_while_the_tunnel_is_restored_is_a_fault(tmp_path: Path) -> None:

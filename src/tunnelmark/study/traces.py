@@ -1,0 +1,74 @@
+"""Traces of links: files beside a study, whose digests a loaded study has with it.
+
+A trace may have 64 MiB, too much for the text of a study. So ``[[trace]]`` tables behind the text
+say what each file contained when the study was loaded from a file: a resumed run and a worker
+refuse another content, whose figures would be pooled with those of the first.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tunnelmark.links.trace import DIGESTS, TraceLink
+from tunnelmark.model.trial import DriverSpec
+from tunnelmark.study.drivers import Fail
+from tunnelmark.study.messages import shown
+from tunnelmark.study.recipes import quoted
+
+_KEYS: Final = {"path", "sha256"}
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def with_traces(text: str, links: Iterable[DriverSpec]) -> str:
+    """Return a study, which was parsed to ``links``, with the digests of their traces behind it."""
+    found = dict(pair for link in links for pair in _digests(link))
+    there = {table["path"] for table in tomllib.loads(text).get("trace", [])} if found else set()
+    tables = [
+        f"\n[[trace]]\npath = {quoted(path)}\nsha256 = {quoted(digest)}\n"
+        for path, digest in found.items()
+        if path not in there
+    ]
+    return "".join([text, *tables])
+
+
+def pinned(document: Mapping[str, Any], fail: Fail) -> dict[str, str]:
+    """Return the digests of a study's own tables by path; ``StudyError`` for what is wrong."""
+    tables = document.get("trace", [])
+    if not isinstance(tables, list):
+        raise fail(("trace",), "trace must be written as [[trace]]")
+    found: dict[str, str] = {}
+    for number, table in enumerate(tables):
+        place = ("trace", number)
+        if not isinstance(table, dict) or set(table) != _KEYS:
+            raise fail(place, "trace must have the keys path and sha256, and no other")
+        path, digest = table["path"], table["sha256"]
+        if not isinstance(path, str):
+            raise fail(place, f"trace.path is {shown(path)}, must be a string")
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise fail(
+                place, f"trace.sha256 is {shown(digest)}, must be 64 lower-case hexadecimal digits"
+            )
+        found[path] = digest
+    return found
+
+
+def changed(link: DriverSpec, known: Mapping[str, str]) -> str | None:
+    """Return which trace of a link contains something else than a study says, or None."""
+    for path, digest in _digests(link):
+        if (earlier := known.get(path, digest)) != digest:
+            return (
+                f"{path} has changed since the study was begun: its SHA-256 is {digest[:16]}…, not "
+                f"{earlier[:16]}… (put the file back, or begin a new run)"
+            )
+    return None
+
+
+def _digests(link: DriverSpec) -> list[tuple[str, str]]:
+    if link.kind != TraceLink.kind:
+        return []
+    return [
+        (str(path), str(link.columns[column]))
+        for name, column in DIGESTS.items()
+        if (path := link.columns.get(name)) is not None
+    ]
