@@ -8,6 +8,7 @@ import click
 
 from tunnelmark import __version__
 from tunnelmark.cli.lazy import LazyGroup
+from tunnelmark.cli.unread import UnreadError, let_go, tell
 from tunnelmark.model.errors import TunnelmarkError
 
 UNEXPECTED = 1
@@ -81,16 +82,39 @@ def call(arguments: list[str]) -> int:
         return USAGE
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+    except UnreadError:
+        return _unread(arguments)
     except Exception as error:  # noqa: BLE001 - the last place where anything can be caught
         return _fail(f"unexpected {type(error).__name__}: {error}{_saved()}", UNEXPECTED)
     return result if isinstance(result, int) else 0
 
 
+_PRINTING = frozenset(
+    {
+        "analyse",
+        "audit",
+        "compare",
+        "doctor",
+        "overhead",
+        "plan",
+        "report",
+        "studies",
+        "version",
+    }
+)
+"""Commands whose reader may stop at any time."""
+_HELP = frozenset({"-h", "--help", "--version"})
+
+
+def _unread(arguments: list[str]) -> int:
+    let_go()
+    if not arguments or arguments[0] in _PRINTING or not _HELP.isdisjoint(arguments):
+        return 0
+    return _fail("broke off: nobody reads its output any more", UNEXPECTED)
+
+
 def _fail(message: str, status: int) -> int:
-    click.echo(f"tunnelmark: error: {message}", err=True)
+    tell(f"tunnelmark: error: {message}", err=True)
     return status
 
 

@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tunnelmark.cli.unread import let_go, tell
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.quantity import percent
 from tunnelmark.report.show import Unit, digits, shown_duration, unit
@@ -34,11 +35,14 @@ from tunnelmark.run.events import (
 
 @contextmanager
 def display(*, as_json: bool, quiet: bool, lines: bool = False) -> Iterator[Listener]:
-    """Return the listener for this kind of output; into a pipe, only the result is written."""
+    """Return the listener for this kind of output; into a pipe, only the result is written.
+
+    It falls silent when what it prints cannot be written any more: a run does not end by that.
+    """
     if as_json:
-        yield _print_json
+        yield _until_unwritable(_print_json)
     elif lines:
-        yield _print_line
+        yield _until_unwritable(_print_line)
     elif not quiet and (sys.stdout.isatty() or sys.stderr.isatty()):
         screen = _Screen()
         console = Console(stderr=not sys.stdout.isatty())
@@ -48,6 +52,29 @@ def display(*, as_json: bool, quiet: bool, lines: bool = False) -> Iterator[List
             yield screen.take
     else:
         yield lambda _event: None
+
+
+def _until_unwritable(listener: Listener) -> Listener:
+    writable = True
+
+    def take(event: Event) -> None:
+        nonlocal writable
+        if not writable:
+            return
+        try:
+            listener(event)
+        except OSError as error:
+            writable = False
+            let_go()
+            # That who reads a pipe has enough of it is nothing to tell.
+            if not isinstance(error, BrokenPipeError):
+                why = error.strerror or str(error)
+                tell(
+                    f"tunnelmark: progress cannot be shown any more: {why}; the run goes on",
+                    err=True,
+                )
+
+    return take
 
 
 def _print_json(event: Event) -> None:

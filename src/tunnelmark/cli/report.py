@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tunnelmark.cli.unread import tell, unread_is_fine
 from tunnelmark.model.faults import write, writing
 
 if TYPE_CHECKING:
@@ -142,8 +143,9 @@ def write_reports(directory: Path, *, terminal: bool) -> "Summary":
     write(folder / "report.md", to_markdown(summary).encode())
     write(folder / "report.csv", to_csv(summary).encode())
     if terminal:
-        _print(summary, None)
-        click.echo(f"\nHTML report: {page}")
+        with unread_is_fine():
+            _print(summary, None)
+        tell(f"\nHTML report: {page}")
     return summary
 
 
@@ -166,5 +168,10 @@ def _print(summary: "Summary", output: Path | None) -> None:
             print_report(summary, Console(file=file, width=80, no_color=True))
         return
     console = Console()
-    # A pipe has no width; 80 columns is what a reader of the file will have.
-    print_report(summary, console if console.is_terminal else Console(width=80))
+    if not console.is_terminal:
+        # A pipe has no width; 80 columns is what a reader of the file will have.
+        console = Console(width=80)
+    # Where nobody reads, rich would end the whole command.
+    with console.capture() as printed:
+        print_report(summary, console)
+    click.echo(printed.get(), nl=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tunnelmark.cli.duration import duration_s
+from tunnelmark.cli.unread import tell
 from tunnelmark.model.suites import SUITES, Suite
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def run(
         from tunnelmark.cli.foresight import foreseen  # noqa: PLC0415 - scipy.stats is slow to load
 
         for line in foreseen(loaded, budget_s=budget, like=like):
-            click.echo(f"tunnelmark: {line}", err=True)
+            _say(line)
     copies = Copies(results, _say)
     with display(as_json=as_json, quiet=quiet, lines=lines) as listener:
         carry_out = (
@@ -220,7 +221,7 @@ def run(
     copies.send_all()
     if as_json:
         for verdict in summary.verdicts:
-            click.echo(json.dumps(as_event(verdict)))
+            tell(json.dumps(as_event(verdict)))
     return _status(ended, as_json=as_json) or (_NO_VALID_TRIAL if unfinished(summary.points) else 0)
 
 
@@ -239,7 +240,7 @@ def _of_machines(suite: str | None, kernel: str | None, *, elsewhere: bool) -> N
 
 
 def _say(step: str) -> None:
-    click.echo(f"tunnelmark: {step}", err=True)
+    tell(f"tunnelmark: {step}", err=True)
 
 
 def _alone(names: str, *given: bool) -> None:
@@ -251,11 +252,11 @@ def _status(ended: "RunEnded", *, as_json: bool) -> int:
     """Say why a run is not complete and return its exit status; 0 if it is."""
     if ended.outcome == "interrupted":
         if not as_json:
-            click.echo(f"interrupted; resume with: tunnelmark run --resume {ended.directory}")
+            tell(f"interrupted; resume with: tunnelmark run --resume {ended.directory}")
         return _INTERRUPTED
     if ended.outcome == "failed":
-        click.echo(f"tunnelmark: error: {ended.message}", err=True)
+        tell(f"tunnelmark: error: {ended.message}", err=True)
         return _TUNNEL_FAILED
     if ended.message and not as_json:
-        click.echo(ended.message)
+        tell(ended.message)
     return 0

@@ -13,10 +13,12 @@ import polars as pl
 from tunnelmark.execute.study_of import study_of
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.faults import writing
+from tunnelmark.model.job import Job
+from tunnelmark.run.replay import progress_of
 from tunnelmark.store import Manifest, Result, Writer, open_result
 from tunnelmark.store.layout import MANIFEST, inside
 from tunnelmark.store.manifest import Sitting, read_versioned
-from tunnelmark.store.result import JobFiles, read_trials
+from tunnelmark.store.result import JobFiles, read_trials, without_disproved
 from tunnelmark.study.plan import jobs as plan_jobs
 
 _SAME: Final = ("study", "scale", "study_sha256", "seed", "suite", "kernel")
@@ -36,7 +38,7 @@ class Merged:
     jobs: int
     """Jobs of the study that have trials now."""
     missing: tuple[str, ...]
-    """Jobs that have no record yet."""
+    """Jobs that have trials still to do and no record of why they failed."""
 
 
 def merge(sources: Sequence[Path], into: Path) -> Merged:
@@ -64,6 +66,9 @@ def _merged(sources: Sequence[Result], there: Result, writer: Writer) -> Merged:
     for result in results:
         for name, paths in result.jobs().items():
             files.setdefault(name, []).append((result, paths))
+    study, _ = study_of(there.directory)
+    planned = {job.job_id: job for job in plan_jobs(study)}
+    done: set[str] = set()
     added = known = left_out = with_trials = 0
     for name in sorted(files):
         # One job at a time: all of them may be more than the memory holds.
@@ -79,14 +84,17 @@ def _merged(sources: Sequence[Result], there: Result, writer: Writer) -> Merged:
         left_out += len(frozenset().union(*(one.keys for one in runs)) - best.keys)
         if best is not now:
             _copy(best, name, writer)
+        if (job := planned.get(name)) is not None and best.has_all(job):
+            done.add(name)
     records = {**there.blocks, **open_result(writer.directory).blocks}
-    study, _ = study_of(there.directory)
+    # A record alone says little: a run writes it before the first trial.
+    done |= {name for name, record in records.items() if record.error}
     omitted = {name for result in results for name in result.manifest.omitted}
     missing = tuple(
-        job.job_id
-        for job in plan_jobs(study)
-        if job.job_id not in records
-        and job.job_id not in omitted
+        name
+        for name, job in planned.items()
+        if name not in done
+        and name not in omitted
         and job.block.tunnel.label not in there.manifest.skipped
     )
     failed = any(record.error for record in records.values())
@@ -111,6 +119,14 @@ class _Run:
         """Return by what the one that counts is chosen; the same whatever the order."""
         valid = int(self.trials["valid"].sum())
         return valid, self.trials.height, str(self.trials["run_id"][0])
+
+    def has_all(self, job: Job) -> bool:
+        """Say whether nothing of the job is still to be measured, in whatever environment."""
+        rows = self.trials.filter((pl.col("path") == "total") & (pl.col("block_id") == job.job_id))
+        record = self.result.blocks.get(job.job_id)
+        rows = without_disproved(rows, {job.job_id: record} if record is not None else {})
+        rows = rows.sort("started_at", maintain_order=True)
+        return not progress_of(job, rows, environment="").next_trials()
 
 
 def _run(result: Result, files: JobFiles) -> Iterator[_Run]:

@@ -122,6 +122,9 @@ class Attempt:
     baseline_proofs: tuple[WireProof, ...] = ()
     end_proofs: tuple[WireProof, ...] = ()
     """Of the tunnel when its trials were done."""
+    trials: tuple[str, ...] | None = None
+    """Its trials, each with the number of the attempt at it (``<trial>-<attempt>``), where it is
+    ``disproved``. None: not noted, as in results of before."""
 
     @property
     def disproved(self) -> str | None:

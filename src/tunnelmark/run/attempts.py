@@ -5,7 +5,7 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -88,8 +88,11 @@ class JobRunner:
             else:
                 self.phase("again", attempt.reason)
         self.progress.up = None
-        self.phase("failed" if error else "done", error or "")
         return self._record(error)
+
+    def tell_end(self, record: BlockRecord) -> None:
+        """Tell that the job has ended; what it left is then on disk, where it is copied from."""
+        self.phase("failed" if record.error else "done", record.error or "")
 
     def _attempt(self, session: Session, now: "_Now") -> Attempt:
         """Bring the job up, run the trials of one bring-up, take it down."""
@@ -102,9 +105,12 @@ class JobRunner:
             now.fail(_INTERRUPTED, transient=True)
             raise
         finally:
-            now.enter("down")
-            with now.timed("down"), self.interrupts.cleaning(), now.noting():
-                session.down()
+            with self.interrupts.cleaning():
+                try:
+                    now.enter("down")
+                finally:
+                    with now.timed("down"), now.noting():
+                        session.down()
             attempt = now.ended(session.seen)
             self._attempts.append(attempt)
         self.recorded(self._record(None))
@@ -130,6 +136,7 @@ class JobRunner:
                     continue
                 began = time.monotonic() - now.seconds["waiting"]
                 result = session.run(trial, self.progress.attempts[trial.trial_id] + 1)
+                now.trials.append(f"{trial.trial_id}-{result.attempt}")
                 measuring = result.details.get("measuring_s", 0.0)
                 # Seconds of virtual time are no part of those that went by here.
                 if isinstance(measuring, float) and result.stratum is not Stratum.SIMULATION:
@@ -175,7 +182,8 @@ class JobRunner:
         """Tell which phase the job enters."""
         block = self.job.block
         labels = (block.tunnel.label, block.link.label, block.device.label)
-        self.tell(BlockPhase(block.block_id, *labels, phase, message, self.progress.up))
+        with suppress(OSError):  # of a display whose pipe broke: no fault of a tunnel
+            self.tell(BlockPhase(block.block_id, *labels, phase, message, self.progress.up))
 
 
 class _Now:
@@ -192,6 +200,8 @@ class _Now:
         self.bring_up, self.number = bring_up, number
         self._phase: Phase = "lab"
         self.seconds: dict[str, float] = defaultdict(float)
+        self.trials: list[str] = []
+        """As ``Attempt.trials`` names them."""
         self._failure: tuple[Phase, str, bool] | None = None
         """Phase, reason, and whether it may be transient, of the first failure."""
 
@@ -250,7 +260,7 @@ class _Now:
             None,
             False,
         )
-        return Attempt(
+        attempt = Attempt(
             self.bring_up,
             phase,
             reason,
@@ -262,6 +272,8 @@ class _Now:
             seen.baseline_proofs,
             seen.end_proofs,
         )
+        # Another attempt at this bring-up, perhaps of a resume, may be in order.
+        return attempt if attempt.disproved is None else replace(attempt, trials=(*self.trials,))
 
     def _unexpected(self, error: Exception) -> str:
         name = f"logs/{self._runner.job.job_id}/unexpected-{self.number}.txt"

@@ -1,6 +1,7 @@
 """What a run reports while it runs; the terminal display and ``--json`` both consume these."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -103,3 +104,13 @@ class RunEnded:
 
 Event = RunStarted | BlockPhase | TrialProgress | TrialDone | JobDone | RunEnded
 Listener = Callable[[Event], None]
+
+
+def unfailing(listener: Listener) -> Listener:
+    """Return a listener whose trouble with its output, such as a pipe that broke, ends no run."""
+
+    def take(event: Event) -> None:
+        with suppress(OSError):
+            listener(event)
+
+    return take

@@ -14,7 +14,14 @@ from tunnelmark.model.session import Backend
 from tunnelmark.model.trial import Progress, Trial, TrialResult
 from tunnelmark.run.attempts import JobRunner
 from tunnelmark.run.budget import Budget
-from tunnelmark.run.events import Listener, RunEnded, RunStarted, TrialDone, TrialProgress
+from tunnelmark.run.events import (
+    Listener,
+    RunEnded,
+    RunStarted,
+    TrialDone,
+    TrialProgress,
+    unfailing,
+)
 from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.replay import replay
 from tunnelmark.run.tally import Tally
@@ -40,6 +47,10 @@ class Loop:
     _earlier: dict[str, BlockRecord] = field(default_factory=dict)
     _budget: Budget | None = None
     _measuring_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Let no listener end the run."""
+        self.listener = unfailing(self.listener)
 
     def run(self, *, resumed: bool) -> RunEnded:
         """Run what is open of all jobs; a job that fails is recorded and the others go on.
@@ -83,10 +94,10 @@ class Loop:
     def _job(self, job: Job) -> BlockRecord | None:
         """Run a job; None if it was done before an interruption."""
         progress = self._tally.progress(job.job_id)
-        record = None
+        runner = record = None
         if progress.next_trials():
             earlier = self._earlier.get(job.job_id)
-            record = JobRunner(
+            runner = JobRunner(
                 progress=progress,
                 backend=self.backend,
                 directory=self.writer.directory,
@@ -96,7 +107,8 @@ class Loop:
                 finished=self._finished,
                 recorded=self._recorded,
                 earlier=earlier,
-            ).run()
+            )
+            record = runner.run()
             self._measuring_s += _measuring_s(record) - _measuring_s(earlier)
             self.writer.write_block(record)
             self._note_changes()
@@ -104,6 +116,8 @@ class Loop:
             self._earlier[job.job_id] = record
         # Also of one that was finished when a run was killed.
         self.writer.seal(job.job_id)
+        if runner is not None and record is not None:
+            runner.tell_end(record)
         if self._budget is None:
             self._tally.close(job.job_id)
         return record

@@ -4,18 +4,21 @@ A kill at any byte leaves whole lines and at most a piece of one, the attempt th
 written: readers leave the piece out, the next writer cuts it off.
 """
 
+import io
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.faults import writing
-from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, frame_of
+from tunnelmark.store.limits import MOST_ROWS, LimitError, Limits
+from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, frame_of, is_column
 
 ENDING: Final = ".jsonl"
 
@@ -26,9 +29,10 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open it, or make it; a piece of a line at its end is cut off."""
         self.path = path
-        self._file: IO[bytes] | None = None
+        self._file: io.FileIO | None = None
         with writing(path):
-            file = path.open("ab")
+            # Without a buffer: it would keep what did not fit, and write it when it is closed.
+            file = path.open("ab", buffering=0)
             try:
                 whole = _whole(path.read_bytes())
                 if file.tell() != whole:
@@ -52,18 +56,31 @@ class Journal:
                 raise OSError("is closed")
             before = self._file.seek(0, os.SEEK_END)
             try:
-                self._file.write(line)
-                self._file.flush()
+                left = memoryview(line)
+                while left:
+                    left = left[os.write(self._file.fileno(), left) :]
                 os.fsync(self._file.fileno())
-            except OSError:
-                # The next attempt must not stand behind a piece of this one.
-                os.ftruncate(self._file.fileno(), before)
+            except BaseException:
+                self._cut(before)
                 raise
 
     def close(self) -> None:
-        """Close it; idempotent."""
-        if self._file is not None:
-            self._file.close()
+        """Close it; idempotent. Raises ``UnwritableError``; it is closed nevertheless."""
+        file, self._file = self._file, None
+        if file is not None:
+            with writing(self.path):
+                file.close()
+
+    def _cut(self, size_bytes: int) -> None:
+        """Remove a piece of a line: the next attempt must not stand behind it."""
+        if self._file is None:
+            return
+        try:
+            os.ftruncate(self._file.fileno(), size_bytes)
+        except OSError:
+            # A piece at the end is no damage; one in the middle would be.
+            with suppress(OSError):
+                self._file.close()
             self._file = None
 
     def _sync_folder(self) -> None:
@@ -77,15 +94,20 @@ class Journal:
 def read_journal(data: bytes, place: str) -> pl.DataFrame:
     """Return the rows of all whole lines; ``ResultError`` names ``place`` and the line."""
     rows: list[dict[str, Any]] = []
+    columns = {*SCHEMA, *METRIC_SCHEMA}
+    limits = Limits(rows=MOST_ROWS)
     for number, line in enumerate(data[: _whole(data)].split(b"\n")[:-1], start=1):
         try:
-            rows += [_row(row) for row in _list(json.loads(line.decode("utf-8", "surrogatepass")))]
+            added = [_row(row) for row in _list(json.loads(line.decode("utf-8", "surrogatepass")))]
+            rows += added
+            columns.update(*added)
+            limits.check(rows=len(rows), columns=len(columns))
+        except LimitError as error:
+            raise ResultError(f"{place}:{number}: {error}") from error
         except (ValueError, TypeError, RecursionError) as error:
             raise ResultError(f"{place}:{number}: is damaged: {error}") from error
     if not rows:
         return pl.DataFrame(schema={**SCHEMA, **METRIC_SCHEMA})
-    if strange := {name for row in rows for name in row if not _known(name)}:
-        raise ResultError(f"{place}: column {min(strange)[:80]} is not a trial column")
     try:
         return frame_of(rows)
     except (pl.exceptions.PolarsError, TypeError, OverflowError, ValueError) as error:
@@ -105,11 +127,11 @@ def _list(found: object) -> list[Any]:
 def _row(found: object) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TypeError("it has no rows")
-    return {**found, "started_at": datetime.fromisoformat(found.get("started_at", ""))}
-
-
-def _known(name: str) -> bool:
-    return name in SCHEMA or name in METRIC_SCHEMA or name.startswith("param_")
+    if strange := [name for name in found if not is_column(name)]:
+        raise ValueError(f"column {min(strange)[:80]} is not a trial column")
+    if missing := SCHEMA.keys() - found.keys():
+        raise ValueError(f"a row has no {min(missing)}")
+    return {**found, "started_at": datetime.fromisoformat(found["started_at"])}
 
 
 def _as_json(value: object) -> str:

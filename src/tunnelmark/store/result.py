@@ -3,7 +3,7 @@
 import fcntl
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import polars as pl
 
-from tunnelmark.model.block import BlockRecord, Stratum
+from tunnelmark.model.block import Attempt, BlockRecord, Stratum
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.faults import writing
 from tunnelmark.model.trial import TrialResult
@@ -27,6 +27,12 @@ from tunnelmark.store.layout import (
     remove_parts,
     write_atomically,
 )
+from tunnelmark.store.limits import (
+    LARGEST_FILE_BYTES,
+    MOST_VALUES_OF_ALL,
+    LimitError,
+    Limits,
+)
 from tunnelmark.store.manifest import (
     Manifest,
     Sitting,
@@ -37,10 +43,7 @@ from tunnelmark.store.manifest import (
 from tunnelmark.store.parquet import read_parquet
 from tunnelmark.store.rows import METRIC_SCHEMA, SCHEMA, Origin, check_frame, to_rows
 
-LARGEST_FILE_BYTES: Final = 4 << 30
-"""Of trials or samples; a file that is longer is not ours."""
-MOST_ROWS: Final = 1_000_000
-"""Of one block: attempts times paths."""
+_OF_ALL: Final = Limits(rows=MOST_VALUES_OF_ALL, values=MOST_VALUES_OF_ALL)
 
 
 class Result:
@@ -66,7 +69,7 @@ class Result:
         Columns are those of ``rows.SCHEMA``, ``param_<name>`` and the metrics; raises
         ``ResultError`` for a damaged file or an attempt that occurs twice.
         """
-        frames = [read_trials(paths, self._converting) for paths in self.jobs().values()]
+        frames = list(self._frames())
         if not frames:
             return pl.DataFrame(schema={**SCHEMA, **METRIC_SCHEMA})
         try:
@@ -86,7 +89,20 @@ class Result:
             strata, default=Stratum.NAMESPACES.value, return_dtype=pl.String
         )
         trials = trials.with_columns(pl.col("stratum").fill_null(of_block))
-        return _without_disproved(trials, self.blocks)
+        return without_disproved(trials, self.blocks)
+
+    def _frames(self) -> Iterator[pl.DataFrame]:
+        """Yield the trials of each job, as long as all together are not too many."""
+        rows, columns = 0, set[str]()
+        for paths in self.jobs().values():
+            frame = read_trials(paths, self._converting)
+            rows += frame.height
+            columns.update(frame.columns)
+            try:
+                _OF_ALL.check(rows=rows, columns=len(columns))
+            except LimitError as error:
+                raise ResultError(f"{self.directory}/trials: {error}") from error
+            yield frame
 
     def jobs(self) -> dict[str, "JobFiles"]:
         """Return the files of each job that has trials, by its name, in order of the names."""
@@ -202,9 +218,9 @@ class Writer:
         return inside(self.directory, f"trials/{job_id}{ending}")
 
     def _close_journal(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
 
     def write_block(self, record: BlockRecord) -> None:
         """Write what is recorded of a block, in place of what is there."""
@@ -217,9 +233,11 @@ class Writer:
         write_manifest(self.directory, self.manifest)
 
     def close(self) -> None:
-        """Give up the lock."""
-        self._close_journal()
-        self._lock.close()
+        """Give up the lock, also where what was written cannot be kept (``UnwritableError``)."""
+        try:
+            self._close_journal()
+        finally:
+            self._lock.close()
 
 
 def open_result(path: Path | str) -> Result:
@@ -234,7 +252,7 @@ def _of_this_format(directory: Path) -> Manifest:
     return manifest
 
 
-def _without_disproved(trials: pl.DataFrame, blocks: Mapping[str, BlockRecord]) -> pl.DataFrame:
+def without_disproved(trials: pl.DataFrame, blocks: Mapping[str, BlockRecord]) -> pl.DataFrame:
     """Return the trials with those invalid whose tunnel failed the proof when they were done."""
     for block in blocks.values():
         for attempt in block.attempts:
@@ -243,8 +261,8 @@ def _without_disproved(trials: pl.DataFrame, blocks: Mapping[str, BlockRecord]) 
             message = f"the proof by wire failed after the trials: {attempt.disproved}"
             meant = (
                 (pl.col("block_id") == block.block_id)
-                & (pl.col("bring_up") == attempt.bring_up)
                 & ~pl.col("is_baseline")
+                & _of_attempt(attempt)
             )
             check = json.dumps(vars(Check("proof_at_the_end", ok=False, message=message)))
             trials = trials.with_columns(
@@ -255,6 +273,13 @@ def _without_disproved(trials: pl.DataFrame, blocks: Mapping[str, BlockRecord]) 
                 checks=pl.when(meant).then(_with(check)).otherwise("checks"),
             )
     return trials
+
+
+def _of_attempt(attempt: Attempt) -> pl.Expr:
+    """Say whether a trial is of an attempt of its block: where nobody noted, of its bring-up."""
+    if attempt.trials is None:
+        return pl.col("bring_up") == attempt.bring_up
+    return pl.concat_str("trial_id", "attempt", separator="-").is_in(list(attempt.trials))
 
 
 def _with(check: str) -> pl.Expr:
@@ -295,7 +320,7 @@ def read_trials(paths: JobFiles, converting: tuple[Converter, ...] = ()) -> pl.D
 
 def _read_sealed(path: Path, converting: tuple[Converter, ...]) -> pl.DataFrame:
     data = read_bounded(path, LARGEST_FILE_BYTES)
-    frame = read_parquet(data, str(path), most_rows=MOST_ROWS, most_text_bytes=LARGEST_FILE_BYTES)
+    frame = read_parquet(data, str(path), Limits())
     for step in converting:
         frame = step.trials(frame)
     check_frame(frame, str(path))

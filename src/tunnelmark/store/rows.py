@@ -10,6 +10,7 @@ import polars as pl
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import BASELINE, Point, TrialResult
+from tunnelmark.store.values import check_values
 
 SCHEMA: Final[dict[str, Any]] = {
     "study": pl.String,
@@ -112,8 +113,13 @@ def frame_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     params = dict.fromkeys(name for row in rows for name in row if name.startswith(PARAM))
     types = {name: _common_type([row.get(name) for row in rows]) for name in params}
     schema = {**SCHEMA, **types, **METRIC_SCHEMA}
-    full = [{name: _fitting(row.get(name), kind) for name, kind in schema.items()} for row in rows]
-    return pl.DataFrame(full, schema=schema, strict=True)
+    # Column by column: most are empty, and rows with all of them would fill the memory.
+    return pl.DataFrame(
+        [
+            pl.Series(name, [_fitting(row.get(name), kind) for row in rows], kind, strict=True)
+            for name, kind in schema.items()
+        ]
+    )
 
 
 def columns_of(point: Point) -> dict[str, Any]:
@@ -131,6 +137,11 @@ def columns_of(point: Point) -> dict[str, Any]:
     }
 
 
+def is_column(name: str) -> bool:
+    """Say whether trials may have a column of this name."""
+    return name in SCHEMA or name in METRIC_SCHEMA or name.startswith(PARAM)
+
+
 def check_frame(frame: pl.DataFrame, place: str) -> None:
     """Raise ``ResultError`` naming ``place`` if a frame is not one of trials."""
     found = frame.schema  # made again by each call
@@ -140,19 +151,9 @@ def check_frame(frame: pl.DataFrame, place: str) -> None:
         if name in SCHEMA and name not in found:
             raise ResultError(f"{place}: has no column {name}")
     for name in found:
-        if name not in SCHEMA and name not in METRIC_SCHEMA and not name.startswith(PARAM):
+        if not is_column(name):
             raise ResultError(f"{place}: column {name[:80]} is not a trial column")
-    for name in (
-        "trial_id",
-        "attempt",
-        "path",
-        "valid",
-        "started_at",
-        "is_baseline",
-        "environment",
-    ):
-        if frame[name].null_count():
-            raise ResultError(f"{place}: column {name} has an empty row")
+    check_values(frame, frozenset(SCHEMA), place)
 
 
 def _scalar(value: object) -> object:

@@ -15,6 +15,7 @@ from tunnelmark.cli import main
 from tunnelmark.execute import parts
 from tunnelmark.execute.merge import merge
 from tunnelmark.execute.study_of import placed, study_of
+from tunnelmark.model.block import Attempt, ProofVerdict
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.job import Job
 from tunnelmark.model.suites import MachineSystem
@@ -151,6 +152,39 @@ def test_a_job_that_was_begun_twice_counts_once_by_the_run_that_came_further(
     assert merged.left_out == 5
     assert merged.missing == (two.job_id,)
     assert open_result(into).manifest.outcome == "interrupted"
+
+
+def test_a_job_that_was_begun_is_missing_until_its_trials_are_done(tmp_path: Path) -> None:
+    one, two = jobs(_study())
+    begun = _result(tmp_path, [one], "tmbegun", trials=5)
+    rest = _result(tmp_path, [two], "tmrest")
+    # A run writes the record of a job before its first trial.
+    record = replace(block_record(), block_id=one.job_id)
+    with closing(Writer(begun)) as writer:
+        writer.write_block(record)
+    into = tmp_path / "into"
+    merged = merge([begun, rest], into)
+    assert merged.missing == (one.job_id,)
+    assert open_result(into).manifest.outcome == "interrupted"
+    # One that was given up is there, as it is.
+    with closing(Writer(into)) as writer:
+        writer.write_block(replace(record, error="the tunnel was killed"))
+    assert merge([rest], into).missing == ()
+    assert open_result(into).manifest.outcome == "failed"
+    whole = _result(tmp_path, [one], "tmwhole")
+    assert merge([whole], into).missing == ()
+    assert open_result(into).manifest.outcome == "complete"
+
+
+def test_trials_that_the_last_proof_made_worthless_are_missing(tmp_path: Path) -> None:
+    one, two = jobs(_study())
+    parts = [_result(tmp_path, [one], "tmone"), _result(tmp_path, [two], "tmtwo")]
+    record = replace(block_record(), block_id=one.job_id)
+    wrong = replace(record.proofs[0], verdict=ProofVerdict.SAW_WRONG, message="readable")
+    last = Attempt(1, "proof", "readable", transient=False, seconds={}, end_proofs=(wrong,))
+    with closing(Writer(parts[0])) as writer:
+        writer.write_block(replace(record, attempts=(last,)))
+    assert merge(parts, tmp_path / "into").missing == (one.job_id,)
 
 
 def test_parts_that_a_killed_run_left_are_taken_in_once(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_output_that_overtakes_the_listener_is_kept_in_order(peer: Peer) -> None
     assert (notes.pieces, notes.returncode) == ([(1, b"a"), (2, b"b")], 7)
 
 
-def test_a_listener_that_fails_is_told_and_the_connection_stays(peer: Peer) -> None:
+def test_a_listener_that_fails_hears_of_it_and_the_connection_stays(peer: Peer) -> None:
     full, early = Full(), Full()
     peer.channel.listen(3, full)
     peer.say({"event": "output", "proc": 3, "stream": 1}, b"a")

@@ -59,7 +59,7 @@ def test_output_goes_to_the_log_even_after_the_end(tmp_path: Path) -> None:
     assert process.log_tail(2) == "two\na child's words"
 
 
-def test_a_full_disk_is_told_to_whoever_uses_the_program(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_to_whoever_uses_the_program(tmp_path: Path) -> None:
     signals = Signals()
     process, by_lines = make(tmp_path / "a", signals), make(tmp_path / "b", signals, lines=True)
     for one, folder in ((process, "a"), (by_lines, "b")):

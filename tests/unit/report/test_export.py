@@ -109,6 +109,29 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> No
         export(open_result(directory), tmp_path / "into", form="csv")
 
 
+@pytest.mark.parametrize("trial_id", ["../../x", "{folder}/x", "t\0"])
+@pytest.mark.parametrize("form", ["iperf3", "flent"])
+@pytest.mark.parametrize("by", ["store", "export"])
+def test_a_trial_whose_name_leads_elsewhere_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial_id: str, form: str, by: str
+) -> None:
+    directory, into = _result(tmp_path), tmp_path / "a" / "into"
+    path = directory / "trials" / "b1.parquet"
+    pl.read_parquet(path).with_columns(
+        trial_id=pl.lit(trial_id.format(folder=tmp_path)),
+        workload_kind=pl.lit("udp_load" if form == "iperf3" else "udp_echo"),
+        params=pl.lit('{"rate": "1 Mbit/s"}'),
+    ).write_parquet(path)
+    if by == "export":
+        monkeypatch.setattr("tunnelmark.store.rows.check_values", lambda *_: None)
+    words = "trial_id is " if by == "store" else "is not a file name"
+    with pytest.raises(ResultError, match=words):
+        export(
+            open_result(directory), into, form=None, iperf3=form == "iperf3", flent=form == "flent"
+        )
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
 def test_a_sample_that_is_damaged_or_missing_is_named(tmp_path: Path) -> None:
     directory = _result(tmp_path)
     path = directory / "samples" / "t.send"

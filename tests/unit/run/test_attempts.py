@@ -129,6 +129,9 @@ class _Bench:
     def run(self) -> BlockRecord:
         return self.runner.run()
 
+    def done(self) -> set[str]:
+        return self.progress.done
+
 
 def good() -> WireProof:
     (proof,) = block_record().proofs
@@ -235,6 +238,25 @@ def test_a_tunnel_that_fails_its_last_proof_ends_its_block(bench: Made) -> None:
     assert record.error == "the proof by wire failed: readable"
     assert [(a.phase, a.disproved) for a in record.attempts] == [("proof", "readable")]
     assert one.fake.downs == 1
+    # These count for nothing; those of an attempt in its place do.
+    assert sorted(record.attempts[0].trials or ()) == sorted(f"{name}-1" for name in one.done())
+    assert len(one.done()) == 4
+
+
+def test_an_attempt_in_the_place_of_a_disproved_one_is_another(bench: Made) -> None:
+    first = bench("nowhere")
+    first.last = [replace(good(), verdict=ProofVerdict.SAW_WRONG, message="readable")]
+    failed = first.run()
+    again = bench("nowhere")
+    again.last = [good()]
+    again.runner.earlier = failed
+    record = again.run()
+    assert [(a.bring_up, a.disproved) for a in record.attempts] == [
+        (1, "readable"),
+        (1, None),
+        (2, None),
+    ]
+    assert [a.trials is None for a in record.attempts] == [False, True, True]
 
 
 def test_a_last_proof_that_saw_nothing_is_kept_and_ends_nothing(bench: Made) -> None:
@@ -296,6 +318,33 @@ def test_a_result_that_cannot_be_written_ends_the_run(bench: Made) -> None:
 
     one.runner.recorded = full
     with pytest.raises(ResultError, match="disk full"):
+        one.run()
+    assert one.fake.downs == 1
+
+
+def test_a_listener_that_nobody_reads_ends_nothing(bench: Made) -> None:
+    one = bench("nowhere")
+
+    def closed(event: BlockPhase) -> None:
+        if event.phase not in {"lab", "tunnel", "proof", "warm"}:
+            raise BrokenPipeError
+
+    one.runner.tell = closed
+    record = one.run()
+    assert record.error is None
+    assert [(a.bring_up, a.reason) for a in record.attempts] == [(1, None), (2, None)]
+    assert one.fake.downs == 2
+
+
+def test_a_lab_is_taken_down_whatever_is_wrong_with_the_listener(bench: Made) -> None:
+    one = bench("nowhere")
+
+    def wrong(event: BlockPhase) -> None:
+        if event.phase == "down":
+            raise KeyError("phase")
+
+    one.runner.tell = wrong
+    with pytest.raises(KeyError):
         one.run()
     assert one.fake.downs == 1
 

@@ -1,19 +1,23 @@
 """A whole run by a backend that is no lab: what it tells, what is on disk, what a resume does."""
 
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from made_results import manifest
+from made_results import block_record, manifest
 from made_study import made_text
-from tunnelmark.model.block import Stratum
+from tunnelmark.cli.copies import Copies
+from tunnelmark.model.block import ProofVerdict, Stratum, WireProof
+from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.job import Job, from_json, to_json
 from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.trial import Measurement, Trial, TrialResult
 from tunnelmark.model.validity import Check, Validity
-from tunnelmark.run.events import Event, RunEnded, RunStarted, TrialDone
+from tunnelmark.run.events import BlockPhase, Event, RunEnded, RunStarted, TrialDone
 from tunnelmark.run.interrupt import Interrupts
 from tunnelmark.run.loop import Loop
 from tunnelmark.store import Writer, open_result
@@ -35,6 +39,7 @@ class _Session:
         self._is_up = False
 
     def up(self, _bring_up: int, _attempt: int) -> None:
+        self.seen = Seen()
         with self._observer.during("lab"):
             self._is_up = True
 
@@ -56,7 +61,11 @@ class _Session:
     def problem(self) -> str | None:
         return None
 
-    def finish(self) -> None: ...
+    def finish(self) -> None:
+        if self._backend.last is not None:
+            with self._observer.during("proof"):
+                self.seen.end_proofs = (self._backend.last,)
+                raise RefusedError("the proof by wire failed")
 
     def down(self) -> None:
         self._is_up = False
@@ -67,6 +76,8 @@ class _Backend:
         self.dies_at = dies_at
         self.trials: list[tuple[str, int]] = []
         self.opened: list[str] = []
+        self.last: WireProof | None = None
+        """What the last proof of each attempt sees, and fails by."""
 
     def open(self, job: Job, _folder: Path, observer: Observer) -> _Session:
         self.opened.append(job.job_id)
@@ -128,6 +139,58 @@ def test_after_a_kill_every_trial_is_measured_once(tmp_path: Path, dies_at: int)
     # In the order that the seed gave them, resume or not.
     assert [name for name, _ in second.trials] == [n for n, _ in undone.trials if n not in kept]
     assert open_result(directory).manifest.outcome == "complete"
+
+
+def test_a_resume_repeats_what_the_last_proof_made_worthless_and_its_trials_count(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "result"
+    first = _Backend()
+    (proof,) = block_record().proofs
+    first.last = replace(proof, verdict=ProofVerdict.SAW_WRONG, message="readable")
+    _run(directory, first)
+    before = open_result(directory).trials().filter(~pl.col("is_baseline"))
+    assert before.height > 0
+    assert not before["valid"].any()
+    second = _Backend()
+    events, _ = _run(directory, second)
+    (ended,) = [event for event in events if isinstance(event, RunEnded)]
+    assert ended.outcome == "complete"
+    trials = open_result(directory).trials()
+    valid = trials.filter("valid")
+    assert valid["trial_id"].n_unique() == valid.height == 48
+    assert trials.filter(~pl.col("valid")).height == before.height
+    third = _Backend()
+    _run(directory, third)
+    assert third.trials == []
+
+
+def test_a_listener_that_nobody_reads_ends_no_run(tmp_path: Path) -> None:
+    def closed(_event: Event) -> None:
+        raise BrokenPipeError
+
+    directory = tmp_path / "result"
+    with closing(Writer.create(directory, manifest())) as writer:
+        ended = Loop(_jobs(), _Backend(), writer, closed, Interrupts()).run(resumed=False)
+    assert (ended.outcome, ended.valid_trials, ended.message) == ("complete", 48, "")
+
+
+def test_a_job_is_on_the_object_store_before_the_next_one_begins(tmp_path: Path) -> None:
+    first, second, _ = (job.job_id for job in _jobs())
+    directory = tmp_path / "result"
+    copies = Copies((tmp_path / "store").as_uri(), print)
+    there: dict[str, set[str]] = {}
+
+    def look(event: Event) -> None:
+        if isinstance(event, BlockPhase) and event.phase == "lab":
+            store = tmp_path / "store" / "result"
+            names = {str(path.relative_to(store)) for path in store.rglob("*") if path.is_file()}
+            there.setdefault(event.block_id, names)
+
+    with closing(Writer.create(directory, manifest())) as writer:
+        Loop(_jobs(), _Backend(), writer, copies.listening(look), Interrupts()).run(resumed=False)
+    assert there[first] == set()
+    assert {f"trials/{first}.parquet", f"blocks/{first}.json", "manifest.json"} <= there[second]
 
 
 def test_only_the_job_under_way_is_in_memory(tmp_path: Path) -> None:

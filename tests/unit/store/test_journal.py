@@ -1,6 +1,9 @@
 """Trials of a job under way: a kill at any byte loses at most the one that was being written."""
 
-from contextlib import closing
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from tunnelmark.model.errors import ResultError
 from tunnelmark.model.faults import UnwritableError
 from tunnelmark.store import Writer, open_result
 from tunnelmark.store.journal import Journal, read_journal
+from tunnelmark.store.rows import Origin, to_rows
 
 
 def _written(folder: Path, repeats: range) -> Path:
@@ -82,6 +86,19 @@ def test_a_kill_while_a_job_is_sealed_leaves_every_trial_once(tmp_path: Path) ->
     assert open_result(directory).trials()["repeat"].to_list() == [1, 2, 3]
 
 
+ROW = (
+    json.dumps(
+        to_rows(
+            trial_result("none", 64, 1, {}),
+            origin=Origin("made", "tm00000", "", ""),
+            pair_id="p",
+        ),
+        default=str,
+    ).replace("b1-none64-1", "b1-none64-2")
+    + "\n"
+).encode()
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -91,7 +108,14 @@ def test_a_kill_while_a_job_is_sealed_leaves_every_trial_once(tmp_path: Path) ->
         (b"\xff\n", ":2: is damaged"),
         (b"[{}]\n", ":2: is damaged"),
         (b'[{"started_at": "2026-11-21", "speed": 1}]\n', "speed is not a trial column"),
-        (b'[{"started_at": "2026-11-21", "repeat": "many"}]\n', "is damaged"),
+        (
+            b'[{"started_at": "2026-11-21", "repeat": "many"}]\n',
+            ": a row has no attempt",
+        ),
+        (ROW.replace(b'"repeat": 1', b'"repeat": "many"'), "is damaged"),
+        (ROW.replace(b'"details": "{}"', b'"details": null'), "column details has an empty row"),
+        (ROW.replace(b'"checks": "[', b'"checks": "5'), "checks of trial b1-none64-2 are damaged"),
+        (ROW.replace(b"b1-none64-2", b"../../x"), "trial_id is '../../x'"),
         (b"[" * 100_000 + b"\n", ":2: is damaged"),
     ],
 )
@@ -103,6 +127,26 @@ def test_damage_that_no_kill_makes_is_an_error(tmp_path: Path, damage: bytes, wo
         open_result(directory).trials()
     assert words in str(caught.value)
     assert "b1.jsonl" in str(caught.value)
+
+
+def test_a_small_journal_cannot_ask_for_endless_columns(tmp_path: Path) -> None:
+    directory = _written(tmp_path, range(1, 2))
+    path = directory / "trials" / "b1.jsonl"
+    (row,) = json.loads(path.read_bytes())
+    lines = [
+        json.dumps([{**row, "trial_id": f"b1-{n}-1", f"param_{n}": 1}]) + "\n" for n in range(5000)
+    ]
+    path.write_text("".join(lines))
+    with pytest.raises(ResultError, match=r"b1\.jsonl:\d{3}: has 1001 columns, at most 1000 are"):
+        open_result(directory).trials()
+
+
+def test_rows_of_a_journal_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = _written(tmp_path, range(1, 4))
+    data = (directory / "trials" / "b1.jsonl").read_bytes()
+    monkeypatch.setattr("tunnelmark.store.journal.MOST_ROWS", 2)
+    with pytest.raises(ResultError, match=r"b1\.jsonl:3: has 3 rows, at most 2 are allowed"):
+        read_journal(data, "b1.jsonl")
 
 
 def test_a_full_disk_leaves_no_piece_of_a_trial(
@@ -122,6 +166,49 @@ def test_a_full_disk_leaves_no_piece_of_a_trial(
         assert path.read_bytes() == b'[{"a": 1}]\n'
         journal.append([{"a": 3}])
     assert path.read_bytes() == b'[{"a": 1}]\n[{"a": 3}]\n'
+
+
+@contextmanager
+def _no_file_beyond(size_bytes: int) -> Iterator[None]:
+    """Let the system refuse to write beyond a size, as a full disk does: in the middle of a line.
+
+    Python ignores the signal that comes with it.
+    """
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_what_no_longer_fitted_is_not_written_later(tmp_path: Path) -> None:
+    path = tmp_path / "b1.jsonl"
+    line = b'[{"a": 1}]\n'
+    journal = Journal(path)
+    journal.append([{"a": 1}])
+    with _no_file_beyond(len(line) + 20), pytest.raises(UnwritableError, match=r"b1\.jsonl"):
+        journal.append([{"a": "x" * 100}])
+    assert path.read_bytes() == line
+    journal.append([{"a": 1}])
+    journal.close()
+    assert path.read_bytes() == line * 2
+
+
+def test_a_disk_that_stays_full_ends_the_run_with_one_error_and_gives_up_the_lock(
+    tmp_path: Path,
+) -> None:
+    directory = _written(tmp_path, range(1, 2))
+    path = directory / "trials" / "b1.jsonl"
+    kept = path.read_bytes()
+    with (
+        _no_file_beyond(len(kept) + 20),
+        pytest.raises(UnwritableError, match=r"b1\.jsonl"),
+        closing(Writer(directory)) as writer,
+    ):
+        writer.append(trial_result("none", 64, 2, {}), pair_id="p")
+    assert path.read_bytes() == kept
+    Writer(directory).close()
 
 
 def test_each_trial_names_where_it_was_measured(tmp_path: Path) -> None:

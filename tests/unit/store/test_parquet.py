@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelmark.model.errors import ResultError
-from tunnelmark.store.parquet import read_parquet
+from tunnelmark.store.parquet import Limits, read_parquet
 
 _GOOD = Path(__file__).parents[3] / "fuzz/seeds/door-result-trials/good"
 
 
 def read(data: bytes) -> pl.DataFrame:
-    return read_parquet(data, "b1.parquet", most_rows=1000, most_text_bytes=1 << 20)
+    limits = Limits(rows=1000, columns=300, values=50_000, text_bytes=1 << 20)
+    return read_parquet(data, "b1.parquet", limits)
 
 
 def written(frame: pl.DataFrame) -> bytes:
@@ -67,6 +68,26 @@ def test_what_is_written_is_read(rows: list[dict[str, object]]) -> None:
 def test_rows_are_bounded() -> None:
     with pytest.raises(ResultError, match=r"b1.parquet: has 1001 rows, at most 1000 are allowed"):
         read(written(pl.DataFrame({"figure": [1.0] * 1001})))
+
+
+def test_columns_are_bounded() -> None:
+    frame = pl.DataFrame({f"param_{n}": [1] for n in range(301)})
+    with pytest.raises(ResultError, match=r"b1.parquet: has 301 columns, at most 300 are allowed"):
+        read(written(frame))
+
+
+def test_rows_alike_of_many_columns_are_refused_before_they_are_made() -> None:
+    frame = pl.DataFrame({f"param_{n}": [None] * 1000 for n in range(51)})
+    assert len(written(frame)) < 20_000
+    with pytest.raises(ResultError, match=r"b1.parquet: has 51000 values, at most 50000 are"):
+        read(written(frame))
+
+
+def test_lists_alike_are_refused_before_they_are_made() -> None:
+    frame = pl.DataFrame({"samples": [[""] * 60_000]})
+    assert len(written(frame)) < 5000
+    with pytest.raises(ResultError, match=r"b1.parquet: has 60000 values, at most 50000 are"):
+        read(written(frame))
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["text", "list"])

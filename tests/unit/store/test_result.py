@@ -3,6 +3,7 @@
 import gc
 import json
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -76,6 +77,35 @@ def test_trials_whose_tunnel_failed_the_last_proof_count_for_nothing(tmp_path: P
         ("b1", True, 1): (True, [], ["fine"]),
         ("b2", False, 1): (True, [], ["fine"]),
     }
+
+
+def test_an_attempt_that_takes_the_place_of_a_disproved_one_has_valid_trials(
+    tmp_path: Path,
+) -> None:
+    figures: dict[str, float | None] = {"goodput_bit_s": 1e6}
+    results = [
+        trial_result("openvpn", 1000, 1, figures),
+        trial_result("openvpn", 1000, 1, figures, attempt=2),
+        trial_result("openvpn", 1000, 11, figures),
+    ]
+    directory = write(tmp_path, results)
+    record = block_record()
+    wrong = replace(record.proofs[0], verdict=ProofVerdict.SAW_WRONG, message="readable")
+    first = Attempt(
+        *(1, "proof", "why", False, {}),
+        end_proofs=(wrong,),
+        trials=("b1-openvpn1000-1-1",),
+    )
+    again = Attempt(1, "done", None, transient=False, seconds={}, end_proofs=record.proofs)
+    with closing(Writer(directory)) as writer:
+        writer.write_block(replace(record, attempts=(first, again)))
+    result = open_result(directory)
+    assert result.blocks["b1"].attempts == (first, again)
+    valid = {
+        (row["repeat"], row["attempt"]): row["valid"]
+        for row in result.trials().iter_rows(named=True)
+    }
+    assert valid == {(1, 1): False, (1, 2): True, (11, 1): True}
 
 
 FIGURES = st.dictionaries(
@@ -357,6 +387,10 @@ def test_a_block_is_read_strictly(
         open_result(directory)
 
 
+def _with(**columns: pl.Expr) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    return lambda frame: frame.with_columns(**columns)
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -366,6 +400,27 @@ def test_a_block_is_read_strictly(
         (lambda f: f.with_columns(colour=pl.lit("red")), "column colour is not a trial column"),
         (lambda f: f.with_columns(trial_id=pl.lit(None, pl.String)), "column trial_id has an empt"),
         (lambda f: pl.concat([f, f]), "has the same attempt twice"),
+        (_with(duration_s=pl.lit(None, pl.Float64)), "column duration_s has an empty row"),
+        (_with(details=pl.lit(None, pl.String)), "column details has an empty row"),
+        (_with(reasons=pl.lit(None, pl.List(pl.String))), "column reasons has an empty row"),
+        (_with(reasons=pl.lit([None], pl.List(pl.String))), "column reasons has an empty row"),
+        (_with(samples=pl.lit(["a", None], pl.List(pl.String))), "column samples has an empty"),
+        (_with(details=pl.lit("[")), "details of trial b1-none64-1 are damaged: "),
+        (_with(details=pl.lit("[" * 100_000)), "details of trial b1-none64-1 are damaged: "),
+        (_with(details=pl.lit("[]")), "details of trial b1-none64-1 are no JSON object"),
+        (_with(params=pl.lit("1")), "params of trial b1-none64-1 are no JSON object"),
+        (_with(stratum=pl.lit("moon")), "stratum is 'moon', which is none"),
+        (_with(checks=pl.lit("5")), "checks of trial b1-none64-1 are no JSON list of objects"),
+        (_with(checks=pl.lit("[1]")), "checks of trial b1-none64-1 are no JSON list of objects"),
+        (_with(trial_id=pl.lit("../../x")), r"trial_id is '\.\./\.\./x', must be letters, digits"),
+        (_with(trial_id=pl.lit("x\0")), r"trial_id is 'x\\x00', must be letters, digits"),
+        (_with(block_id=pl.lit("")), "block_id is '', must be letters, digits"),
+        (_with(point_id=pl.lit("/home")), "point_id is '/home', must be letters, digits"),
+        (_with(point_id=pl.lit("x" * 151)), "point_id is 'x{80}', must be letters, digits"),
+        (
+            lambda f: f.with_columns(pl.lit(1).alias(f"param_{n}") for n in range(1000)),
+            "columns, at most 1000 are allowed",
+        ),
     ],
 )
 def test_trials_are_read_strictly(tmp_path: Path, change: object, complaint: str) -> None:
@@ -374,6 +429,30 @@ def test_trials_are_read_strictly(tmp_path: Path, change: object, complaint: str
     assert callable(change)
     change(pl.read_parquet(path)).write_parquet(path)
     with pytest.raises(ResultError, match=complaint):
+        open_result(directory).trials()
+
+
+@pytest.mark.parametrize(
+    "details", ['{"a": NaN}', '{"a": "\\ud800"}', f'{{"a": {"[" * 300 + "]" * 300}}}']
+)
+def test_details_are_taken_as_python_writes_them(tmp_path: Path, details: str) -> None:
+    directory = write(tmp_path, [trial_result("none", 64, 1, {})])
+    path = directory / "trials" / "b1.parquet"
+    pl.read_parquet(path).with_columns(details=pl.lit(details)).write_parquet(path)
+    assert open_result(directory).trials()["details"].to_list() == [details]
+
+
+def test_files_of_a_result_do_not_add_up_to_endless_columns(tmp_path: Path) -> None:
+    directory = write(tmp_path, [trial_result("none", 64, 1, {})])
+    one = pl.read_parquet(directory / "trials" / "b1.parquet")
+    for number in range(2, 12):
+        pl.DataFrame(
+            one.with_columns(
+                pl.lit(f"b{number}-none64-1").alias("trial_id"),
+                *(pl.lit(1).alias(f"param_{number}_{n}") for n in range(100)),
+            )
+        ).write_parquet(directory / "trials" / f"b{number}.parquet")
+    with pytest.raises(ResultError, match=r"trials: has \d+ columns, at most 1000 are allowed"):
         open_result(directory).trials()
 
 

@@ -76,6 +76,11 @@ def export(
         for name in asked:
             written = list(_made(name, trial, samples, form, result.manifest.title))
             for file, content in written:
+                if not _is_file_name(file):
+                    raise ResultError(
+                        f"{result.directory}: a file of trial {trial['trial_id'][:80]!r} would be "
+                        f"{file[:80]!r}, which is not a file name"
+                    )
                 write_atomically(into / file, content)
                 index.append({"file": file, **{column: trial[column] for column in _TRIAL}})
             counts[name] += len(written)
@@ -179,12 +184,16 @@ def _trials(result: Result) -> Iterator[dict[str, Any]]:
 
 def _names(result: Result, trial: Mapping[str, Any]) -> list[str]:
     for name in trial["samples"]:
-        if not name or Path(name).name != name or "\0" in name:
+        if not _is_file_name(name):
             raise ResultError(
                 f"{result.directory}: a sample of trial {trial['trial_id']} is {name[:80]!r}, "
                 "which is not a file name"
             )
     return list(trial["samples"])
+
+
+def _is_file_name(name: str) -> bool:
+    return bool(name) and Path(name).name == name and "\0" not in name
 
 
 def _written(frame: pl.DataFrame, form: Form) -> bytes:
