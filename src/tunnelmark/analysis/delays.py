@@ -14,7 +14,7 @@ def ecdf(
     """Return (delay in ms, share of ``packets`` at or below it) of pooled delays.
 
     Those without a delay count too: where some were lost the last share is below 1. At most
-    ``MOST_STEPS`` points: the quantiles at even shares, the smallest and the largest, so the picture
+    ``MOST_STEPS`` points: the quantiles at even shares, the smallest and the largest, so a picture
     is the same whatever the number of packets.
     """
     pooled = np.sort(np.concatenate(values_ns)) if values_ns else np.empty(0, dtype=np.int64)
