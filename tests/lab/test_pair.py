@@ -21,6 +21,9 @@ from pair import pair
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 with pair(sys.argv[2]) as made:
     waiting = made.start(made.client, ["sleep", "1000"])
+    # What starts it ties its life to ours first; killed before that, only the ledger knows of it.
+    while open(f"/proc/{waiting.pid}/comm").read() != "sleep\\n":
+        time.sleep(0.01)
     print(made.client, waiting.pid, flush=True)
     time.sleep(1000)
 """

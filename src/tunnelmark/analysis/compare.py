@@ -75,7 +75,7 @@ class Comparison:
     """Points that only one run measured."""
     only_second: tuple[str, ...]
     without_baseline: tuple[str, ...]
-    """Points of both whose effect is not known: too few repeats had no tunnel beside them."""
+    """Points of both whose effect is not known: no repeat of one had no tunnel beside it."""
     confidence: float
 
     @property
@@ -128,7 +128,7 @@ def compare(
     decisions = decide([c for *_, c in asked], confidence=confidence, moments=moments)
     return Comparison(
         environment=_differing(first.environment, second.environment),
-        unlike=_unlike(first, second, changes=bool(asked)),
+        unlike=_unlike(first, second, nothing=_nothing(unknown) if not asked else None),
         changes=tuple(
             _change(cell, beside, decision)
             for (cell, beside, _), decision in zip(asked, decisions, strict=True)
@@ -140,7 +140,13 @@ def compare(
     )
 
 
-def _unlike(first: Run, second: Run, *, changes: bool) -> tuple[str, ...]:
+def _nothing(unknown: Mapping[str, None]) -> str:
+    if unknown:
+        return "no point of both has a baseline beside a repeat in each"
+    return "they share no point and metric"
+
+
+def _unlike(first: Run, second: Run, *, nothing: str | None) -> tuple[str, ...]:
     found = []
     for what in ("study", "scale"):
         one, other = getattr(first, what), getattr(second, what)
@@ -150,8 +156,8 @@ def _unlike(first: Run, second: Run, *, changes: bool) -> tuple[str, ...]:
     if strata[0] != strata[1] and all(strata):
         there, here = (", ".join(sorted(one)) for one in strata)
         found.append(f"they ran in different places: {there} in A, {here} in B")
-    if not changes:
-        found.append("they share no point and metric")
+    if nothing is not None:
+        found.append(nothing)
     return tuple(found)
 
 

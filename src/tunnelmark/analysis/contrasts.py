@@ -48,7 +48,9 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
         own = {slot: scale(first.figures[slot]) - scale(second.figures[slot]) for slot in slots}
         return Contrast(measured(own, metric, first), quantity, "t, paired")
     if first.baseline_id is not None and first.baseline_id == second.baseline_id:
-        whole = all(cell.figures.keys() <= cell.baseline.keys() for cell in (first, second))
+        cells = (first, second)
+        enough = min(len(cell.figures) for cell in cells) >= _FEWEST_PAIRS
+        whole = enough and all(cell.figures.keys() <= cell.baseline.keys() for cell in cells)
         of_effects = effects(first, second, metric, absolute=absolute) if whole else None
         if of_effects is not None and of_effects.quantity == quantity:
             return of_effects
@@ -59,11 +61,11 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
 def effects(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -> Contrast | None:
     """Return how two effects differ: each repeat over, or minus, the baseline beside it (Welch).
 
-    Repeats without a baseline do not count. None with fewer than two of a cell that have one.
+    Repeats without a baseline do not count. None where none of a cell has one.
     """
     cells = (first, second)
     beside = [{s: cell.baseline[s] for s in cell.figures if s in cell.baseline} for cell in cells]
-    if min(map(len, beside)) < _FEWEST_PAIRS:
+    if not all(beside):
         return None
     used = [
         value

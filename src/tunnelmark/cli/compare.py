@@ -100,7 +100,7 @@ def _print(found: "Comparison", *, every: bool) -> None:
         for name in names:
             console.print(Text(f"only in {title}: {name}"))
     for name in found.without_baseline:
-        console.print(Text(f"left out: {name} (fewer than two repeats have a baseline)"))
+        console.print(Text(f"left out: {name} (no repeat of it has a baseline beside it in both)"))
     shown = tuple(change for change in found.changes if every or change.clear)
     if shown:
         console.print(_table(shown))

@@ -117,7 +117,7 @@ def test_a_faster_place_falls_out_to_the_baseline() -> None:
     assert not change.clear
 
 
-@pytest.mark.parametrize(("kept", "compared"), [(5, True), (1, False)])
+@pytest.mark.parametrize(("kept", "compared"), [(5, True), (1, True), (0, False)])
 def test_a_repeat_without_its_baseline_does_not_count(kept: int, compared: bool) -> None:
     other = run(2, 1.5)
     trials = other.trials.filter(~pl.col("is_baseline") | (pl.col("repeat") <= kept))
