@@ -117,13 +117,17 @@ def compare(
         cells = [_by_place(trials, metric, apart=apart) for trials in (own, other)]
         for found, names in zip(cells, places, strict=True):
             names |= {place: _name(cell) for place, cell in found.items()}
+        # What no baseline ever gives (the CPU of a tunnel's programs) lacks none.
+        has = any(
+            c.figures and c.kinds["tunnel"] == BASELINE for one in cells for c in one.values()
+        )
         for place, cell in cells[0].items():
             beside = cells[1].get(place)
             if beside is not None and cell.figures and beside.figures:
                 found_contrast = _contrast(cell, beside, metric, to_baseline=to_baseline)
                 if found_contrast is not None:
                     asked.append((cell, beside, found_contrast))
-                elif cell.kinds["tunnel"] != BASELINE:
+                elif has and cell.kinds["tunnel"] != BASELINE:
                     unknown[_name(cell)] = None
     decisions = decide([c for *_, c in asked], confidence=confidence, moments=moments)
     return Comparison(

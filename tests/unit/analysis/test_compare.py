@@ -127,6 +127,15 @@ def test_a_repeat_without_its_baseline_does_not_count(kept: int, compared: bool)
     assert len(found.without_baseline) == (not compared)
 
 
+def test_what_no_baseline_ever_gives_lacks_none() -> None:
+    cpu = pl.when(~pl.col("is_baseline")).then(0.1).cast(pl.Float64).alias("cpu_tunnel_ratio")
+    runs = [replace(one, trials=one.trials.with_columns(cpu)) for one in (run(1), run(2))]
+    metrics = ("goodput_bit_s", "cpu_tunnel_ratio")
+    found = compare(*runs, metrics, confidence=0.95, to_baseline=True)
+    assert [change.metric for change in found.changes] == ["goodput_bit_s"]
+    assert not found.without_baseline
+
+
 def test_a_run_that_could_stop_early_gets_wider_intervals() -> None:
     one, other = run(1), run(2)
     wide = Run(one.study, one.scale, {}, one.trials, (), moments=5)
