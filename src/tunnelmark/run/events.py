@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from tunnelmark.model.block import Phase, PlaceTime
 
@@ -104,12 +104,13 @@ class RunEnded:
 
 Event = RunStarted | BlockPhase | TrialProgress | TrialDone | JobDone | RunEnded
 Listener = Callable[[Event], None]
+_E = TypeVar("_E")
 
 
-def unfailing(listener: Listener) -> Listener:
+def unfailing(listener: Callable[[_E], None]) -> Callable[[_E], None]:
     """Return a listener whose trouble with its output, such as a pipe that broke, ends no run."""
 
-    def take(event: Event) -> None:
+    def take(event: _E) -> None:
         with suppress(OSError):
             listener(event)
 

@@ -14,13 +14,14 @@ from typing import Any, Final, TypeGuard
 
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.drivers import LABEL, Fail, OwnKind
+from tunnelmark.study.lines import Path
 from tunnelmark.study.messages import shown
 from tunnelmark.tunnels.recipe import KIND
 from tunnelmark.tunnels.recipe_text import LARGEST_RECIPE_BYTES, Recipe, params_of, parse_recipe
 
 MOST_RECIPES: Final = 64
 LONGEST_PATH: Final = 4096
-_KEYS: Final = {"path", "text"}
+_KEYS: Final = ("path", "text")
 
 
 def with_recipes(text: str, folder: FilePath) -> str:
@@ -59,9 +60,7 @@ def own_kinds(document: Mapping[str, Any], fail: Fail) -> dict[str, OwnKind]:
     found: dict[str, OwnKind] = {}
     for number, table in enumerate(tables):
         place = ("recipe", number)
-        if not isinstance(table, dict) or set(table) != _KEYS:
-            raise fail(place, "recipe must have the keys path and text, and no other")
-        path, text = table["path"], table["text"]
+        path, text = values_of(table, _KEYS, place, fail)
         if not is_path(path) or len(path) > LONGEST_PATH or path in found:
             raise fail(
                 place, f"recipe.path is {shown(path)}, must be the path of a .toml file, given once"
@@ -119,6 +118,13 @@ def _read(path: str, folder: FilePath) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise StudyError(f"{path}: cannot be read: {error}") from error
+
+
+def values_of(table: object, keys: tuple[str, ...], place: Path, fail: Fail) -> tuple[Any, ...]:
+    """Return the values of a table that has these keys and no other, or raise ``StudyError``."""
+    if not isinstance(table, dict) or set(table) != set(keys):
+        raise fail(place, f"{place[0]} must have the keys {' and '.join(keys)}, and no other")
+    return tuple(table[key] for key in keys)
 
 
 def quoted(text: str) -> str:

@@ -14,9 +14,9 @@ from tunnelmark.links.trace import DIGESTS, TraceLink
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.study.drivers import Fail
 from tunnelmark.study.messages import shown
-from tunnelmark.study.recipes import quoted
+from tunnelmark.study.recipes import quoted, values_of
 
-_KEYS: Final = {"path", "sha256"}
+_KEYS: Final = ("path", "sha256")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,9 +40,7 @@ def pinned(document: Mapping[str, Any], fail: Fail) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, table in enumerate(tables):
         place = ("trace", number)
-        if not isinstance(table, dict) or set(table) != _KEYS:
-            raise fail(place, "trace must have the keys path and sha256, and no other")
-        path, digest = table["path"], table["sha256"]
+        path, digest = values_of(table, _KEYS, place, fail)
         if not isinstance(path, str):
             raise fail(place, f"trace.path is {shown(path)}, must be a string")
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
