@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from tunnelmark.execute.study_of import study_of
+from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.faults import writing
 from tunnelmark.model.job import Job
@@ -18,7 +20,7 @@ from tunnelmark.run.replay import progress_of
 from tunnelmark.store import Manifest, Result, Writer, open_result
 from tunnelmark.store.layout import MANIFEST, inside
 from tunnelmark.store.manifest import Sitting, read_versioned
-from tunnelmark.store.result import JobFiles, read_trials, without_disproved
+from tunnelmark.store.result import JobFiles, empty_trials, read_trials, without_disproved
 from tunnelmark.study.plan import jobs as plan_jobs
 
 _SAME: Final = ("study", "scale", "study_sha256", "seed", "suite", "kernel")
@@ -62,21 +64,23 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
 
 def _merged(sources: Sequence[Result], there: Result, writer: Writer) -> Merged:
     results = [there, *(one for one in sources if one.directory != there.directory)]
-    files: dict[str, list[tuple[Result, JobFiles]]] = {}
+    files: dict[str, list[tuple[Result, JobFiles | None]]] = {}
     for result in results:
-        for name, paths in result.jobs().items():
-            files.setdefault(name, []).append((result, paths))
+        trials: dict[str, JobFiles | None] = dict(result.jobs())
+        # A job that failed before its first trial has nothing but the reason.
+        for name in sorted({*trials, *_failed(result)}):
+            files.setdefault(name, []).append((result, trials.get(name)))
     study, _ = study_of(there.directory)
     planned = {job.job_id: job for job in plan_jobs(study)}
     done: set[str] = set()
     added = known = left_out = with_trials = 0
     for name in sorted(files):
         # One job at a time: all of them may be more than the memory holds.
-        runs = [run for result, paths in files[name] for run in _run(result, paths)]
+        runs = [run for result, paths in files[name] for run in _run(result, name, paths)]
         if not runs:
             continue
-        with_trials += 1
         best = max(runs, key=_Run.worth)
+        with_trials += bool(best.keys)
         now = runs[0] if runs[0].result is there else None
         old = now.keys if now is not None else frozenset()
         added += len(best.keys - old)
@@ -86,9 +90,9 @@ def _merged(sources: Sequence[Result], there: Result, writer: Writer) -> Merged:
             _copy(best, name, writer)
         if (job := planned.get(name)) is not None and best.has_all(job):
             done.add(name)
-    records = {**there.blocks, **open_result(writer.directory).blocks}
+    into = open_result(writer.directory)
     # A record alone says little: a run writes it before the first trial.
-    done |= {name for name, record in records.items() if record.error}
+    done |= _failed(into)
     omitted = {name for result in results for name in result.manifest.omitted}
     missing = tuple(
         name
@@ -97,42 +101,59 @@ def _merged(sources: Sequence[Result], there: Result, writer: Writer) -> Merged:
         and name not in omitted
         and job.block.tunnel.label not in there.manifest.skipped
     )
-    failed = any(record.error for record in records.values())
     writer.update(
         **_together([there.manifest, *(one.manifest for one in sources)]),
-        outcome="interrupted" if missing else "failed" if failed else "complete",
-        wall_s=sum(record.wall_s for record in records.values()),
-        measuring_s=sum(record.seconds.get("measuring", 0.0) for record in records.values()),
+        outcome="interrupted" if missing else "failed" if _failed(into) else "complete",
+        wall_s=sum(record.wall_s for record in into.blocks.values()),
+        measuring_s=sum(record.seconds.get("measuring", 0.0) for record in into.blocks.values()),
     )
     return Merged(added, known, left_out, with_trials, missing)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """The trials of one job in one result."""
+    """One job in one result."""
 
     result: Result
+    record: BlockRecord | None
     trials: pl.DataFrame
-    keys: frozenset[tuple[object, ...]]
+    """As they were written; none of a job that failed before its first."""
+
+    @cached_property
+    def keys(self) -> frozenset[tuple[object, ...]]:
+        """Its rows, each by what it has alone."""
+        return frozenset(self.trials.select(_ATTEMPT).iter_rows())
 
     def worth(self) -> tuple[int, int, str]:
         """Return by what the one that counts is chosen; the same whatever the order."""
-        valid = int(self.trials["valid"].sum())
-        return valid, self.trials.height, str(self.trials["run_id"][0])
+        valid = int(self._counted()["valid"].sum())
+        reason = (self.record.error if self.record is not None else None) or ""
+        last = str(self.trials["run_id"][0]) if self.trials.height else reason
+        return valid, self.trials.height, last
 
     def has_all(self, job: Job) -> bool:
         """Say whether nothing of the job is still to be measured, in whatever environment."""
-        rows = self.trials.filter((pl.col("path") == "total") & (pl.col("block_id") == job.job_id))
-        record = self.result.blocks.get(job.job_id)
-        rows = without_disproved(rows, {job.job_id: record} if record is not None else {})
+        rows = self._counted()
+        rows = rows.filter((pl.col("path") == "total") & (pl.col("block_id") == job.job_id))
         rows = rows.sort("started_at", maintain_order=True)
         return not progress_of(job, rows, environment="").next_trials()
 
+    def _counted(self) -> pl.DataFrame:
+        """Return the trials as a reader of the result sees them."""
+        known = {} if self.record is None else {self.record.block_id: self.record}
+        return without_disproved(self.trials, known)
 
-def _run(result: Result, files: JobFiles) -> Iterator[_Run]:
-    trials = read_trials(files)
-    if trials.height:
-        yield _Run(result, trials, frozenset(trials.select(_ATTEMPT).iter_rows()))
+
+def _run(result: Result, name: str, files: JobFiles | None) -> Iterator[_Run]:
+    record = result.blocks.get(name)
+    trials = read_trials(files) if files is not None else empty_trials()
+    if trials.height or (record is not None and record.error):
+        yield _Run(result, record, trials)
+
+
+def _failed(result: Result) -> set[str]:
+    """Return the jobs of a result that ended with an error."""
+    return {name for name, record in result.blocks.items() if record.error}
 
 
 def _copy(run: _Run, job_id: str, writer: Writer) -> None:
@@ -149,9 +170,10 @@ def _copy(run: _Run, job_id: str, writer: Writer) -> None:
             with writing(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(there, here)
-    if (record := run.result.blocks.get(job_id)) is not None:
-        writer.write_block(record)
-    writer.write_trials(job_id, run.trials)
+    if run.record is not None:
+        writer.write_block(run.record)
+    if run.trials.height:
+        writer.write_trials(job_id, run.trials)
 
 
 def _together(manifests: Sequence[Manifest]) -> dict[str, object]:

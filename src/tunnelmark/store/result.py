@@ -71,7 +71,7 @@ class Result:
         """
         frames = list(self._frames())
         if not frames:
-            return pl.DataFrame(schema={**SCHEMA, **METRIC_SCHEMA})
+            return empty_trials()
         try:
             trials = pl.concat(frames, how="diagonal_relaxed").sort(
                 "started_at", "path", maintain_order=True
@@ -250,6 +250,11 @@ def _of_this_format(directory: Path) -> Manifest:
     if converting:
         raise ResultError(f"{directory}: has an older format, which can be read but not resumed")
     return manifest
+
+
+def empty_trials() -> pl.DataFrame:
+    """Return the trials of a job that has none."""
+    return pl.DataFrame(schema={**SCHEMA, **METRIC_SCHEMA})
 
 
 def without_disproved(trials: pl.DataFrame, blocks: Mapping[str, BlockRecord]) -> pl.DataFrame:

@@ -187,6 +187,46 @@ def test_trials_that_the_last_proof_made_worthless_are_missing(tmp_path: Path) -
     assert merge(parts, tmp_path / "into").missing == (one.job_id,)
 
 
+def test_of_two_runs_of_a_job_the_one_whose_trials_count_is_taken(tmp_path: Path) -> None:
+    one, two = jobs(_study())
+    disproved, rest = _result(tmp_path, [one], "tmx"), _result(tmp_path, [two], "tmrest")
+    record = replace(block_record(), block_id=one.job_id)
+    wrong = replace(record.proofs[0], verdict=ProofVerdict.SAW_WRONG, message="readable")
+    last = Attempt(1, "proof", "readable", transient=False, seconds={}, end_proofs=(wrong,))
+    with closing(Writer(disproved)) as writer:
+        writer.write_block(replace(record, attempts=(last,)))
+    sound = _result(tmp_path, [one], "tma")
+    assert merge([disproved, sound, rest], tmp_path / "into").missing == ()
+    rows = open_result(tmp_path / "into").trials()
+    assert set(rows["run_id"]) == {"tma", "tmrest"}
+    assert rows["valid"].all()
+
+
+def test_why_a_job_has_no_trial_is_merged_too(tmp_path: Path) -> None:
+    one, two = jobs(_study())
+    failed = _result(tmp_path, [one], "tmfailed", trials=0)
+    others = _result(tmp_path, [one], "tmothers", trials=0)
+    rest = _result(tmp_path, [two], "tmrest")
+    record = replace(block_record(), block_id=one.job_id, error="no program openvpn")
+    for directory, error in ((failed, "no program openvpn"), (others, "another")):
+        with closing(Writer(directory)) as writer:
+            writer.write_block(replace(record, error=error))
+    for number, order in enumerate(([failed, others, rest], [rest, others, failed])):
+        into = tmp_path / f"into{number}"
+        for part in order:
+            merged = merge([part], into)
+        assert (merged.missing, merged.jobs) == ((), 1)
+        there = open_result(into)
+        assert there.blocks[one.job_id].error == "no program openvpn"
+        assert there.manifest.outcome == "failed"
+        assert (into / "logs" / one.job_id / "daemon.log").read_text() == "up"
+    begun = _result(tmp_path, [one], "tmbegun")
+    assert merge([begun], into).missing == ()
+    there = open_result(into)
+    assert not there.blocks[one.job_id].error
+    assert there.manifest.outcome == "complete"
+
+
 def test_parts_that_a_killed_run_left_are_taken_in_once(tmp_path: Path) -> None:
     one, two = jobs(_study())
     whole = _result(tmp_path, [], "tmwhole")
