@@ -107,8 +107,9 @@ chaos: setup ## small runs killed, stopped, starved, their disk filled at random
 	$(BIN)/python bench/chaos.py --runs $(CHAOS_RUNS) $(CHAOS_ARGS)
 
 SOAK_SECONDS ?= 3600
-soak: setup ## 10,000 packets/s through two tunnels in turn, nothing may grow, into bench/soak.md (SOAK_SECONDS=3600 each)
-	$(BIN)/python bench/soak.py --seconds $(SOAK_SECONDS)
+SOAK_ARGS ?=
+soak: setup ## 10,000 packets/s through two tunnels in turn, nothing may grow, into bench/soak.md (SOAK_SECONDS=3600 each; SOAK_ARGS="--tunnel wireguard": one)
+	$(BIN)/python bench/soak.py --seconds $(SOAK_SECONDS) $(SOAK_ARGS)
 
 TRUTH_RUNS ?= 3
 truth: setup ## known answers measured by the whole program, into bench/truth.md (as root, an hour; TRUTH_RUNS=200: hours; more runs add to the page)

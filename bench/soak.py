@@ -1,9 +1,10 @@
-"""Hours of traffic through OpenVPN and WireGuard, in which nothing may grow; into soak.md.
+"""An hour of traffic through OpenVPN and WireGuard each, in which nothing may grow; into soak.md.
 
 10,000 packets a second go through each tunnel and come back, one after the other, for as long as is
 asked. Memory and open files of every process are read each 10 seconds; what they do with time is a
 straight line whose slope has an interval that knows of neighbouring samples alike (HAC).
-Needs root.
+The samples of the last run of each tunnel are kept beside the page, so that the tunnels can have
+their hours on different days. Needs root.
 """
 
 import argparse
@@ -14,7 +15,8 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -25,7 +27,7 @@ from tunnelmark.engine import config
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.engine.events import parse_event, wait_for
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
-from tunnelmark.engine.summary import SendSummary, parse_send_summary
+from tunnelmark.engine.summary import SendFlow, parse_send_summary
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.model.errors import LabError
@@ -35,9 +37,10 @@ from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 TUNNELS: Final = {
-    "OpenVPN, AES-256-GCM": ("openvpn", {"cipher": "AES-256-GCM"}),
-    "WireGuard, wireguard-go": ("wireguard", {"implementation": "wireguard-go"}),
+    "openvpn": ("OpenVPN, AES-256-GCM", {"cipher": "AES-256-GCM"}),
+    "wireguard": ("WireGuard, wireguard-go", {"implementation": "wireguard-go"}),
 }
+"""By kind: what it is called on the page, and its parameters."""
 OURS: Final = ("sender", "reflector", "emulator", "our Python process")
 """What must be flat; what a tunnel's own programs do is shown beside it."""
 _PACKET_S: Final = 10_000
@@ -69,8 +72,8 @@ class Series:
             files = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - only how many
         except OSError:
             return
-        self.seconds.append(at_s)
-        self.rss_mib.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
+        self.seconds.append(round(at_s, 3))
+        self.rss_mib.append(round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 4))
         self.files.append(files)
 
 
@@ -114,14 +117,18 @@ class Soaked:
     """One tunnel's hour."""
 
     tunnel: str
+    day: str
+    on: str
+    """Kernel and cores."""
     seconds: float
-    sent: SendSummary
+    sent: int
+    returned: int
     series: dict[str, Series]
 
 
-def soak(name: str, seconds: float) -> Soaked:
-    """Bring a tunnel up and send through it for so long."""
-    kind, params = TUNNELS[name]
+def soak(kind: str, seconds: float) -> Soaked:
+    """Bring a tunnel of a kind up and send through it for so long."""
+    name, params = TUNNELS[kind]
     engine = find_engine()
     way = Direction(rate_bit_s=100_000_000, delay_ns=1_000_000, queue=Queue("bytes", 1 << 20))
     with Ledger() as ledger, Lab(ledger, Topology(), LinkSpec(way, way, 1), engine=engine) as lab:
@@ -146,12 +153,14 @@ def soak(name: str, seconds: float) -> Soaked:
             }
             series = {role: Series() for role in pids}
             began = time.monotonic()
-            summary = _watch(sender, pids, series, seconds)
+            flow = _watch(sender, pids, series, seconds)
             took = time.monotonic() - began
             if problem := tunnel.problem() or lab.problem():
                 raise LabError(f"{name}: {problem}")
             reflector.stop()
-        return Soaked(name, took, summary, series)
+        day = datetime.now(UTC).date().isoformat()
+        on = f"Linux {platform.release()}, {os.cpu_count()} cores"
+        return Soaked(name, day, on, took, flow.sent, flow.returned, series)
 
 
 def _configurations(path: TrafficPath, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -187,7 +196,7 @@ def _start(lab: Lab, engine: str, command: str, document: Mapping[str, Any]) -> 
 
 def _watch(
     sender: Process, pids: Mapping[str, int], series: Mapping[str, Series], seconds: float
-) -> SendSummary:
+) -> SendFlow:
     """Read the sender's events to its end, and every process each 10 seconds."""
     began = time.monotonic()
     due = 0.0
@@ -204,7 +213,8 @@ def _watch(
             raise LabError(f"the sender ended without a summary: {sender.log_tail(1)}")
         event = parse_event(line)
         if event["event"] == "summary":
-            return parse_send_summary(event)
+            (flow,) = parse_send_summary(event).flows
+            return flow
         if event["event"] == "error":
             raise LabError(f"the sender: {event.get('message')}")
     raise LabError("the sender did not end")
@@ -212,14 +222,13 @@ def _watch(
 
 def page(soaked: Sequence[Soaked]) -> str:
     """Return the table."""
-    minutes = max(one.seconds for one in soaked) / 60
     lines = [
         "# Soak",
         "",
-        f"{_PACKET_S:,} packets/s of {_PAYLOAD_BYTES} bytes there and back through each tunnel for",
-        f"{minutes:.0f} minutes. Linux {platform.release()}, {os.cpu_count()} cores. Made by",
-        "`make soak`. Memory is resident, read each 10 s; the first tenth of the samples is left",
-        f"out. Flat: the 95 % interval of its slope stays below {FLAT_MIB_PER_H:g} MiB an hour.",
+        f"{_PACKET_S:,} packets/s of {_PAYLOAD_BYTES} bytes there and back through each tunnel.",
+        "Made by `make soak`. Memory is resident, read each 10 s; the first tenth of the samples is",
+        "left out. Flat: the 95 % interval of the slope of memory stays below",
+        f"{FLAT_MIB_PER_H:g} MiB an hour.",
         "",
         "| tunnel | process | samples | memory at last | slope per hour | memory | open files |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -235,13 +244,30 @@ def page(soaked: Sequence[Soaked]) -> str:
                 f"| {slope} | {found.verdict if found else 'not known'} | {_files(series)} |"
             )
     lines.append("")
-    for one in soaked:
-        (flow,) = one.sent.flows
-        lines.append(
-            f"- {one.tunnel}: {flow.sent:,} packets sent in {one.seconds:,.0f} s, "
-            f"{flow.sent - flow.returned:,} did not come back."
-        )
+    lines += [
+        f"- {one.tunnel}: {one.sent:,} packets sent in {one.seconds:,.0f} s, "
+        f"{one.sent - one.returned:,} did not come back ({one.day}, {one.on})."
+        for one in soaked
+    ]
     return "\n".join([*lines, ""])
+
+
+def keep(one: Soaked, path: Path) -> list[Soaked]:
+    """Put a tunnel's hour into a file, in place of the one before; return all that it has."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = [_read(line) for line in lines]
+    kept = [*(other for other in kept if other.tunnel != one.tunnel), one]
+    order = [name for name, _ in TUNNELS.values()]
+    kept.sort(key=lambda each: order.index(each.tunnel))
+    text = "".join(json.dumps(asdict(each)) + "\n" for each in kept)
+    path.write_text(text, encoding="utf-8")
+    return kept
+
+
+def _read(line: str) -> Soaked:
+    raw = json.loads(line)
+    series = {role: Series(**one) for role, one in raw.pop("series").items()}
+    return Soaked(**raw, series=series)
 
 
 def grown(soaked: Sequence[Soaked]) -> list[str]:
@@ -278,14 +304,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3600.0, help="of each tunnel")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("soak.md"))
+    parser.add_argument("--tunnel", choices=TUNNELS, help="only this one; default: each in turn")
     given = parser.parse_args()
-    soaked = []
-    for name in TUNNELS:
-        print(f"{name}: {given.seconds:g} s", flush=True)
-        soaked.append(soak(name, given.seconds))
-    given.out.write_text(page(soaked), encoding="utf-8")
-    for one in (found := grown(soaked)):
-        print(f"not known to be flat: {one}")
+    found = []
+    for kind in [given.tunnel] if given.tunnel else TUNNELS:
+        print(f"{TUNNELS[kind][0]}: {given.seconds:g} s", flush=True)
+        one = soak(kind, given.seconds)
+        found += grown([one])
+        # At once: the next one may be ended.
+        given.out.write_text(page(keep(one, given.out.with_suffix(".jsonl"))), encoding="utf-8")
+    for what in found:
+        print(f"not known to be flat: {what}")
     return 1 if found else 0
 
 

@@ -61,8 +61,11 @@ where
         &mut |event| match event {
             Event::Ready => reader.tell(&json!({"event": "ready"})),
             Event::Progress(report, awake) => {
-                reader.tell(&answered.event("progress", &report, awake));
-                if answering.take() {
+                let asked = answering.take();
+                let mut event = answered.event("progress", &report, awake);
+                event["asked"] = asked.into();
+                reader.tell(&event);
+                if asked {
                     answered.note(&report);
                 }
             }

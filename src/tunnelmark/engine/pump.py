@@ -22,8 +22,9 @@ class EventPump:
         self.error: str | None = None
         """What the engine's event ``error`` said."""
         self._fresh = threading.Condition()
-        self._count = 0
+        self._answers = 0
         self._last: Event | None = None
+        self._answer: Event | None = None
         self._reported: Callable[[Event], None] = lambda _event: None
 
     @property
@@ -43,12 +44,15 @@ class EventPump:
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
 
     def ask(self, signal: Callable[[], object]) -> Event | None:
-        """Ask for a report by ``signal`` (SIGUSR1) and return the next one; None if none comes."""
+        """Ask for a report by ``signal`` (SIGUSR1) and return the answer; None if none comes.
+
+        A report that was on its way anyway is none: it is of before.
+        """
         with self._fresh:
-            before = self._count
+            before = self._answers
             signal()
-            self._fresh.wait_for(lambda: self._count > before, timeout=_ANSWER_LIMIT_S)
-            return self._last if self._count > before else None
+            self._fresh.wait_for(lambda: self._answers > before, timeout=_ANSWER_LIMIT_S)
+            return self._answer if self._answers > before else None
 
     def _read(self, process: Process) -> None:
         while True:
@@ -75,5 +79,7 @@ class EventPump:
                 self._reported(event)
                 with self._fresh:
                     self._last = event
-                    self._count += 1
-                    self._fresh.notify_all()
+                    if event.get("asked") is True or event["event"] == "summary":
+                        self._answer = event
+                        self._answers += 1
+                        self._fresh.notify_all()

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from tunnelmark.execute.part import (
     ERROR,
-    INTERRUPTED,
     RESULT,
     TASK,
     parse_task,
@@ -23,7 +22,6 @@ from tunnelmark.execute.part import (
 from tunnelmark.execute.parts import pack
 from tunnelmark.model.errors import LabError
 from tunnelmark.run.interrupt import Interrupts
-from tunnelmark.store import open_result
 
 LAB: Final = "lab"
 """Name of the resource of a worker that may have a lab: one at a time."""
@@ -117,9 +115,6 @@ def _in_a_process(text: str, folder: Path, name: str, gone: Callable[[], bool]) 
         error = folder / ERROR
         why = error.read_text(encoding="utf-8") if error.is_file() else "it left no message"
         raise LabError(f"the job ended with status {process.returncode} on {name}: {why}")
-    if open_result(folder / RESULT).manifest.outcome == INTERRUPTED:
-        # Whoever ended the process ended it in order: that is no failure of its own.
-        raise LabError(f"the job was interrupted on {name}: its trials are not complete")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

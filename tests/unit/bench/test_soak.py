@@ -1,19 +1,14 @@
 """``make soak`` tells memory that grows from memory that does not."""
 
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from soak import OURS, Series, Soaked, grown, page, trend
-
-from tunnelmark.engine.summary import SendFlow, SendSummary
+from soak import OURS, TUNNELS, Series, Soaked, grown, keep, page, trend
 
 _HOUR = np.arange(10.0, 3600.0, 10.0)
-
-
-def _sent() -> SendSummary:
-    flow = SendFlow(**{**dict.fromkeys(SendFlow.__annotations__), "sent": 100, "returned": 99})
-    return SendSummary(0, 1, "kept", "kernel", 0, (flow,))
 
 
 def _noise(seed: int) -> np.ndarray:
@@ -62,13 +57,30 @@ def test_what_grows_is_named_and_every_process_has_its_row() -> None:
     flat = Series(list(_HOUR), [20.0] * len(_HOUR), [7] * len(_HOUR))
     leaks = Series(list(_HOUR), list(20 + _HOUR / 60), [*[7] * (len(_HOUR) - 1), 8])
     series = {**dict.fromkeys(OURS, flat), "sender": leaks, "openvpn (client)": leaks}
-    soaked = [Soaked("OpenVPN", 3600.0, _sent(), series)]
+    soaked = [_soaked("OpenVPN", series)]
     assert grown(soaked) == ["OpenVPN: memory of the sender", "OpenVPN: open files of the sender"]
     reported = page(soaked)
-    assert "for\n60 minutes" in reported
     assert (
         "| OpenVPN | reflector | 359 | 20.0 MiB | +0.00 (+0.00 to +0.00) MiB | flat | 7, flat |"
         in reported
     )
     assert "| grows | 7 to 8, grow |" in reported
-    assert "100 packets sent in 3,600 s, 1 did not come back" in reported
+    assert "100 packets sent in 3,600 s, 1 did not come back (2026-11-27, Linux 6, 2 cores)" in (
+        reported
+    )
+
+
+def test_each_tunnel_has_its_last_hour_on_the_page(tmp_path: Path) -> None:
+    kept = tmp_path / "soak.jsonl"
+    openvpn, wireguard = (
+        _soaked(name, {"sender": Series([0.0, 10.0], [1.5, 1.5], [7, 7])})
+        for name, _ in TUNNELS.values()
+    )
+    assert keep(wireguard, kept) == [wireguard]
+    assert keep(openvpn, kept) == [openvpn, wireguard]
+    later = replace(openvpn, day="2026-11-28", sent=200)
+    assert keep(later, kept) == [later, wireguard]
+
+
+def _soaked(tunnel: str, series: dict[str, Series]) -> Soaked:
+    return Soaked(tunnel, "2026-11-27", "Linux 6, 2 cores", 3600.0, 100, 99, series)

@@ -1,8 +1,6 @@
 """What a cluster's parts are worth that ended early, and what a resume by a cluster hands out."""
 
 import os
-import shutil
-import sys
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -16,9 +14,7 @@ import pytest
 from made_results import block_record, manifest
 from made_study import made_text
 from tunnelmark.execute import cluster, parts, worker
-from tunnelmark.execute.part import RESULT
 from tunnelmark.execute.scheduler import Answer
-from tunnelmark.model.errors import LabError
 from tunnelmark.model.job import Job
 from tunnelmark.model.trial import Measurement, TrialResult
 from tunnelmark.model.validity import INTERRUPTED, Check, Validity
@@ -42,30 +38,11 @@ def _part(directory: Path, job: Job, outcome: str | None) -> Path:
     return directory
 
 
-def _nobody_else(_: object = None) -> bool:
-    return False
-
-
-@pytest.mark.parametrize("outcome", ["interrupted", "complete", "failed"])
-def test_a_job_whose_process_was_ended_in_order_is_no_answer_of_its_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
-) -> None:
-    """SIGTERM to it alone: it records what it has, removes its lab and ends with status 0."""
-    _part(tmp_path / RESULT, _job(), outcome)
-    program = shutil.which("true")
-    assert program is not None
-    monkeypatch.setattr(sys, "executable", program)
-    if outcome == "interrupted":
-        with pytest.raises(LabError, match="the job was interrupted on one"):
-            worker._in_a_process("", tmp_path, "one", _nobody_else)
-    else:
-        worker._in_a_process("", tmp_path, "one", _nobody_else)
-
-
 @pytest.mark.parametrize(("outcome", "errors"), [("interrupted", 1), ("complete", 0)])
-def test_a_part_that_was_interrupted_is_no_whole_job(
+def test_a_part_that_was_interrupted_is_kept_but_no_whole_job(
     tmp_path: Path, outcome: str, errors: int
 ) -> None:
+    """SIGTERM to its process alone: it records what it has and ends with status 0."""
     job, heard = _job(), list[JobDone]()
     sent = worker.Sent("one", parts.pack(_part(tmp_path / "part", job, outcome)))
     run: Any = cluster._Run.__new__(cluster._Run)
@@ -74,6 +51,7 @@ def test_a_part_that_was_interrupted_is_no_whole_job(
     run._take(Answer(job.job_id, sent), job)
     assert len(run._errors) == errors
     assert heard[0].error == ("it was interrupted on one" if errors else "")
+    assert (tmp_path / "whole" / ".parts" / job.job_id / "manifest.json").is_file()
 
 
 def _result(folder: Path, job: Job, *, spoilt: str | None) -> Path:
