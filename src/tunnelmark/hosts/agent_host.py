@@ -4,16 +4,20 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
 from tunnelmark.hosts.agent import Agent
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.hosts.vm_process import KILL, VmProcess
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.host import Completed
 
 _OUTPUT_MAX: Final = 256 << 20
+_HOLDER_LIMIT_S: Final = 40.0
 _NO_ENV: Final[Mapping[str, str]] = MappingProxyType({})
 _UNIQUE: Final = re.compile(r"tm[a-z0-9-]{1,60}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -66,6 +70,7 @@ class AgentHost(ABC):
         self._pid_base = pid_base
         self._work_dir = root / unique
         self._processes: list[VmProcess] = []
+        self._holder: VmProcess | None = None
         self._within: int | None = None
         self._call(["mkdir", "-p", "-m", "700", str(self._work_dir)], 10.0, None, _NO_ENV)
 
@@ -119,15 +124,20 @@ class AgentHost(ABC):
             raise LabError(f"{self._name}: {name!r} is not a log name")
         inside = self._privately(argv, name, private_dirs)
         number, pid = self._agent.start(inside, env, stdin=stdin is not None, within=self._within)
-        process = VmProcess(
-            tuple(argv),
-            name=name,
-            pid=pid,
-            pid_base=self._pid_base,
-            log=self._log_dir / self._name / f"{name}.log",
-            lines=lines,
-            signal=lambda signal, group: self._agent.signal(number, signal, group=group),
-        )
+        try:
+            process = VmProcess(
+                tuple(argv),
+                name=name,
+                pid=pid,
+                pid_base=self._pid_base,
+                log=self._log_dir / self._name / f"{name}.log",
+                lines=lines,
+                signal=lambda signal, group: self._agent.signal(number, signal, group=group),
+            )
+        except BaseException:
+            self._kill(number)
+            self._agent.forget(number)
+            raise
         self._processes.append(process)
         self._agent.listen(number, process)
         if stdin is not None:
@@ -153,12 +163,41 @@ class AgentHost(ABC):
     def stop_all(self) -> None:
         """End every program that was started through this host, newest first; the agent stays."""
         if self._agent.alive():
-            for process in reversed(self._processes):
-                process.stop(grace_s=1.0)
+            do_all(*(partial(process.stop, grace_s=1.0) for process in reversed(self._processes)))
 
     def remove(self) -> None:
-        """Undo what making this host made there: here nothing but its programs."""
-        self.stop_all()
+        """Undo what making this host made there: its programs, what holds its namespace."""
+        do_all(self.stop_all, self._let_go)
+
+    def _hold(self, argv: Sequence[str]) -> int:
+        """Start what holds this host's network and mounts, and bring up the loopback there.
+
+        It says a line when they are there. Returns its process id. Raises ``LabError`` with its
+        words if it ends, ``LabFailedError`` if it is late; whoever calls removes the host then.
+        """
+        self._holder = self.spawn(argv, name="holder", lines=True)
+        self._processes.clear()  # it does not belong to the lab
+        cannot = f"{self._name}: cannot make a network namespace"
+        try:
+            if self._holder.read_line(_HOLDER_LIMIT_S * self._agent.patience) is None:
+                words = self._holder.log_tail(1) or "no reason was given"
+                raise LabError(f"{cannot}: {words}")
+        except TimeoutError as error:
+            raise LabFailedError(f"{cannot}: {error}") from error
+        self._within = self._holder.host_pid
+        self.run(["ip", "link", "set", "lo", "up"])
+        return self._within
+
+    def _let_go(self) -> None:
+        self._within = None
+        if self._holder is not None and self._agent.alive():
+            self._holder.stop()
+            self._holder = None
+
+    def _kill(self, number: int) -> None:
+        """End a program that nobody else would; why matters more than whether it can be ended."""
+        with suppress(LabError):
+            self._agent.signal(number, KILL)
 
     def _privately(self, argv: Sequence[str], name: str, private_dirs: Sequence[str]) -> list[str]:
         if not private_dirs:
@@ -179,18 +218,21 @@ class AgentHost(ABC):
         number, _ = self._agent.start(argv, env, stdin=stdin is not None, within=self._within)
         collector = _Collector()
         self._agent.listen(number, collector)
+        ended = False
         try:
             if stdin is not None:
                 self._agent.feed(number, stdin)
-            if not collector.end.wait(timeout_s):
-                self._agent.signal(number, KILL)
-                words = Completed(tuple(argv), -KILL, *collector.streams()).last_words()
-                raise LabFailedError(
-                    f"{self._name}: {argv[0]}: not done after {timeout_s:g} s ({words})"
-                )
+            ended = collector.end.wait(timeout_s)
         finally:
+            if not ended:
+                self._kill(number)
             # Else the output of every program would stay in memory until the agent ends.
             self._agent.forget(number)
+        if not ended:
+            words = Completed(tuple(argv), -KILL, *collector.streams()).last_words()
+            raise LabFailedError(
+                f"{self._name}: {argv[0]}: not done after {timeout_s:g} s ({words})"
+            )
         if collector.failure is not None:
             raise collector.failure
         if collector.too_much:

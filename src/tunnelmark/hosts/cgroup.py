@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -76,6 +77,18 @@ class Throttled:
     def since(self, earlier: "Throttled") -> "Throttled":
         """Return what was counted since an earlier reading."""
         return Throttled(self.periods - earlier.periods, self.throttled - earlier.throttled)
+
+
+def busiest_since(now: Mapping[str, Throttled], then: Mapping[str, Throttled]) -> Throttled:
+    """Return what was counted between two readings, of the group that was held back most.
+
+    By the groups' paths; one that was made since the first counts from its beginning.
+    """
+    counts = [count.since(then.get(path, _NEVER)) for path, count in now.items()]
+    return max(counts, key=lambda count: count.throttled, default=_NEVER)
+
+
+_NEVER: Final = Throttled(0, 0)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class HostEntry(Params):
         "of its own; default: address. Behind NAT they differ",
     )
     interface: Text | None = Field(
-        None, description="interface towards the line; default: that of the default route"
+        None, description="interface towards the line; default: that of the route to the other end"
     )
     attach: Literal["macvlan", "routed"] = Field(
         "macvlan",

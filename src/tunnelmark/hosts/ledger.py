@@ -32,7 +32,7 @@ from tunnelmark.model.errors import LabError
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where workloads keep files off the disk
 
-Kind = Literal["process", "netns", "directory", "cgroup"] | SwitchKind
+Kind = Literal["process", "netns", "cgroup"] | SwitchKind
 
 RUN_ID: Final = re.compile(r"^tm[0-9a-f]{5}$")
 _NAME: Final = re.compile(r"^tm[0-9a-f]{5}(-[a-z0-9-]{1,40})?$")
@@ -45,8 +45,8 @@ class Entry:
 
     kind: Kind
     name: str
-    """Name of the namespace or congestion control, path of the directory or control group, or
-    process id. A CPU controller: path of the group in which it was switched on."""
+    """Name of the namespace or congestion control, path of the control group, or process id. A CPU
+    controller: path of the group in which it was switched on."""
     started: int = 0
     """Processes: start time in clock ticks since boot, so that a reused id is not mistaken."""
 
@@ -91,12 +91,10 @@ class Ledger:
         """Remove what is still there of what was entered, and the ledger."""
         self.close()
 
-    def enter(self, kind: Kind, name: str, started: int = 0) -> Entry:
+    def enter(self, kind: Kind, name: str, started: int = 0) -> None:
         """Write down what is about to be made; on disk when this returns."""
-        entry = Entry(kind, name, started)
         self._journal.write(json.dumps({"kind": kind, "name": name, "started": started}) + "\n")
         self._journal.flush()
-        return entry
 
     def in_memory(self, name: str) -> Path:
         """Return a directory of the run for files of moments, in memory where there is one.
@@ -273,10 +271,6 @@ def undo(run_id: str, entries: list[Entry]) -> list[str]:
     for name in reversed(namespaces):
         if _delete_namespace(name):
             removed.append(f"network namespace {name}")
-    for entry in reversed(entries):
-        if entry.kind == "directory" and Path(entry.name).exists():
-            shutil.rmtree(entry.name, ignore_errors=True)
-            removed.append(f"directory {entry.name}")
     for path in _in_memory(run_id):
         shutil.rmtree(path, ignore_errors=True)
         removed.append(f"directory {path}")
@@ -323,8 +317,8 @@ def _entry(raw: object, run_id: str) -> Entry | None:
     for switch in get_args(SwitchKind):
         if kind == switch and SWITCHES[switch].is_name(name):
             return Entry(switch, name)
-    if kind in {"directory", "cgroup"} and _is_ours(Path(name), run_id):
-        return Entry("cgroup" if kind == "cgroup" else "directory", name)
+    if kind == "cgroup" and _is_ours(Path(name), run_id):
+        return Entry("cgroup", name)
     return None
 
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Protocol
@@ -14,11 +15,13 @@ from tunnelmark.hosts.families import BEGIN, beginning
 from tunnelmark.hosts.features import has_kernel
 from tunnelmark.hosts.ledger import Entry, Ledger, start_time, undo
 from tunnelmark.hosts.process import LocalProcess
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.faults import writing
 from tunnelmark.model.host import Completed
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_MAKE_LIMIT_S = 10.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Arguments: number of directories, then (directory, private copy) of each, then the program.
@@ -180,8 +183,7 @@ class LocalHost:
 
     def stop_all(self) -> None:
         """End every process that was started here, newest first."""
-        for process in reversed(self._spawned):
-            process.stop(grace_s=1.0)
+        do_all(*(partial(process.stop, grace_s=1.0) for process in reversed(self._spawned)))
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
@@ -224,16 +226,12 @@ class NetnsHost(LocalHost):
         self._limit = limit
         self._namespace = f"{ledger.run_id}-{name}"
         ledger.enter("netns", self._namespace)
-        made = subprocess.run(
-            ["ip", "netns", "add", self._namespace], capture_output=True, check=False, timeout=10
-        )
-        if made.returncode != 0:
-            words = Completed((), made.returncode, made.stdout, made.stderr).last_words()
-            raise LabFailedError(f"{name}: cannot make a network namespace: {words}")
         try:
+            self._make()
             self.run(["ip", "link", "set", "lo", "up"])
         except BaseException:
-            self.remove()
+            with contextlib.suppress(Exception):
+                self.remove()
             raise
 
     @property
@@ -243,9 +241,19 @@ class NetnsHost(LocalHost):
 
     def remove(self) -> None:
         """Remove the namespace and everything in it; tolerates being called twice."""
-        undo(self._ledger.run_id, [Entry("netns", self._namespace)])
-        if self._limit is not None:
-            self._limit.remove()
+        limit = () if self._limit is None else (self._limit.remove,)
+        do_all(lambda: undo(self._ledger.run_id, [Entry("netns", self._namespace)]), *limit)
+
+    def _make(self) -> None:
+        words = ["ip", "netns", "add", self._namespace]
+        cannot = f"{self._name}: cannot make a network namespace"
+        try:
+            made = subprocess.run(words, capture_output=True, check=False, timeout=_MAKE_LIMIT_S)
+        except subprocess.TimeoutExpired as error:
+            raise LabFailedError(f"{cannot}: ip did not end within {_MAKE_LIMIT_S:g} s") from error
+        if made.returncode != 0:
+            said = Completed((), made.returncode, made.stdout, made.stderr).last_words()
+            raise LabFailedError(f"{cannot}: {said}")
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
         return ["ip", "netns", "exec", self._namespace, *argv]

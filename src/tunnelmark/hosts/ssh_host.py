@@ -1,5 +1,6 @@
 """Hosts over SSH: the computer as it is, and a network namespace of it."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,6 @@ from tunnelmark.model.errors import LabError
 
 # A namespace has a /sys of its own, in which its interfaces are.
 _HOLDER: Final = "mount -t sysfs sysfs /sys && echo && exec sleep infinity"
-_HOLDER_LIMIT_S: Final = 30.0
 
 
 class SshHost(AgentHost):
@@ -55,28 +55,10 @@ class SshNetnsHost(SshHost):
     ) -> None:
         """Make the namespace, with its loopback up."""
         super().__init__(agent, name=name, unique=unique, log_dir=log_dir, pid_base=pid_base)
-        self._holder = self.spawn(
-            ["unshare", "--net", "--mount", "sh", "-c", _HOLDER], name="holder", lines=True
-        )
         try:
-            if self._holder.read_line(_HOLDER_LIMIT_S * agent.patience) is None:
-                raise LabError(f"{name}: cannot make a network namespace: {self.holder_words}")
-        except TimeoutError as error:
-            raise LabError(f"{name}: cannot make a network namespace: {error}") from error
-        self._processes.clear()  # it does not belong to the lab
-        self.holder_pid = self._holder.host_pid
-        """Process there whose network this is, for ``ip link … netns``."""
-        self._within = self.holder_pid
-        self.run(["ip", "link", "set", "lo", "up"])
-
-    @property
-    def holder_words(self) -> str:
-        """What was said when the namespace was made."""
-        return self._holder.log_tail(1) or "no reason was given"
-
-    def remove(self) -> None:
-        """Remove the namespace and what is in it; tolerates being called twice."""
-        super().remove()
-        if self._within is not None and self.agent.alive():
-            self._within = None
-            self._holder.stop()
+            self.holder_pid = self._hold(["unshare", "--net", "--mount", "sh", "-c", _HOLDER])
+            """Process there whose network this is, for ``ip link … netns``."""
+        except BaseException:
+            with suppress(Exception):
+                self.remove()
+            raise

@@ -1,10 +1,12 @@
 """Hosts inside a machine: the machine itself, and a network namespace in it."""
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tunnelmark.hosts.agent_host import AgentHost
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.hosts.vm_features import has_feature
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.model.suites import DEFAULT_SUITE, Suite
@@ -54,7 +56,6 @@ class VmHost(AgentHost):
 
 
 _HOLDER: Final = ("sh", "-c", "echo; exec sleep infinity")
-_HOLDER_LIMIT_S: Final = 40.0
 
 
 class VmNetnsHost(VmHost):
@@ -71,15 +72,16 @@ class VmNetnsHost(VmHost):
     ) -> None:
         """Make the namespace, which is called ``unique``."""
         super().__init__(machine, name=name, unique=unique, log_dir=log_dir, root=root)
-        self.run(["ip", "netns", "add", unique])
-        # It holds the namespace's own /sys, which ``ip`` mounts and every program here sees.
-        self._holder = self.spawn(
-            ["ip", "netns", "exec", unique, *_HOLDER], name="holder", lines=True
-        )
-        self._holder.read_line(_HOLDER_LIMIT_S)
-        self._processes.clear()  # it does not belong to the lab
-        self._within = self._holder.host_pid
-        self.run(["ip", "link", "set", "lo", "up"])
+        self._removed = False
+        try:
+            self.run(["ip", "netns", "add", unique])
+            # It holds the namespace's own /sys, which ``ip`` mounts and every program here sees.
+            self._hold(["ip", "netns", "exec", unique, *_HOLDER])
+        except BaseException:
+            # The machine and the name are those of the next attempt, too.
+            with suppress(Exception):
+                self.remove()
+            raise
 
     @property
     def namespace(self) -> str:
@@ -88,8 +90,9 @@ class VmNetnsHost(VmHost):
 
     def remove(self) -> None:
         """Remove the namespace, so that another of its name can be made; idempotent."""
-        super().remove()
-        if self._within is not None and self.machine.alive():
-            self._within = None
-            self._holder.stop()
+        do_all(super().remove, self._delete)
+
+    def _delete(self) -> None:
+        if not self._removed and self.machine.alive():
             self.run(["ip", "netns", "delete", self.unique])
+            self._removed = True

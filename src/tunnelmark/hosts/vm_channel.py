@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tunnelmark.hosts.vm_process import KILL
 from tunnelmark.model.errors import LabError, LabFailedError
 
 PROTOCOL: Final = 3
 HEADER_MAX: Final = 512 * 1024
 PAYLOAD_MAX: Final = 1024 * 1024
 
+_KILL_LIMIT_S: Final = 30.0
 _LENGTHS: Final = struct.Struct(">II")
 
 
@@ -200,10 +202,11 @@ class Channel:
                     self._state.notify_all()
                     return
                 # An answer that nobody waits for any more is dropped, and with it the output of a
-                # program that it names: nobody will ever listen to that one.
+                # program that it names: nobody will ever listen to that one, or end it.
                 answer = header.get("ok")
                 if isinstance(answer, dict) and isinstance(late := answer.get("proc"), int):
                     self._drop(late)
+                    threading.Thread(target=self._kill, args=(late,), daemon=True).start()
             return
         match header["event"]:
             case "ready":
@@ -234,6 +237,12 @@ class Channel:
                 self._early.setdefault(process, []).append(call)
                 return
         _passed_on(listener, call)
+
+    def _kill(self, process: int) -> None:
+        """End a program; not for the reader, which must not wait for an answer."""
+        with contextlib.suppress(LabError):
+            arguments = {"proc": process, "signal": KILL, "group": True}
+            self.ask("signal", arguments, timeout_s=_KILL_LIMIT_S)
 
     def _drop(self, process: int) -> None:
         self._dropped.add(process)

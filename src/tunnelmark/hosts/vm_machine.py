@@ -35,34 +35,16 @@ _REASON: Final = re.compile(r"Kernel panic|tunnelmark-init:|tunnelmark-agent:|Ou
 
 
 class Machine(Agent):
-    """A machine that has booted. ``boot`` makes one, ``close`` ends it; it ends with us anyhow."""
+    """A machine that has booted: see ``Booting``. ``close`` ends it; it ends with us anyhow."""
 
     def __init__(
         self, qemu: Process, channel: Channel, console: Path, facts: "MachineFacts"
     ) -> None:
-        """Take the parts; use ``boot``."""
+        """Take the parts; use ``Booting``."""
         super().__init__(channel, f"machine {facts.name}")
         self._qemu = qemu
         self._console = console
         self.facts = facts
-
-    @classmethod
-    def boot(
-        cls,
-        base: Host,
-        *,
-        name: str,
-        image: Image,
-        payload: Payload,
-        choice: Choice,
-        spec: MachineSpec = MachineSpec(),  # noqa: B008  # frozen
-        limit_s: float = BOOT_LIMIT_S,
-    ) -> "Machine":
-        """Start a machine on ``base`` and return when its agent answers; see ``Booting``."""
-        booting = Booting(
-            base, name=name, image=image, payload=payload, choice=choice, spec=spec, limit_s=limit_s
-        )
-        return booting.machine()
 
     @property
     def kernel(self) -> str:

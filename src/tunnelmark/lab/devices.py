@@ -10,7 +10,7 @@ from typing import Final
 
 from tunnelmark.devices.profiles import Device
 from tunnelmark.devices.registry import DEVICES, device_params, roles_of
-from tunnelmark.hosts.cgroup import Controller, CpuGroup, Quota, find_controller
+from tunnelmark.hosts.cgroup import Controller, CpuGroup, Quota, Throttled, find_controller
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost
@@ -18,7 +18,6 @@ from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
 from tunnelmark.lab.benchmarks import Bench, Goal, goal_of, need_of
 from tunnelmark.lab.calibrate import Calibration, calibrate
-from tunnelmark.lab.held_back import HeldBack
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Completed, Host, Need
 from tunnelmark.model.trial import DriverSpec
@@ -124,9 +123,9 @@ class GroupLimit:
     def run_ns(self) -> None:
         """Return nothing: what its programs have run is read process by process."""
 
-    def throttled(self) -> HeldBack:
+    def throttled(self) -> dict[str, Throttled]:
         """Return how often the device and each of its programs used up their CPU."""
-        return _held_back((self._group, *self._programs))
+        return _throttled((self._group, *self._programs))
 
     def remove(self) -> None:
         """End what is left in it and remove it; tolerates being called twice."""
@@ -212,9 +211,9 @@ class MachineLimit:
     def settle(self) -> None:
         """Do nothing: each CPU has its share from the start."""
 
-    def throttled(self) -> HeldBack:
+    def throttled(self) -> dict[str, Throttled]:
         """Return how often each of the machine's CPUs was used up."""
-        return _held_back(self._cores)
+        return _throttled(self._cores)
 
     def remove(self) -> None:
         """End the machine, if it has not ended, and remove it; tolerates being called twice."""
@@ -391,8 +390,8 @@ class Devices:
             group.remove()
 
 
-def _held_back(groups: Iterable[CpuGroup]) -> HeldBack:
-    return HeldBack({str(group.path): group.throttled() for group in groups})
+def _throttled(groups: Iterable[CpuGroup]) -> dict[str, Throttled]:
+    return {str(group.path): group.throttled() for group in groups}
 
 
 def _announce(ledger: Ledger, group: CpuGroup) -> None:

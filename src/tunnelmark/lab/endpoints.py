@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import Final
 
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import NetnsHost
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_accel import Choice
 from tunnelmark.hosts.vm_machine import Booting, Machine
@@ -44,9 +46,7 @@ class EndpointHost(VmHost):
 
     def remove(self) -> None:
         """End the machine; tolerates being called twice."""
-        self.machine.close()
-        if self.limit is not None:
-            self.limit.remove()
+        do_all(self.machine.close, *(() if self.limit is None else (self.limit.remove,)))
 
 
 class EndpointMachinesPlace:
@@ -146,15 +146,13 @@ class EndpointMachinesPlace:
 
     def _undo(self, link: NetnsHost, booting: Mapping[str, Booting]) -> None:
         """Remove what was made: names are the run's, so the next attempt needs them."""
-        for role, begun in booting.items():
-            if role in self._machines:
-                self._machines[role].close()
-            else:
-                begun.cancel()
-        for limit in self.limits.values():
-            limit.remove()
-        link.stop_all()
-        link.remove()
+        machines = (
+            self._machines[role].close if role in self._machines else begun.cancel
+            for role, begun in booting.items()
+        )
+        limits = (limit.remove for limit in self.limits.values())
+        with suppress(Exception):
+            do_all(*machines, *limits, link.stop_all, link.remove)
         self._machines, self.limits = {}, NO_LIMITS
 
     def _limit(self, hosts: Mapping[str, EndpointHost]) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from tunnelmark.engine import records
 from tunnelmark.hosts.inventory import ROLES, HostEntry, Inventory, Role
 from tunnelmark.hosts.ssh_host import SshHost
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.lab import line
 from tunnelmark.lab.clocks import ClockOffset, offset_of
 from tunnelmark.lab.computers import Computer
@@ -167,8 +168,7 @@ def _on_line(
     try:
         yield joined, path
     finally:
-        for host in (joined.client, joined.server, joined.link):
-            host.remove()
+        do_all(*(host.remove for host in (joined.client, joined.server, joined.link)))
 
 
 def _look(

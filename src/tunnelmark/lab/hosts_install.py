@@ -15,7 +15,13 @@ _INSTALL: Final = (
     "export DEBIAN_FRONTEND=noninteractive; instead=$1; shift; "
     "for helper in /usr/sbin/invoke-rc.d /usr/bin/deb-systemd-invoke; do "
     'if [ -e "$helper" ]; then mount --bind "$instead" "$helper" || exit; fi; done; '
-    'apt-get -qq update && apt-get -qq -y --no-install-recommends install "$@"'
+    "apt-get -qq update || exit; "
+    # dpkg cannot replace a file that is a mount point, and would leave the package half-unpacked.
+    'if apt-get -qq -s --no-install-recommends install "$@" | grep -q "^Inst init-system-helpers "'
+    '; then echo "these packages need a newer init-system-helpers, which cannot be replaced while '
+    'services are kept from starting; run on that host: apt-get install init-system-helpers" >&2; '
+    "exit 1; fi; "
+    'apt-get -qq -y --no-install-recommends install "$@"'
 )
 _PRIVATELY: Final = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _INSTALL)
 

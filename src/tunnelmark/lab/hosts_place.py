@@ -1,6 +1,7 @@
 """A lab on two real hosts: each end in a network namespace of its host, the line between them."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Final
 
 from tunnelmark.hosts.inventory import ROLES, Role
 from tunnelmark.hosts.ssh_host import SshNetnsHost
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.lab import line
 from tunnelmark.lab.computers import PID_BASES, Computer
 from tunnelmark.lab.line_ends import Ends, LineEnd, other_role
@@ -107,8 +109,8 @@ class HostsPlace:
             if through_link:
                 self._insert(link, ends["client"], macs["client"], hops[0], mtu_bytes)
         except BaseException:
-            for host in made:
-                host.remove()
+            with suppress(Exception):
+                do_all(*(host.remove for host in made))
             raise
         both = OnLine(**{role: _address(self.ends[role]) for role in ROLES})
         return Joined(ends["client"], ends["server"], link, on_line=both)

@@ -6,19 +6,21 @@ The same lab stands in network namespaces of this computer, in namespaces inside
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import NetnsHost
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.hosts.vm import VmNetnsHost
 from tunnelmark.hosts.vm_machine import Machine
 from tunnelmark.hosts.vm_payload import ENGINE, PROGRAMS_DIR
 from tunnelmark.lab.devices import GroupLimit
-from tunnelmark.lab.held_back import HeldBack
 from tunnelmark.lab.machine_cpu import MachineCpu
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import LabError
@@ -109,8 +111,8 @@ class DeviceLimit(Protocol):
     def settle(self) -> None:
         """Look at what runs under it before a trial, and share it out."""
 
-    def throttled(self) -> HeldBack:
-        """Return how often the device's CPU was used up, by the groups that it is made of."""
+    def throttled(self) -> Mapping[str, Throttled]:
+        """Return how often the device's CPU was used up, by the paths of its control groups."""
 
 
 NO_LIMITS: Final[Mapping[str, DeviceLimit]] = MappingProxyType({})
@@ -272,10 +274,11 @@ class LocalPlace:
             )
         except BaseException:
             # Names are the run's: what stays would be in the way of the next attempt.
-            for host in made.values():
-                host.remove()
-            for unused in limits.values():
-                unused.remove()
+            with suppress(Exception):
+                do_all(
+                    *(host.remove for host in made.values()),
+                    *(unused.remove for unused in limits.values()),
+                )
             raise
         self.limits = limits
         return joined
@@ -328,8 +331,8 @@ class MachinePlace:
                 made, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared
             )
         except BaseException:
-            for host in made.values():
-                host.remove()
+            with suppress(Exception):
+                do_all(*(host.remove for host in made.values()))
             raise
 
 

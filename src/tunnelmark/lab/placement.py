@@ -13,7 +13,7 @@ from tunnelmark.hosts.cgroup import find_controller
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost
-from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.vm_machine import Booting, Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
 from tunnelmark.lab.devices import Devices, machine_specs
 from tunnelmark.lab.endpoints import NO_GATEWAY, EndpointMachinesPlace
@@ -237,14 +237,15 @@ class Placement:
         """Boot the machine; one that is killed or late on the way is tried again."""
         for boots in itertools.count(1):
             try:
-                return Machine.boot(
+                payload = vm_payload.installed()
+                return Booting(
                     self._local,
                     name="lab",
                     image=image,
-                    payload=vm_payload.installed(),
+                    payload=payload,
                     choice=choice,
                     spec=_SPEC,
-                )
+                ).machine()
             except LabFailedError as error:
                 if boots == MOST_BOOTS:
                     raise

@@ -18,7 +18,6 @@ from tunnelmark.hosts.ledger import (
     read_journal,
     runtime_root,
     start_time,
-    undo,
 )
 from tunnelmark.lab.clean import Leftover, clean, find_leftovers, release
 from tunnelmark.model.errors import LabError
@@ -114,15 +113,15 @@ def test_an_entry_is_on_disk_before_the_thing_is_made(root: Path) -> None:
         '{"kind": "netns", "name": "other"}',
         '{"kind": "netns", "name": "tm11111-client"}',
         '{"kind": "netns", "name": "tm00000-client; rm -rf /"}',
-        '{"kind": "directory", "name": "/"}',
-        '{"kind": "directory", "name": "/etc"}',
-        '{"kind": "directory", "name": "/tmp/../etc/tm00000"}',
-        '{"kind": "directory", "name": "tm00000"}',
-        f'{{"kind": "directory", "name": "/{"x" * 300}/tm00000"}}',
+        '{"kind": "cgroup", "name": "/"}',
+        '{"kind": "directory", "name": "/tmp/tm00000"}',
+        '{"kind": "cgroup", "name": "/etc"}',
+        '{"kind": "cgroup", "name": "/tmp/../etc/tm00000"}',
+        '{"kind": "cgroup", "name": "tm00000"}',
         f'{{"kind": "cgroup", "name": "/{"x" * 300}/tm00000"}}',
-        '{"kind": "directory", "name": "/etc/passwd/tm00000"}',
-        r'{"kind": "directory", "name": "/\ud800/tm00000"}',
-        r'{"kind": "directory", "name": "/\u0000/tm00000"}',
+        '{"kind": "cgroup", "name": "/etc/passwd/tm00000"}',
+        r'{"kind": "cgroup", "name": "/\ud800/tm00000"}',
+        r'{"kind": "cgroup", "name": "/\u0000/tm00000"}',
         '{"kind": "process", "name": "-1"}',
         '{"kind": "process", "name": "1; reboot"}',
         '{"kind": "process", "name": "99999999999999999999"}',
@@ -163,18 +162,11 @@ def test_a_process_is_ended_only_if_it_is_the_one_that_was_started() -> None:
         process.wait()
 
 
-def test_a_directory_of_another_run_or_through_a_link_is_not_removed(
-    root: Path, tmp_path: Path
-) -> None:
-    target = tmp_path / "precious"
-    target.mkdir()
+def test_a_link_to_elsewhere_is_no_group_of_the_run(root: Path, tmp_path: Path) -> None:
     link = tmp_path / "tm00000-data"
-    link.symlink_to(target)
-    directory = _journal(
-        root, "tm00000", [json.dumps({"kind": "directory", "name": str(link), "started": 0})]
-    )
-    assert undo("tm00000", read_journal(directory)) == []
-    assert target.is_dir()
+    link.symlink_to(tmp_path)
+    line = json.dumps({"kind": "cgroup", "name": str(link), "started": 0})
+    assert read_journal(_journal(root, "tm00000", [line])) == []
 
 
 def test_a_folder_that_others_can_enter_is_refused(

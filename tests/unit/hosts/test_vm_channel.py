@@ -152,7 +152,7 @@ def test_what_nobody_listens_to_any_more_is_not_kept(peer: Peer) -> None:
     peer.channel.listen(3, notes)
     peer.channel.forget(3)
     peer.say({"event": "output", "proc": 3, "stream": 1}, b"a")
-    # A program whose number came too late: nobody will ever listen to it.
+    # A program whose number came too late: nobody will ever listen to it, so it is ended.
     with pytest.raises(LabError, match="spawn got no response"):
         peer.channel.ask("spawn", {}, timeout_s=0.05)
     request, _ = peer.hear()
@@ -160,6 +160,7 @@ def test_what_nobody_listens_to_any_more_is_not_kept(peer: Peer) -> None:
     peer.say({"id": request["id"], "ok": {"proc": 4, "pid": 7}})
     peer.say({"event": "output", "proc": 4, "stream": 1}, b"behind")
     peer.say({"event": "exit", "proc": 4, "code": 0, "signal": None})
+    assert peer.hear()[0]["op"] == {"signal": {"proc": 4, "signal": 9, "group": True}}
     thread = peer.answering(ok="all is read")
     peer.channel.ask("which", {}, timeout_s=10)
     thread.join()

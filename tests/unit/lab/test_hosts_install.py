@@ -62,7 +62,30 @@ def test_maintainer_scripts_start_no_service(tmp_path: Path) -> None:
     install(host, ["iperf3", "ethtool"])
     assert log.read_text().splitlines() == [
         "-qq update",
+        "-qq -s --no-install-recommends install iperf3 ethtool",
         "-qq -y --no-install-recommends install iperf3 ethtool",
     ]
     # What the helpers are to others has not changed.
     assert Path("/usr/bin/deb-systemd-invoke").read_bytes() != b"#!/bin/sh\nexit 0\n"
+
+
+@pytest.mark.parametrize(
+    ("simulated", "installs"),
+    [
+        ("Inst iperf3 (3.12-1 Debian:12 [amd64])", True),
+        ("Inst init-system-helpers-extra [1.0] (1.1 Debian:12 [all])", True),
+        ("Inst init-system-helpers [1.60] (1.66 Debian:13 [all])", False),
+    ],
+)
+def test_what_dpkg_could_not_replace_is_not_installed(
+    tmp_path: Path, simulated: str, installs: bool
+) -> None:
+    """Its rename onto a mount point fails, and an essential package stayed half-unpacked."""
+    apt = f'case "$*" in *-s*) echo "{simulated}";; *install*) touch "$0-installed";; esac'
+    host: Any = Host(tmp_path, apt)
+    if installs:
+        install(host, ["iperf3"])
+    else:
+        with pytest.raises(LabError, match=r"^client: apt-get: these packages need a n"):
+            install(host, ["iperf3"])
+    assert (tmp_path / "apt-get-installed").exists() == installs

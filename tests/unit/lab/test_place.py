@@ -1,5 +1,6 @@
 """A lab that could not be made once can be made again: nothing of the first attempt is left."""
 
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +10,11 @@ import pytest
 
 from tunnelmark.hosts import local
 from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.lab import devices, endpoints, place
+from tunnelmark.lab import devices, endpoints, hosts_place, place
 from tunnelmark.lab.devices import Devices
 from tunnelmark.lab.endpoints import EndpointMachinesPlace
-from tunnelmark.lab.place import LocalPlace
+from tunnelmark.lab.hosts_place import HostsPlace
+from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
 from tunnelmark.model.errors import LabFailedError
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.model.tunnel import Encryption
@@ -157,6 +159,42 @@ def test_namespaces_that_could_not_be_joined_are_made_again(
     assert list(one.limits) == ["client", "server"]
 
 
+@pytest.mark.parametrize("kind", ["local", "machine", "hosts"])
+def test_one_host_that_cannot_be_removed_keeps_no_other_there(
+    kernel: Kernel, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """What is said is why the lab could not be made."""
+
+    class Stubborn(Namespace):
+        def remove(self) -> None:
+            super().remove()
+            if self.name == "client":
+                raise LabFailedError("client: no response")
+
+    def made(*_: object, name: str = "", **__: object) -> Stubborn:
+        return Stubborn(kernel, name)
+
+    monkeypatch.setattr(place, "NetnsHost", lambda _ledger, name, **_: Stubborn(kernel, name))
+    monkeypatch.setattr(place, "VmNetnsHost", made)
+    monkeypatch.setattr(hosts_place, "SshNetnsHost", made)
+    facts = SimpleNamespace(emulated=False, describe=lambda: "machine")
+    agent: Any = SimpleNamespace(facts=facts, engine="/e/engine", kernel="6", directory=tmp_path)
+    there = SimpleNamespace(agent=agent, role="client", host=None)
+    computers: Any = dict.fromkeys(("client", "server"), there)
+    nothing: Any = {}
+    limits: Any = lambda: {"server": Thing(kernel, "group server")}  # noqa: E731
+    places: dict[str, Place] = {
+        "local": LocalPlace(ledger, engine="/e/engine", limits=limits),
+        "machine": MachinePlace(agent, "tm0", logs=tmp_path),
+        "hosts": HostsPlace(computers, nothing, "tm0", logs=tmp_path),
+    }
+    one = places[kind]
+    kernel.fails = {"netns link"}
+    with pytest.raises(LabFailedError, match="netns link failed"):
+        one.make(mtu_bytes=1500, through_link=True)
+    assert kernel.there == set()
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -188,6 +226,25 @@ def test_machines_that_could_not_be_joined_are_booted_again(
     assert (kernel.there, one.limits, one.machines) == (set(), {}, {})
     assert one.make(mtu_bytes=1500, through_link=True).link.name == "link"
     assert kernel.there >= {"netns link", "machine client", "machine server"}
+
+
+def test_a_machine_that_cannot_be_closed_keeps_nothing_else_there(
+    kernel: Kernel, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(booted: Booted) -> None:
+        booted.kernel.there.discard(booted.name)
+        raise LabFailedError(f"{booted.name}: does not end")
+
+    monkeypatch.setattr(Booted, "close", close)
+    image: Any = SimpleNamespace(kernel_release="6")
+    nothing: Any = SimpleNamespace(accelerator="kvm")
+    one = EndpointMachinesPlace(
+        ledger, engine="/e/engine", image=image, payload=nothing, choice=nothing
+    )
+    kernel.fails = {"machine server first"}
+    with pytest.raises(LabFailedError, match="machine server first failed"):
+        one.make(mtu_bytes=1500, through_link=True)
+    assert (kernel.there, one.limits, one.machines) == (set(), {}, {})
 
 
 def test_the_limit_of_one_machine_goes_where_the_other_has_none(
@@ -226,6 +283,29 @@ def test_a_namespace_whose_loopback_does_not_come_up_is_removed(
         local, "undo", lambda _run, entries: removed.extend(e.name for e in entries)
     )
     with pytest.raises(LabFailedError):
+        local.NetnsHost(ledger, "client", limit=limit)
+    assert removed == [f"{ledger.run_id}-client"]
+    assert not (tmp_path / "group").exists()
+
+
+def test_a_namespace_that_is_made_too_slowly_is_removed_and_may_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch, ledger: Ledger, tmp_path: Path
+) -> None:
+    removed: list[str] = []
+    (tmp_path / "group").touch()
+    limit: Any = SimpleNamespace(remove=(tmp_path / "group").unlink)
+
+    def late(words: list[str], **_: object) -> None:
+        raise subprocess.TimeoutExpired(words, 10)
+
+    def undo(_run: str, entries: list[Any]) -> None:
+        removed.extend(entry.name for entry in entries)
+        raise subprocess.TimeoutExpired(["ip", "netns", "pids"], 10)
+
+    stand_in = SimpleNamespace(run=late, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(local, "subprocess", stand_in)
+    monkeypatch.setattr(local, "undo", undo)
+    with pytest.raises(LabFailedError, match="client: cannot make a network namespace: ip did not"):
         local.NetnsHost(ledger, "client", limit=limit)
     assert removed == [f"{ledger.run_id}-client"]
     assert not (tmp_path / "group").exists()

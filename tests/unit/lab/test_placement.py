@@ -240,14 +240,17 @@ def test_a_machine_that_did_not_boot_is_booted_again_where_that_may_help(
     choice: Any = None
     calls = 0
 
-    def boot(*_: object, **__: object) -> FakeMachine:
-        nonlocal calls
-        calls += 1
-        if calls <= len(errors):
-            raise errors[calls - 1]
-        return FakeMachine()
+    class Booting:
+        def __init__(self, *_: object, **__: object) -> None:
+            nonlocal calls
+            calls += 1
 
-    monkeypatch.setattr(placement.Machine, "boot", boot)
+        def machine(self) -> FakeMachine:
+            if calls <= len(errors):
+                raise errors[calls - 1]
+            return FakeMachine()
+
+    monkeypatch.setattr(placement, "Booting", Booting)
     monkeypatch.setattr(placement.vm_payload, "installed", lambda: None)
     if boots > len(errors):
         assert made._booted(image, choice).alive()
