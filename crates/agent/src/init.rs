@@ -1,4 +1,5 @@
-//! The two ways to be started: as the init of a machine, or on a socket (for tests).
+//! Two of the three ways to be started: as the init of a machine, or on a socket (for tests). The
+//! third, on a host, is `stdio`.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;

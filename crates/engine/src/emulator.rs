@@ -1,4 +1,4 @@
-//! An emulator that runs, and its reports: every second, at its end, and on SIGUSR1.
+//! An emulator that runs, and its reports: every second, at its end, and on SIGUSR1 and SIGUSR2.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ pub trait BothWays {
 
 /// Runs the drivers to their end and writes their reports.
 ///
-/// SIGUSR1 asks for a report now, SIGUSR2 begins schedules again.
+/// SIGUSR1 asks for a report now; SIGUSR2 begins schedules and recent lateness again, and asks, too.
 pub fn follow<L: LinkDriver, const N: usize>(
     parent_pid: Option<u32>,
     threads: Threads,
@@ -44,42 +44,39 @@ where
     let (report, restart) = (report?, restart?);
     let drivers = open()?;
     let mut reader = Reader::of(&stop);
-    let answering = Cell::new(false);
-    let mut answered = Answered::default();
+    let (answering, beginning) = (Cell::new(false), Cell::new(false));
+    let mut begun = Begun::default();
     let (last, awake) = emulator::run(
         drivers,
         threads,
         &stop,
         &mut || {
-            let requests = Requests {
-                report: report.swap(false, Ordering::Relaxed),
-                restart: restart.swap(false, Ordering::Relaxed),
-            };
-            answering.set(answering.get() || requests.report);
-            requests
+            let restart = restart.swap(false, Ordering::Relaxed);
+            let report = report.swap(false, Ordering::Relaxed) || restart;
+            answering.set(answering.get() || report);
+            beginning.set(beginning.get() || restart);
+            Requests { report, restart }
         },
         &mut |event| match event {
             Event::Ready => reader.tell(&json!({"event": "ready"})),
             Event::Progress(report, awake) => {
-                let asked = answering.take();
-                let mut event = answered.event("progress", &report, awake);
-                event["asked"] = asked.into();
-                reader.tell(&event);
-                if asked {
-                    answered.note(&report);
+                if beginning.take() {
+                    begun.note(&report);
                 }
+                let mut event = begun.event("progress", &report, awake);
+                event["asked"] = answering.take().into();
+                reader.tell(&event);
             }
         },
     )?;
-    reader.finish(&answered.event("summary", &last, awake))
+    reader.finish(&begun.event("summary", &last, awake))
 }
 
-/// Lateness as it was when a report was last asked for, so that a reader who asks before and after
-/// a trial learns of the trial alone.
+/// Lateness as it was when schedules last began, so that a reader learns of one trial alone.
 #[derive(Default)]
-struct Answered([Delays; 2]);
+struct Begun([Delays; 2]);
 
-impl Answered {
+impl Begun {
     fn note(&mut self, report: &impl BothWays) {
         self.0 = report.both_ways().map(|way| way.lateness.clone());
     }

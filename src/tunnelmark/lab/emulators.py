@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from tunnelmark.engine.events import Event
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.engine.pump import EventPump
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.lab.place import LabHost, LabProcess
 from tunnelmark.model.errors import LabFailedError
 from tunnelmark.model.seeds import stream
@@ -24,7 +25,6 @@ _REALTIME_PRIORITY: Final = 20
 _RING_FRAMES: Final = 8192
 """That wait to be received at all links together: some 2 KiB of the kernel's memory each, twice."""
 _LEAST_RING_FRAMES: Final = 512
-_RECENT: Final = "lateness_recent_ns"
 ETHERNET_HEADER_BYTES: Final = 14
 """What an emulator counts in each frame that is not part of an IP packet."""
 _MOST_REPORTS: Final = 2 * 3600
@@ -49,31 +49,6 @@ class LinkCounters:
         """Read a report of the emulator."""
         awake_ns = int(event.get("awake_ns", 0))
         return cls(event["a_to_b"], event["b_to_a"], header_bytes, awake_ns)
-
-
-class Lateness:
-    """The worst lateness that readings show: each shows that of the frames since the last one."""
-
-    def __init__(self) -> None:
-        """Nothing was read yet."""
-        self._worst: dict[str, Mapping[str, Any] | None] = {}
-
-    def restart(self) -> None:
-        """Forget what was read so far."""
-        self._worst = {}
-
-    def note(self, reading: LinkCounters) -> LinkCounters:
-        """Return a reading with the worst lateness since the restart as its recent one."""
-        for way in WAYS:
-            new = getattr(reading, way).get(_RECENT)
-            found = [one for one in (self._worst.get(way), new) if one is not None]
-            self._worst[way] = max(found, key=_tail, default=None)
-        forward, reverse = ({**getattr(reading, way), _RECENT: self._worst[way]} for way in WAYS)
-        return replace(reading, forward=forward, reverse=reverse)
-
-
-def _tail(late: Mapping[str, Any]) -> int:
-    return int(late.get("tail", 0))
 
 
 Reports = list[tuple[int, dict[str, dict[str, int]]]]
@@ -130,19 +105,15 @@ class Emulators:
 
     def counters(self) -> LinkCounters | None:
         """Return the counters of all links now; None if one does not answer."""
-        found = together(*(one.counters for one in self._links))
-        known = [one for one in found if one is not None]
-        return summed(known) if len(known) == len(found) else None
+        return self._answer(signal.SIGUSR1)
+
+    def begin(self) -> LinkCounters | None:
+        """Let changes, traces and recent lateness of the links begin now; return the counters."""
+        return self._answer(signal.SIGUSR2)
 
     def reports(self, since_ns: int) -> Reports:
         """Return the reports of every second since a time (monotonic), of all links together."""
         return joined([one.reports for one in self._links], since_ns)
-
-    def restart_schedule(self) -> None:
-        """Let changes and traces of the links begin again."""
-        if self._link.has_schedule:
-            for one in self._links:
-                one.process.signal(signal.SIGUSR2)
 
     def problem(self) -> str | None:
         """Return which of them ended and why, or None."""
@@ -155,8 +126,12 @@ class Emulators:
 
     def stop(self) -> None:
         """End them; tolerates being called twice."""
-        for one in self._links:
-            one.process.stop()
+        do_all(*(one.process.stop for one in self._links))
+
+    def _answer(self, asked: signal.Signals) -> LinkCounters | None:
+        found = together(*(partial(one.answer, asked) for one in self._links))
+        known = [one for one in found if one is not None]
+        return summed(known) if len(known) == len(found) else None
 
 
 class _Emulator:
@@ -179,10 +154,10 @@ class _Emulator:
         if not self._events.ready.wait(_READY_LIMIT_S) or self._events.error:
             raise LabFailedError(f"the link emulator is not ready: {self.words() or 'no event'}")
 
-    def counters(self) -> LinkCounters | None:
+    def answer(self, asked: signal.Signals) -> LinkCounters | None:
         if self.process.poll() is not None:
             return None
-        event = self._events.ask(partial(self.process.signal, signal.SIGUSR1))
+        event = self._events.ask(partial(self.process.signal, asked))
         return None if event is None else LinkCounters.of(event)
 
     def _note(self, event: Event) -> None:
@@ -249,7 +224,7 @@ def _summed(ways: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [way.get(key) for way in ways]
         if key.startswith("lateness"):
             known = [value for value in values if value is not None]
-            found[key] = max(known, key=_tail, default=None)
+            found[key] = max(known, key=lambda late: int(late.get("tail", 0)), default=None)
         elif key == "kinds":
             found[key] = _kinds(values)
         elif isinstance(first, int | float) and not isinstance(first, bool):

@@ -1,16 +1,20 @@
 """Two isolated hosts joined by a link: made, watched and removed.
 
-Three namespaces: client and server with one interface each, and the link between them, in which the
-engine's emulator carries frames from one to the other. A quiet link carries nothing: neighbours
-are permanent and address detection is off. There is no route to anything else.
+At least three namespaces: client and server with one interface each, and the link between them, in
+which the engine's emulator carries frames from one to the other. A router or the clients of a
+gateway have namespaces of their own. A quiet link carries nothing: neighbours are permanent and
+address detection is off. There is no route to anything else.
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.lab.emulators import Emulators, Lateness, LinkCounters, Reports
+from tunnelmark.hosts.undoing import do_all
+from tunnelmark.lab.emulators import Emulators, LinkCounters, Reports
 from tunnelmark.lab.gateway import address_clients
 from tunnelmark.lab.ip import ip_batch
 from tunnelmark.lab.place import Joined, LineAddress, LocalPlace, OnLine, Place
@@ -87,7 +91,6 @@ class Lab:
         self._topology = topology
         self.link = link
         self._emulators: Emulators | None = None
-        self._lateness = Lateness()
         self._adopted: Medium | None = None
         self._nat_helpers: frozenset[str] = frozenset()
         emulate = emulate and link is not None
@@ -154,7 +157,8 @@ class Lab:
                 )
                 self._emulators.start(self.wires)
         except BaseException:
-            self.down()
+            with suppress(Exception):  # why it did not come up matters more
+                self.down()
             raise
 
     def __enter__(self) -> Self:
@@ -212,19 +216,16 @@ class Lab:
         self._adopted = medium
 
     def counters(self) -> LinkCounters | None:
-        """Return the emulator's counters now; None without an emulator or if it does not answer.
+        """Return the emulator's counters now; None without an emulator or if it does not answer."""
+        if (medium := self._adopted) is not None:
+            return _of_medium(medium, medium.counters())
+        return None if self._emulators is None else self._emulators.counters()
 
-        Their recent lateness is the worst since ``restart_lateness``, whoever read in between.
-        """
-        found = self._counters()
-        return None if found is None else self._lateness.note(found)
-
-    def restart_lateness(self) -> None:
-        """Let the lateness of the counters be that of what comes from now on.
-
-        For right after a reading: the emulator then has the lateness of nothing earlier, either.
-        """
-        self._lateness.restart()
+    def begin(self) -> LinkCounters | None:
+        """Let changes, traces and recent lateness of the link begin now; return its counters."""
+        if (medium := self._adopted) is not None:
+            return _of_medium(medium, medium.begin())
+        return None if self._emulators is None else self._emulators.begin()
 
     def reports(self, since_ns: int) -> Reports:
         """Return the emulator's reports of every second, since a time (monotonic).
@@ -232,11 +233,6 @@ class Lab:
         Each with the time at which it came. Empty where another program is the link.
         """
         return [] if self._emulators is None else self._emulators.reports(since_ns)
-
-    def restart_schedule(self) -> None:
-        """Let changes and traces of the link begin again, as at the start of every trial."""
-        if self._emulators is not None:
-            self._emulators.restart_schedule()
 
     def problem(self) -> str | None:
         """Return what is wrong with the link, or None."""
@@ -246,19 +242,11 @@ class Lab:
 
     def down(self) -> None:
         """End every process and remove the namespaces; tolerates being called twice."""
-        if self._emulators is not None:
-            self._emulators.stop()
-        for host in self._hosts:
-            host.stop_all()
-        for host in self._hosts:
-            host.remove()
-
-    def _counters(self) -> LinkCounters | None:
-        if self._adopted is not None:
-            event = self._adopted.counters()
-            header_bytes = self._adopted.header_bytes
-            return None if event is None else LinkCounters.of(event, header_bytes)
-        return None if self._emulators is None else self._emulators.counters()
+        do_all(
+            *(() if self._emulators is None else (self._emulators.stop,)),
+            *(host.stop_all for host in self._hosts),
+            *(host.remove for host in self._hosts),
+        )
 
     def _made(self, *, through_link: bool, offloads: bool) -> Joined:
         topology = self._topology
@@ -315,6 +303,10 @@ class Lab:
 def _at(end: LineAddress, others: tuple[str, str]) -> tuple[str, str]:
     """Return (IPv4, IPv6) with an end's own address in the place of its version."""
     return (others[0], end.own) if ":" in end.own else (end.own, others[1])
+
+
+def _of_medium(medium: Medium, event: Mapping[str, Any] | None) -> LinkCounters | None:
+    return None if event is None else LinkCounters.of(event, medium.header_bytes)
 
 
 def _reached(on_line: OnLine | None, side: Side) -> str | None:

@@ -7,7 +7,7 @@ from typing import Final
 from tunnelmark.engine import config, events, transactions
 from tunnelmark.engine.transactions import Message
 from tunnelmark.lab.place import Joined
-from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.model.errors import LabError
 from tunnelmark.model.tunnel import TrafficPath
 
 _BYTES: Final = 64
@@ -55,7 +55,7 @@ def tcp_open(
             )
         finally:
             server.stop()
-    except TunnelmarkError as error:
+    except LabError as error:
         return str(error)
     return None if done.returncode == 0 else _reason(done.stdout) or done.last_words()
 

@@ -81,7 +81,7 @@ class Site:
     inner_ipv4: Callable[[int], tuple[str, str]]
     """Tunnel number to (client, server) inner IPv4 address, a /30 of 198.19.0.0/16."""
     inner_ipv6: Callable[[int], tuple[str, str]]
-    """Tunnel number to (client, server) inner IPv6 address, a /64 of fd00::/8."""
+    """Tunnel number to (client, server) inner IPv6 address, a /64 of fd00:7470::/28."""
     engine: str = ""
     """Path of ``tunnelmark-engine`` on both ends."""
     owner_pid: int = 1
@@ -121,6 +121,8 @@ class Medium:
     process: Process
     counters: Callable[[], Mapping[str, Any] | None]
     """The emulator's report as docs/engine.md has it; None if it does not answer."""
+    begin: Callable[[], Mapping[str, Any] | None]
+    """Likewise, and its recent lateness begins now."""
     problem: Callable[[], str | None]
     header_bytes: int
     """What its ``offered_bytes`` count in each frame beside an IP packet's own link header: 0."""

@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -105,6 +106,11 @@ class CpuUsage:
         return sum(core.softirq for core in self.cores) / total if total else None
 
     @property
+    def softirq_s(self) -> float:
+        """Seconds of all cores in which ticks found them in softirq."""
+        return sum(core.softirq for core in self.cores) / TICKS_PER_S
+
+    @property
     def machine_ratio(self) -> float | None:
         """Busy share of all cores, stolen time not counted as busy; None without time."""
         clock_s = sum(core.clock_s for core in self.cores)
@@ -138,12 +144,20 @@ class CpuUsage:
     def core_ratio(self, number: int, traffic_s: float) -> float | None:
         """Return the same for one core by its number; None without time, or while it was off."""
         seconds = max(1, int(traffic_s))
-        each = [core for one in self.seconds for core in one.cores if core.number == number]
-        found = sorted((c.busy_s / c.clock_s for c in each if c.clock_s > 0), reverse=True)
-        if found := found[:seconds]:
+        if found := sorted(self._by_core.get(number, ()), reverse=True)[:seconds]:
             return sum(found) / len(found)
         core = self.core(number)
         return core.busy_s / core.clock_s if core is not None and core.clock_s > 0 else None
+
+    @cached_property
+    def _by_core(self) -> Mapping[int, Sequence[float]]:
+        """Busy shares of each core's seconds, by its number: an hour of 128 cores is read once."""
+        found: dict[int, list[float]] = {}
+        for second in self.seconds:
+            for core in second.cores:
+                if core.clock_s > 0:
+                    found.setdefault(core.number, []).append(core.busy_s / core.clock_s)
+        return found
 
     def core(self, number: int) -> CoreTicks | None:
         """Return what one core did, by its number; None if it was off."""

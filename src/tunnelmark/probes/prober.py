@@ -141,9 +141,8 @@ class EngineProber:
             Flow(
                 session=session,
                 target=address(self._path.server_address, PROBE_PORT),
+                # Bound to no interface: where the route leads is part of the proof.
                 source=address(self._path.client_address, 0),
-                # Not bound to the inner interface: where the route leads is part of the proof.
-                interface=None,
                 gap_ns=sum(gaps),
                 start_offset_ns=sum(gaps[:number]),
                 packets=repeats,

@@ -15,7 +15,7 @@ from tunnelmark.model.faults import one_line
 from tunnelmark.model.job import Job
 from tunnelmark.model.session import Backend, Seen, Session, Step, Where
 from tunnelmark.model.trial import Progress, Trial, TrialResult
-from tunnelmark.run.events import BlockPhase, unfailing
+from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.interrupt import Interrupted, Interrupts
 from tunnelmark.run.progress import JobProgress
 
@@ -182,8 +182,7 @@ class JobRunner:
         """Tell which phase the job enters."""
         block = self.job.block
         labels = (block.tunnel.label, block.link.label, block.device.label)
-        # A display whose pipe broke says nothing of a tunnel.
-        unfailing(self.tell)(BlockPhase(block.block_id, *labels, phase, message, self.progress.up))
+        self.tell(BlockPhase(block.block_id, *labels, phase, message, self.progress.up))
 
 
 class _Now:

@@ -8,6 +8,7 @@ from typing import Final
 
 from tunnelmark.analysis.power import Scatter, smallest_seen
 from tunnelmark.analysis.sequential import chances
+from tunnelmark.analysis.testing import grown
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.run.time_left import seconds_of
 from tunnelmark.study.plan import jobs
@@ -85,7 +86,7 @@ def _kinds(study: Study) -> list[str]:
 
 def _worth(found: float, metric: str) -> float:
     known = METRICS[metric]
-    return max(math.expm1(found) if known.scale == "log" else found, known.worth_telling)
+    return max(grown(found) if known.scale == "log" else found, known.worth_telling)
 
 
 def _reported(study: Study, kind: str) -> Iterator[str]:

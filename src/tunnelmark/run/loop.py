@@ -75,6 +75,7 @@ class Loop:
             result = open_result(self.writer.directory)
             self._earlier = dict(result.blocks)
             replay(result, self.jobs, tally, self.writer.environment)
+            del result  # it keeps all its trials
         if self.budget_s is not None:
             progress = tuple(tally.progress(job.job_id) for job in self.jobs)
             self._budget = Budget(self.budget_s, progress, tally.left, time.monotonic)

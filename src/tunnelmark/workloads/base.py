@@ -45,13 +45,16 @@ class TrialContext:
     largest_records_bytes: int | None = None
     """Larger files with the records of single packets are not left there; None: all are."""
     measuring_processes: Callable[[str, int], None] = lambda _host, _pid: None
-    waited_awake: Callable[[str, int], None] = lambda _host, _ns: None
-    """Called by host with the processor time that a sender spent awake for a packet's time."""
     """To be called with (host name, pid) of each process that measures, for the CPU probe."""
+    waited_awake: Callable[[str, int], None] = lambda _host, _ns: None
+    """To be called with (host name, ns): processor time that a sender spent awake for a packet's
+    time."""
     lateness_floor_ns: int = 1_000_000
     """A sender whose 99th percentile of lateness is below this is on time, whatever the gap."""
     lateness_gap_ratio: float = 0.1
     """Likewise below this share of the gap."""
+    begins: Callable[[], None] = lambda: None
+    """To be called right before the first program that sends: changes of the link begin then."""
     owner_pid: int = field(default_factory=os.getpid)
     """Process on both hosts with whose end everything there ends, for programs that watch it."""
     link: AnyLinkSpec | None = None
@@ -167,8 +170,8 @@ class Workload(ABC):
         """Return why virtual time cannot have a ``simulated`` kind with these, or None."""
         return None
 
-    def withheld(self, metric: str) -> str | None:  # noqa: ARG002 - for drivers that have one
-        """Return why these parameters never give a metric that the kind has, or None."""
+    def withheld(self, metric: str, paths: int = 1) -> str | None:  # noqa: ARG002 - as above
+        """Return why these never give a metric of the kind over so many paths, or None."""
         return None
 
     @property

@@ -69,8 +69,14 @@ class Bench:
         lines: bool = False,
         measures: bool = True,
         private_dirs: Sequence[str] = (),
+        sends: bool = True,
     ) -> Process:
-        """Start a program; ``measures`` counts its CPU as that of the measuring programs."""
+        """Start a program; ``measures`` counts its CPU as that of the measuring programs.
+
+        One of the client ``sends`` from its start on; a server does when it is asked.
+        """
+        if sends and host is self._context.client:
+            self._context.begins()
         process = host.spawn(
             argv,
             name=f"{self._name}-{name}",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tunnelmark.devices.registry import DEVICES, is_limited, roles_of
-from tunnelmark.hosts.cgroup import Controller, Quota, Throttled
+from tunnelmark.hosts.cgroup import Controller, Quota, Throttled, busiest_since
 from tunnelmark.hosts.ledger import Entry, Ledger, read_journal
 from tunnelmark.lab import devices
 from tunnelmark.lab.benchmarks import PLAIN_CODE, Goal
@@ -147,7 +147,7 @@ def test_the_device_is_as_busy_as_its_busiest_program(tmp_path: Path) -> None:
         before = limit.throttled()
         (whole / "cpu.stat").write_text("nr_periods 100\nnr_throttled 11\n")
         (group / "cpu.stat").write_text("nr_periods 99\nnr_throttled 80\n")
-        assert limit.throttled().since(before) == Throttled(90, 80)
+        assert busiest_since(limit.throttled(), before) == Throttled(90, 80)
 
 
 def test_a_program_that_came_later_is_counted_from_its_start(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_program_that_came_later_is_counted_from_its_start(tmp_path: Path) -> 
         before = limit.throttled()
         second = Path(limit.words(["two"])[4]).parent
         (second / "cpu.stat").write_text("nr_periods 300\nnr_throttled 300\n")
-        found = limit.throttled().since(before)
+        found = busiest_since(limit.throttled(), before)
         assert found.throttled / found.periods == 1.0
 
 
@@ -192,7 +192,7 @@ def test_the_cores_of_a_machine_are_counted_apart(
         count(900, 0, 0, 0)
         before = limit.throttled()
         count(900, 950, 0, 0)
-        assert limit.throttled().since(before).throttled == 950
+        assert busiest_since(limit.throttled(), before).throttled == 950
 
 
 def test_the_threads_of_a_machines_cpus_are_found_by_number(tmp_path: Path) -> None:

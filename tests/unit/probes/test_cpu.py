@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tunnelmark.probes.cpu import (
     TICKS_PER_S,
     CoreTicks,
     CpuProbe,
+    CpuSecond,
     CpuUsage,
     CpuView,
     GroupUsage,
@@ -111,6 +113,28 @@ def test_a_core_is_known_by_its_number_where_one_before_it_is_off() -> None:
     assert usage.core_ratio(1, 1.0) is None
     assert usage.core_max_ratio(1.0) == pytest.approx(0.7)
     assert len(usage.seconds) == 1
+
+
+def test_an_hour_of_many_cores_is_read_at_once() -> None:
+    """Each core went through every second of all of them: a minute for 128 cores."""
+    reads = 0
+
+    class Cores(tuple[CoreTicks, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[CoreTicks]:
+            nonlocal reads
+            reads += 1
+            return super().__iter__()
+
+    def cores(clock_s: float) -> list[CoreTicks]:
+        return [CoreTicks(0, 0, 0, 0, number * TICKS_PER_S, clock_s, number) for number in range(4)]
+
+    seconds = tuple(CpuSecond(end_s + 4.0, Cores(cores(4.0)), None) for end_s in range(10))
+    usage = CpuUsage(40.0, {}, tuple(cores(40.0)), seconds)
+    assert usage.core_max_ratio(10.0) == 1.0
+    assert usage.core_ratio(3, 10.0) == 0.25
+    assert reads == len(seconds)
 
 
 def test_where_other_programs_are_not_seen_what_they_used_is_unknown() -> None:

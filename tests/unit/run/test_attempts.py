@@ -322,20 +322,6 @@ def test_a_result_that_cannot_be_written_ends_the_run(bench: Made) -> None:
     assert one.fake.downs == 1
 
 
-def test_a_listener_that_nobody_reads_ends_nothing(bench: Made) -> None:
-    one = bench("nowhere")
-
-    def closed(event: BlockPhase) -> None:
-        if event.phase not in {"lab", "tunnel", "proof", "warm"}:
-            raise BrokenPipeError
-
-    one.runner.tell = closed
-    record = one.run()
-    assert record.error is None
-    assert [(a.bring_up, a.reason) for a in record.attempts] == [(1, None), (2, None)]
-    assert one.fake.downs == 2
-
-
 def test_a_lab_is_taken_down_whatever_is_wrong_with_the_listener(bench: Made) -> None:
     one = bench("nowhere")
 

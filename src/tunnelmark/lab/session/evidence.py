@@ -80,9 +80,10 @@ def _starvation(usage: CpuUsage, limits: Limits, busy_s: float) -> list[Check]:
     if (held := usage.groups.get(HELD)) is not None:
         # Under the limit of a device waiting is what the device is.
         waited_s = max(0.0, waited_s - (held.wait_s or 0.0))
-    # Of programs that are not seen it is known what they did not use: what ran here and is seen.
+    # Of programs that are not seen it is known what they did not use: what ran here and is seen,
+    # and the kernel's work on packets, which is not a program's.
     seen_s = usage.own_s + math.fsum(usage.groups[n].run_s for n in _RUN if n in usage.groups)
-    most_s = max(0.0, usage.busy_s - seen_s)
+    most_s = max(0.0, usage.busy_s - usage.softirq_s - seen_s)
     others_s = most_s if usage.others_s is None else usage.others_s
     others = min(1.0, others_s / usage.busy_s) if usage.busy_s > 0 else 0.0
     most = "at most " if usage.others_s is None else ""

@@ -14,7 +14,7 @@ from tunnelmark.engine import records
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.place import LocalPlace
 from tunnelmark.model.block import WireProof
-from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.model.errors import LabError, TunnelmarkError
 from tunnelmark.model.rules import Probes
 from tunnelmark.model.validity import Check
 from tunnelmark.probes.capture import Capture, Captured
@@ -65,7 +65,7 @@ def watching(lab: Lab, probes: Probes, name: str) -> Iterator[Passed]:
         try:
             for capture in captures.values():
                 stack.enter_context(capture)
-        except TunnelmarkError as error:
+        except LabError as error:
             passed.reason = str(error)
         before_ns = _offset_ns()
         yield passed
@@ -83,7 +83,7 @@ def _stop(captures: Mapping[str, Capture], passed: Passed, limit: int) -> None:
     for end, capture in captures.items():
         try:
             captured = passed.captured[end] = capture.stop()
-        except TunnelmarkError as error:
+        except LabError as error:
             passed.reason = str(error)
             continue
         if captured.dropped:

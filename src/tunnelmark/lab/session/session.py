@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunnelmark.hosts.ledger import Ledger
+from tunnelmark.hosts.undoing import do_all
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.mss_clamp import clamp, removal
 from tunnelmark.lab.place import Place
@@ -159,14 +160,7 @@ class LabSession:
         """Take the tunnel, its baseline and the lab down."""
         self._stand = None
         closing, self._closing = self._closing, []
-        first: Exception | None = None
-        for close in reversed(closing):
-            try:
-                close()
-            except Exception as error:  # noqa: BLE001 - the rest is removed all the same
-                first = first or error
-        if first is not None:
-            raise first
+        do_all(*reversed(closing))
 
     def _lab(self, link: Link, tunnel: Tunnel) -> Lab:
         spec = link.spec(self._seed("link"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
+from tunnelmark.hosts.cgroup import busiest_since
 from tunnelmark.lab.emulators import ETHERNET_HEADER_BYTES, LinkCounters
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.session import evidence
@@ -77,6 +78,9 @@ class _Running:
     awake: Awake = field(default_factory=Awake)
     clocks: TwoClocks | None = None
     """None: both ends have one."""
+    _beginning: threading.Lock = field(default_factory=threading.Lock)
+    """Loads beside the workload begin on threads of their own."""
+    _begun: bool = False
 
     @property
     def lab(self) -> Lab:
@@ -115,16 +119,13 @@ class _Running:
         losses = LossWatch(lab, self.side.up)
         if self.clocks is not None:
             self.clocks.restart_count()
-        before = lab.counters()
-        lab.restart_lateness()
+        before = lab.begin()
         hosts = {"client": lab.client_host, "server": lab.server_host}
         loads = (self.task.workload, *(load.workload for load in self.task.background))
         with (
             congestion(hosts, loads, lab.place.allow_congestion) as tcp,
             watching(lab, self.stand.probes, self.task.name) as passed,
         ):
-            # All that takes time before the traffic is done: changes count from here.
-            lab.restart_schedule()
             self.started, self.start_ns = datetime.now(UTC), time.monotonic_ns()
             cpu.start(self.start_ns)
             outcome = _NOTHING
@@ -158,7 +159,7 @@ class _Running:
         device = evidence.device_metrics(
             usage,
             {name: limit.capacity for name, limit in limits.items()},
-            {name: limit.throttled().since(held[name]) for name, limit in limits.items()},
+            {name: busiest_since(one.throttled(), held[name]) for name, one in limits.items()},
             {name: _since(limit.run_ns(), ran[name]) for name, limit in limits.items()},
             measuring_s=outcome.measuring_s,
         )
@@ -283,6 +284,13 @@ class _Running:
             **seen.found.details,
         }
 
+    def _begins(self) -> None:
+        """Let changes of the link begin with the first traffic, whose programs are all there."""
+        with self._beginning:
+            if not self._begun and self.lab.link is not None and self.lab.link.has_schedule:
+                self.lab.begin()
+            self._begun = True
+
     def _interruption(self) -> list[Check]:
         return [_INTERRUPTION] if self.observer.cancelled() else []
 
@@ -300,6 +308,7 @@ class _Running:
             cancelled=self.observer.cancelled,
             measuring_processes=lambda host, pid: self.measuring.setdefault(host, set()).add(pid),
             waited_awake=self.awake.sender,
+            begins=self._begins,
             owner_pid=lab.place.owner_pid,
             link=lab.link,
             link_mtu_bytes=lab.client.mtu_bytes,

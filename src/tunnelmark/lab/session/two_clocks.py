@@ -191,6 +191,7 @@ class TwoClocks:
             # Neither measures the trial, nor waits in it.
             measuring_processes=lambda _host, _pid: None,
             waited_awake=lambda _host, _ns: None,
+            begins=lambda: None,
             first_port=CLOCK_PORT,
             to_one_clock=None,
         )

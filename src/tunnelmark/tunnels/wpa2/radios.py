@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from tunnelmark.engine.pump import EventPump
@@ -50,7 +51,8 @@ class Radios:
         """Return what stands in for the lab's link."""
         if self._process is None:
             raise TunnelError("the medium of the radios was not started")
-        return Medium(self._process, self._counters, self.problem, header_bytes=0)
+        counters, begin = (partial(self._answer, name) for name in ("USR1", "USR2"))
+        return Medium(self._process, counters, begin, self.problem, header_bytes=0)
 
     def problem(self, *, dying_limit_s: float = 0.0) -> str | None:
         """Return what is wrong with the medium, or None; wait so long for its end to be known."""
@@ -130,12 +132,13 @@ class Radios:
         )
         server.run(["iw", "phy", self.names["client"], "set", "netns", str(anchor.pid)])
 
-    def _counters(self) -> Mapping[str, Any] | None:
+    def _answer(self, asked: str) -> Mapping[str, Any] | None:
         process = self._process
         if process is None or process.poll() is not None:
             return None
         host = self._site.server.host
-        return self._pump.ask(lambda: host.run(["kill", "-USR1", str(process.pid)], check=False))
+        kill = ["kill", f"-{asked}", str(process.pid)]
+        return self._pump.ask(lambda: host.run(kill, check=False))
 
     def _words(self, status: int | None) -> str:
         tail = self._process.log_tail(1) if self._process is not None else ""

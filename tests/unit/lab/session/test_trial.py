@@ -1,15 +1,12 @@
 """A trial in which something breaks that must not: invalid, one clear line, and no exception."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
-from tunnelmark.lab import lab as labs
-from tunnelmark.lab.emulators import Lateness
 from tunnelmark.lab.session import trial as trials
 from tunnelmark.lab.session.stand import Side, Stand, Task
 from tunnelmark.lab.session.trial import _Running, run_trial
@@ -58,6 +55,10 @@ class Made(Workload):
     def run(self, context: TrialContext) -> Outcome:
         context.progress  # noqa: B018 - as a workload would
         self.do()
+        return self.outcome()
+
+    @staticmethod
+    def outcome() -> Outcome:
         return Outcome(
             (Measurement("total", FIGURES),),
             (Check("made", ok=True, message="fine"),),
@@ -101,11 +102,12 @@ class Lab:
         self.clients = (self.client,)
         self.wires = 1
         self.is_gateway = False
-        self.link, self.emulators = None, ()
-        for name in ("counters", "problem", "restart_schedule", "restart_lateness"):
+        self.emulators = ()
+        for name in ("counters", "begin", "problem"):
             setattr(self, name, broken.get(name, _nothing))
 
     direct = False
+    link: Any = None
 
     def reports(self, _since_ns: int) -> list[Any]:
         return []
@@ -222,7 +224,7 @@ def test_an_error_of_ours_is_its_own_line_without_a_file(tmp_path: Path, error: 
         ("tunnel", {"problem": breaks(KeyError("pid"))}),
         ("trial", {"lab": {"counters": breaks(TypeError("no dict"))}}),
         ("trial", {"lab": {"problem": breaks(IndexError("gone"))}}),
-        ("trial", {"lab": {"restart_schedule": breaks(ProcessLookupError(3, "gone"))}}),
+        ("trial", {"lab": {"begin": breaks(ProcessLookupError(3, "gone"))}}),
     ],
 )
 def test_a_driver_or_a_probe_that_raises_makes_the_trial_invalid(
@@ -382,66 +384,36 @@ def test_the_programs_of_a_tunnel_that_is_set_up_again_are_those_looked_at(
     assert groups["gateway" if gateway else "tunnel server"] == {8}
 
 
-def test_changes_of_the_link_count_from_the_start_of_the_traffic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("has_schedule", "wanted"),
+    [
+        (True, ["begin", "cpu", "server", "begin", "client", "client"]),
+        (False, ["begin", "cpu", "server", "client", "client"]),
+    ],
+)
+def test_changes_of_the_link_begin_with_the_first_program_that_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_schedule: bool, wanted: list[str]
 ) -> None:
     order: list[str] = []
-
-    def noting(name: str) -> Any:
-        real: Any = getattr(trials, name)
-
-        @contextmanager
-        def enter(*args: object) -> Iterator[Any]:
-            with real(*args) as made:
-                order.append(name)
-                yield made
-
-        return enter
-
-    monkeypatch.setattr(trials, "congestion", noting("congestion"))
-    monkeypatch.setattr(trials, "watching", noting("watching"))
     start = trials.CpuProbe.start
 
     def started(probe: Any, now_ns: int) -> None:
-        order.append("start")
+        order.append("cpu")
         start(probe, now_ns)
 
     monkeypatch.setattr(trials.CpuProbe, "start", started)
-    trial(tmp_path, lab={"restart_schedule": lambda: order.append("schedule")})
-    assert order == ["congestion", "watching", "schedule", "start"]
 
+    def run(made: Made, context: TrialContext) -> Outcome:
+        order.append("server")
+        for _ in range(2):
+            context.begins()
+            order.append("client")
+        return made.outcome()
 
-@pytest.mark.parametrize(("between", "ok"), [(5_000_000, False), (100_000, True)])
-def test_a_link_that_was_late_between_two_counts_fails_the_trial(
-    tmp_path: Path, between: int, *, ok: bool
-) -> None:
-    """The emulator says of each reading only what came after the one before it."""
-    tails = iter([9_000_000, 9_000_000, 9_000_000, between, 100_000])
-    zero = dict.fromkeys(
-        (
-            *("offered", "delivered", "delivered_bytes", "queue_dropped", "lost", "in_flight"),
-            *("capture_dropped", "send_errors", "oversized", "checksum_missing"),
-        ),
-        0,
-    )
-
-    def event() -> Any:
-        late = {**zero, "lateness_recent_ns": {"tail": next(tails)}}
-        return {"a_to_b": late, "b_to_a": {**zero, "lateness_recent_ns": None}}
-
-    real: Any = labs.Lab.__new__(labs.Lab)
-    real._emulators, real._lateness = None, Lateness()
-    real.adopt(SimpleNamespace(counters=event, header_bytes=14))
-    asked: dict[str, Do] = {
-        "counters": real.counters,
-        "restart_lateness": real.restart_lateness,
-    }
-    result = trial(tmp_path, do=real.counters, lab=asked)
-    assert next(tails, None) is None
-    late = {c.name: c for c in result.validity.checks if c.name.startswith("link_lateness")}
-    assert late["link_lateness_forward"].ok is ok
-    assert late["link_lateness_forward"].value == max(between, 100_000)
-    assert late["link_lateness_reverse"].ok
+    monkeypatch.setattr(Made, "run", run)
+    monkeypatch.setattr(Lab, "link", SimpleNamespace(has_schedule=has_schedule))
+    trial(tmp_path, lab={"begin": lambda: order.append("begin")})
+    assert order == wanted
 
 
 def test_what_breaks_while_the_tunnel_is_restored_is_a_fault(tmp_path: Path) -> None:
