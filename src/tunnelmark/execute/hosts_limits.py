@@ -1,11 +1,12 @@
 """What a study may not ask of two real hosts, and how much it sends over their line at most."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, get_args
 
 from tunnelmark.devices.registry import is_limited
-from tunnelmark.execute.hosts_rates import Rates, longest_s, rates
+from tunnelmark.execute.hosts_rates import Rates, longest_s, most_bits, rates
 from tunnelmark.hosts.inventory import Inventory
 from tunnelmark.lab import hosts_nat
 from tunnelmark.links.registry import link_kinds
@@ -106,8 +107,7 @@ _WHERE: Final = {"outer": "outside", "inner": "inside"}
 
 
 def _sent(study: Study, inventory: Inventory) -> Sent:
-    total: float | None = 0.0
-    seconds = 0.0
+    bits = seconds = 0.0
     counts = (tunnel.params.get("count", 1) for tunnel in study.tunnels)
     paths = max((count for count in counts if isinstance(count, int)), default=1)
     # A tunnel's trials and those of the baseline that is paired with them, and each may be invalid
@@ -117,15 +117,14 @@ def _sent(study: Study, inventory: Inventory) -> Sent:
     attempts *= 2 * max(1, len(study.tunnels))
     for link, workload in ((one, other) for one in study.links for other in study.workloads):
         model = make(link_kinds(), link)
+        line = (model.spec(0), model.mtu_bytes, paths)
         drivers = list(_drivers(workload))
-        found = rates(drivers, model.spec(0), model.mtu_bytes, paths)
+        found = rates(drivers, *line)
         if (limit := inventory.max_rate) is not None and (why := _excess(found, link, limit)):
             raise _refused(study, f"workload {workload.label} {why}")
-        lasts_s = longest_s(drivers[0]) * attempts
-        seconds += lasts_s
-        rate = found.most
-        total = None if rate is None or total is None else total + rate * lasts_s / 8
-    return Sent(None if total is None else int(total), seconds)
+        seconds += longest_s(drivers[0], *line) * attempts
+        bits += most_bits(drivers, *line) * attempts
+    return Sent(None if math.isinf(bits) else int(bits / 8), seconds)
 
 
 def _excess(found: Rates, link: DriverSpec, limit: float) -> str | None:
@@ -139,8 +138,9 @@ def _excess(found: Rates, link: DriverSpec, limit: float) -> str | None:
         ),
     )
     for rate, end, remedy in ways:
-        if rate is None or rate > limit:
-            what = "as much as the line carries" if rate is None else f"{rate / 1e6:g} Mbit/s"
+        if rate > limit:
+            unbounded = math.isinf(rate)
+            what = "as much as the line carries" if unbounded else f"{rate / 1e6:g} Mbit/s"
             return (
                 f"sends {what}{end} over link {link.label}, max_rate is {limit / 1e6:g} Mbit/s "
                 f"({remedy})"

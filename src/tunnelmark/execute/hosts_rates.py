@@ -4,19 +4,19 @@ The link's emulator stands at the client, behind the line: it holds what the cli
 what the server sends has crossed the line before it gets there.
 """
 
-import contextlib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tunnelmark.engine.link import AnyLinkSpec, LinkSpec
-from tunnelmark.model.errors import LabError
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.bursts import BurstsParams
 from tunnelmark.workloads.file_transfer_params import FileTransferParams
 from tunnelmark.workloads.latency_under_load import LatencyUnderLoadParams
 from tunnelmark.workloads.loads import RateParams, reference_rate
-from tunnelmark.workloads.rate_search import RateSearchParams
+from tunnelmark.workloads.rate_search import RateSearchParams, least_packets
+from tunnelmark.workloads.search import MOST_ATTEMPTS
 from tunnelmark.workloads.tcp_bulk import TcpBulkParams
 from tunnelmark.workloads.udp_echo import UdpEchoParams
 from tunnelmark.workloads.voip import VoipParams
@@ -32,93 +32,129 @@ _START_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Rates:
-    """Bits per second on the line at most; None where nothing bounds them."""
+    """Bits per second on the line at most; infinite where nothing bounds them."""
 
-    forward: float | None
+    forward: float
     """What the client sends."""
-    reverse: float | None
+    reverse: float
     """What the server sends."""
 
     @property
-    def most(self) -> float | None:
+    def most(self) -> float:
         """The larger one."""
-        known = _all_known((self.forward, self.reverse))
-        return None if known is None else max(known)
+        return max(self.forward, self.reverse)
 
 
 @dataclass(frozen=True)
 class _Offered:
-    """What a workload would send over a line without limits, in bits per second; None: any rate."""
+    """What a workload would send over a line without limits, in bits per second."""
 
-    forward: float | None
+    forward: float
     """What the client sends."""
-    reverse: float | None = 0.0
+    reverse: float = 0.0
     """What the server sends by itself."""
-    answers: float | None = 0.0
+    answers: float = 0.0
     """What it sends because of what arrived: never more than arrives."""
 
 
-def rates(workloads: Iterable[Workload], link: AnyLinkSpec | None, mtu: int, paths: int) -> Rates:
-    """Return what workloads send at the same time, each over so many paths."""
+def rates(
+    workloads: Iterable[Workload],
+    link: AnyLinkSpec | None,
+    mtu: int,
+    paths: int,
+    *,
+    held: bool = True,
+) -> Rates:
+    """Return what workloads send at the same time over so many paths.
+
+    Unless ``held``, as if the emulator's rate held nothing.
+    """
     offered = [_offered(workload, link, mtu, paths) for workload in workloads]
-    forward = _sum([one.forward for one in offered])
-    answers = _sum([one.answers for one in offered])
+    forward = sum(one.forward for one in offered)
+    answers = sum(one.answers for one in offered)
     if isinstance(link, LinkSpec):
         # A copy that the emulator makes of a packet is one more on the line, and is answered.
         copies = 1 + link.a_to_b.duplicate
-        forward, answers = _times(forward, copies), _times(answers, copies)
-        forward = _lesser(forward, link_rate(link))
-    return Rates(forward, _sum([*(one.reverse for one in offered), _lesser(answers, forward)]))
+        forward = (min(forward, link_rate(link)) if held else forward) * copies
+        answers *= copies
+    return Rates(forward, sum(one.reverse for one in offered) + min(answers, forward))
 
 
-def link_rate(link: LinkSpec) -> float | None:
-    """Return the most that the emulator lets through to the server at any time, in bit/s."""
+def link_rate(link: LinkSpec) -> float:
+    """Return the most that leaves the emulator's queue to the server at any time, in bit/s.
+
+    Copies are made behind the queue, and come on top of it.
+    """
     way = link.a_to_b
     if way.rate_bit_s is None:
-        return None
+        return math.inf
     changed = (change.rate_bit_s for change in way.changes)
-    return float(max(way.rate_bit_s, *(rate for rate in changed if rate is not None), 0))
+    return max(way.rate_bit_s, *(rate for rate in changed if rate is not None), 0)
 
 
-def longest_s(workload: Workload) -> float:
+def longest_s(workload: Workload, link: AnyLinkSpec | None, mtu: int, paths: int) -> float:
     """Return how long a trial sends at most: a search as long as its last trial may take."""
     match workload.params:
-        case RateSearchParams(trial=trial, drain=drain, settle=settle, most_trials=most):
-            return most * ((trial + drain + settle) / 1e9 + _START_S)
+        case RateSearchParams(most_trials=most, drain=drain, settle=settle) as params:
+            # The slowest are the longest where the loss goal needs so many packets.
+            lowest = params.lowest * reference_rate(params, link, mtu)
+            one_s = _trial_packets(params, lowest, paths) / lowest
+            return MOST_ATTEMPTS * most * (one_s + (drain + settle) / 1e9 + _START_S)
         case VoipCapacityParams(duration=duration, drain=drain, most_calls=most):
             # Doubled until it fails, then halved.
-            return 2 * most.bit_length() * ((duration + drain) / 1e9 + _START_S)
+            one_s = (duration + drain) / 1e9 + _START_S
+            return MOST_ATTEMPTS * 2 * most.bit_length() * one_s
         case _:
             return workload.expected_s
 
 
+def most_bits(
+    workloads: Sequence[Workload], link: AnyLinkSpec | None, mtu: int, paths: int
+) -> float:
+    """Return what a trial of the first workload, with the others beside it, sends each way."""
+    own, *beside = workloads
+    seconds = longest_s(own, link, mtu, paths)
+    bits = rates(workloads, link, mtu, paths).most * seconds
+    if isinstance(params := own.params, RateSearchParams):
+        # No trial has more packets than one at the highest rate, which is much shorter than the
+        # longest; and what the emulator holds in one second leaves it in the next.
+        highest = _packet_rate(params, link, mtu)
+        packets = MOST_ATTEMPTS * params.most_trials * _trial_packets(params, highest, paths)
+        alone = rates([own], link, mtu, paths, held=False).most * packets / highest
+        bits = min(bits, alone + rates(beside, link, mtu, paths).most * seconds)
+    return bits
+
+
+def _trial_packets(params: RateSearchParams, packet_rate: float, paths: int) -> float:
+    """Return the packets of a trial at most, as the search has them."""
+    return max(paths, least_packets(params.loss), packet_rate * params.trial / 1e9 + 1)
+
+
 def _offered(workload: Workload, link: AnyLinkSpec | None, mtu: int, paths: int) -> _Offered:
     params = workload.params
-    found = _Offered(None, None)
+    # What is spread over paths is one stream. An echo under load goes over each of them.
+    each = {getattr(params, "share", ""), getattr(params, "load", "")}
+    times = paths if "each" in each or isinstance(params, LatencyUnderLoadParams) else 1
+    way = getattr(params, "direction", "echo")
     match params:
         case VoipParams(calls=calls) | VoipCapacityParams(most_calls=calls):
-            found = _Offered(calls * _CALL_BIT_S, calls * _CALL_BIT_S)
+            return _Offered(calls * _CALL_BIT_S, calls * _CALL_BIT_S)
         case TcpBulkParams(direction="forward") | FileTransferParams(direction="upload"):
             # Acknowledgements and handshakes are less than what they answer.
-            found = _Offered(None, answers=None)
-        case (
-            UdpEchoParams(gap=gap, payload_bytes=payload)
-            | LatencyUnderLoadParams(gap=gap, payload_bytes=payload)
-        ):
-            found = _directed("echo", paths * 1e9 / gap, payload)
-        case BurstsParams(packet_rate=rate, largest_bytes=payload, direction=way):
-            found = _directed(way, paths * rate, payload)
+            return _Offered(math.inf, answers=math.inf)
+        case UdpEchoParams(gap=gap) | LatencyUnderLoadParams(gap=gap):
+            return _directed(way, times * 1e9 / gap, params.payload_bytes)
+        case BurstsParams():
+            return _directed(way, params.packet_rate, params.largest_bytes)
         case RateSearchParams() | RateParams():
-            way = getattr(params, "direction", "echo")
-            with contextlib.suppress(LabError):
-                found = _directed(way, paths * _packet_rate(params, link, mtu), params.payload)
-    return found
+            return _directed(way, times * _packet_rate(params, link, mtu), params.payload)
+    return _Offered(math.inf, math.inf)
 
 
 def _packet_rate(
     params: RateSearchParams | RateParams, link: AnyLinkSpec | None, mtu: int
 ) -> float:
-    """Return the most datagrams per second; ``LabError`` where they depend on a rate of no link."""
+    """Return the most datagrams per second."""
     if isinstance(params, RateParams):
         return params.rate(link, mtu)
     return params.highest * reference_rate(params, link, mtu)
@@ -131,21 +167,3 @@ def _directed(way: str, packet_rate: float, payload_bytes: int) -> _Offered:
         rate if way in {"reverse", "both"} else 0.0,
         rate if way == "echo" else 0.0,
     )
-
-
-def _lesser(one: float | None, other: float | None) -> float | None:
-    return min((rate for rate in (one, other) if rate is not None), default=None)
-
-
-def _times(rate: float | None, factor: float) -> float | None:
-    return None if rate is None else rate * factor
-
-
-def _sum(found: Sequence[float | None]) -> float | None:
-    known = _all_known(found)
-    return None if known is None else sum(known)
-
-
-def _all_known(found: Sequence[float | None]) -> list[float] | None:
-    known = [rate for rate in found if rate is not None]
-    return known if len(known) == len(found) else None

@@ -9,6 +9,7 @@ from tunnelmark.model.suites import Suite
 from tunnelmark.store import Manifest, open_result
 from tunnelmark.study import Study, parse_study
 from tunnelmark.study.study import PlaceParams
+from tunnelmark.study.traces import check_traces
 
 
 def study_of(directory: Path) -> tuple[Study, tuple[str, ...]]:
@@ -20,8 +21,12 @@ def study_of(directory: Path) -> tuple[Study, tuple[str, ...]]:
 
 
 def study_in(manifest: Manifest) -> Study:
-    """Return the study of a manifest as it was run: with its seed, and the machines' system."""
+    """Return the study of a manifest as it was run: with its seed, and the machines' system.
+
+    Raises ``StudyError`` for a trace that has changed: no figure would be of the same link.
+    """
     study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
+    check_traces(study)
     return replace(
         study, seed=manifest.seed, place=placed(study.place, manifest.suite, manifest.kernel)
     )

@@ -2,10 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.model.params import Params
+
+DIGEST: Final = "_sha256"
+"""End of the name of a column that says what the file in the column without it contains."""
 
 
 class Link(ABC):
@@ -25,13 +28,6 @@ class Link(ABC):
     @abstractmethod
     def mtu_bytes(self) -> int:
         """MTU of the interfaces at both ends."""
-
-    def changed(self, columns: Mapping[str, object]) -> str | None:  # noqa: ARG002 - of links with files
-        """Return which file is not what it was when the study was read, or None.
-
-        ``columns`` are those of the study.
-        """
-        return None
 
     @abstractmethod
     def spec(self, seed: int) -> AnyLinkSpec | None:

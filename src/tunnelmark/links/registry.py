@@ -2,8 +2,10 @@
 
 from functools import cache
 
+from pydantic import ValidationError
+
 import tunnelmark.links
-from tunnelmark.links.base import Link
+from tunnelmark.links.base import DIGEST, Link
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.registry import drivers, make
 from tunnelmark.model.trial import DriverSpec
@@ -18,11 +20,20 @@ def link_kinds() -> dict[str, type[Link]]:
 def link_of(spec: DriverSpec) -> Link:
     """Return the link of a study that is run, for what it was when the study was read.
 
-    Raises ``LabError`` where a file of it has changed since.
+    Raises ``LabError`` where a file of it is gone or has changed since.
     """
-    link = make(link_kinds(), spec)
-    if (path := link.changed(spec.columns)) is not None:
-        raise LabError(
-            f"{path} has changed since the study was read (put the file back, or begin a new run)"
-        )
+    try:
+        link = make(link_kinds(), spec)
+    except ValidationError as error:
+        found = error.errors()[0]
+        key, why = ".".join(map(str, found["loc"])), found["msg"].removeprefix("Value error, ")
+        raise LabError(f"link {spec.label}: {key} {why}") from error
+    now = link.params.columns()
+    for name, path in now.items():
+        digest = f"{name}{DIGEST}"
+        if spec.columns.get(digest, now.get(digest)) != now.get(digest):
+            raise LabError(
+                f"{path} has changed since the study was read (put the file back, or begin a new "
+                "run)"
+            )
     return link

@@ -1,18 +1,18 @@
 """A line whose rate follows a recorded trace, in the format of Mahimahi."""
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 
 from tunnelmark.engine.link import Trace
+from tunnelmark.links.base import DIGEST
 from tunnelmark.links.wire import WireLink, WireParams
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.params import Params
 
-DIGESTS: Final = {"forward": "forward_sha256", "reverse": "reverse_sha256"}
+DIGESTS: Final = {name: f"{name}{DIGEST}" for name in ("forward", "reverse")}
 """Columns of a trace's path and of what it contains."""
 LARGEST_BYTES: Final = 64 << 20
 """Largest trace that the engine reads."""
@@ -38,7 +38,7 @@ class TraceParams(WireParams):
 
     forward: TracePath = Field(
         description="trace towards the server: one line per opportunity to send 1504 bytes, with "
-        "its time in ms"
+        "its time in ms; relative to the directory where the command runs"
     )
     reverse: TracePath | None = Field(
         None, description="trace towards the client; default: that of forward"
@@ -70,14 +70,6 @@ class TraceLink(WireLink):
     def rates_bit_s(self) -> tuple[None, None]:
         """Return no rates: the traces say when packets leave."""
         return None, None
-
-    def changed(self, columns: Mapping[str, object]) -> str | None:
-        """Return which trace contains something else than when the study was read, or None."""
-        now = self.params.columns()
-        for name, column in DIGESTS.items():
-            if columns.get(column, now[column]) != now[column]:
-                return str(now[name])
-        return None
 
     def traces(self) -> tuple[Trace, Trace]:
         """Read both files; the engine checks them line by line."""

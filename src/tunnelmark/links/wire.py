@@ -71,7 +71,7 @@ class WireParams(Params):
     )
     hold_back_by: Delay = Field(10_000_000, description="their extra delay")
     changes: Annotated[tuple[ChangeParams, ...], Field(max_length=1000)] = Field(
-        (), description="new values from a time after the start of each trial on, in order of time"
+        (), description="new values, in order of time after the first traffic of each trial"
     )
     mtu: Annotated[int, Field(ge=576, le=9000)] = Field(1500, description="MTU in bytes")
 

@@ -155,7 +155,6 @@ class Bursts(Workload):
                 target=config.address(path.server_address, port),
                 listen=config.address(path.server_listens, port),
                 source=config.address(path.client_address, 0),
-                interface=None,
                 gap_ns=gap_ns,
                 # Not all in step, yet all within the first burst.
                 start_offset_ns=gap_ns * number // len(pairs),

@@ -279,7 +279,6 @@ def _flows(
             target=config.address(paths[number % len(paths)].server_address, context.first_port),
             listen=config.address(paths[number % len(paths)].server_listens, context.first_port),
             source=config.address(paths[number % len(paths)].client_address, 0),
-            interface=None,
             gap_ns=gap_ns,
             # Calls do not speak in step.
             start_offset_ns=gap_ns * number // calls,

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.model.faults import UnwritableError
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.set_up import Joining, SetUp
@@ -92,7 +93,7 @@ class ClientJoins(Workload):
     )
     params: ClientJoinsParams
 
-    def withheld(self, metric: str) -> str | None:
+    def withheld(self, metric: str, paths: int = 1) -> str | None:  # noqa: ARG002 - see base
         """Return that too few clients join for the percentile, or None."""
         return withheld(metric, "joining", self.params.joining)
 
@@ -122,6 +123,8 @@ class ClientJoins(Workload):
             if not before.measurements:
                 return before
             while_joining, found = self._beside(others, context.joining, numbers)
+        except UnwritableError:
+            raise
         except TunnelmarkError as error:
             # Not of the joining: a client did not start, or is not what was asked for.
             broken = Check("joins", ok=False, message=str(error))
@@ -169,9 +172,11 @@ class ClientJoins(Workload):
             done = [future.result() for future in waiting]
         if not done:
             raise TunnelmarkError("the trial ended before a client joined")
-        # One that was given up at its limit joined at no time.
+        # One that was given up at its limit joined at no time, but while it was started others had
+        # joined that came no faster.
         ends_s = [at_s for one, at_s in done if one.took_ns is not None]
-        lasted_s = max(ends_s) - begun_s if ends_s else 0.0
+        last_start_s = (len(done) - 1) * gap_s
+        lasted_s = max(last_start_s, max(ends_s, default=begun_s) - begun_s)
         return _Joined(tuple(one for one, _ in done), late_s, lasted_s)
 
     def _echo(self, context: TrialContext, phase: str, duration_ns: int) -> Outcome:
@@ -246,4 +251,4 @@ class _Joined:
     late_s: float
     """So long at most a start came after its time."""
     lasted_s: float
-    """From the first start until the last of those that joined had; 0 where none did."""
+    """From the first start to the last one, or until the last of those that joined had."""

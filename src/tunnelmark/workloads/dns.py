@@ -112,14 +112,14 @@ class Dns(Workload):
             }
         )
 
-    def withheld(self, metric: str) -> str | None:
-        """Return that a path has too few queries for the percentile, or None."""
-        percent = _TAILS.get(metric)
-        if percent is None or self.params.rate is None:
+    def withheld(self, metric: str, paths: int = 1) -> str | None:
+        """Return that there are too few queries for the percentile, or None."""
+        if self.params.rate is None:
             return None
         count = self.params.duration // 10**9 * self.params.rate
         said = f"rate and duration allow {count} queries"
-        return too_few(said, count, percent, remedy="send more")
+        tails = {name: (percent, said, count) for name, percent in _TAILS.items()}
+        return too_few(metric, tails, paths=paths)
 
     @property
     def expected_s(self) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
+from signal import SIGTERM
 from typing import Any, Final, Self
 
 from tunnelmark.engine import config, records
@@ -124,6 +125,7 @@ class Exchange:
             receive_time=self._context.receive_time,
             segment=self._segment,
         )
+        self._context.begins()
         return self._start(self._context.client, "send", document)
 
     def _start(self, host: Host, command: str, document: Mapping[str, object]) -> Process:
@@ -143,6 +145,7 @@ class Exchange:
         spans = [flow.span_ns for flow in self._flows]
         limit_s = max(spans) / 1e9 * 1.5 + self._drain_ns / 1e9 + _READY_LIMIT_S
         waited_s, ending = 0.0, False
+        reason: str | None = None
         while True:
             try:
                 line = sender.read_line(_LOOK_S)
@@ -159,16 +162,16 @@ class Exchange:
                 if event["event"] == "error":
                     raise LabError(f"the sender (send): {event.get('message')}")
                 self._progress(event)
-            if ending and waited_s > limit_s:
-                raise LabError(f"the sender (send) did not end within {limit_s:g} s")
             if ending:
+                limit_s = self._ending_s(reason)
+                if waited_s > limit_s:
+                    raise LabError(f"the sender (send) did not end within {limit_s:g} s")
                 continue
             reason = self._reason_to_end(reflector, waited_s > limit_s)
             if reason or self._context.enough():
                 self._found.problems += [reason] if reason else []
-                ending, waited_s, limit_s = True, 0.0, self._ending_s(reason)
-                # In order, so that its records are complete to here; it is waited for once more.
-                sender.stop(limit_s)
+                ending, waited_s = True, 0.0
+                _end_in_order(sender)
 
     def _ending_s(self, reason: str | None) -> float:
         """Return how long a sender that should end may take until it has reported.
@@ -246,6 +249,15 @@ class Exchange:
             (self._context.client, self._send_file),
             (self._context.server, self._reflect_file),
         )
+
+
+def _end_in_order(sender: Process) -> None:
+    """Ask a sender to end, so that its records are complete to here; one of a lab takes its time.
+
+    In virtual time it has ended then.
+    """
+    ask = getattr(sender, "signal", None)
+    sender.stop() if ask is None else ask(SIGTERM)
 
 
 def _content(host: Host, path: PurePosixPath) -> bytes | memoryview:

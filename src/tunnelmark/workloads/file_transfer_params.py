@@ -43,7 +43,9 @@ class FileTransferParams(TcpParams):
     )
     pace: RateBitS | None = Field(None, description="highest rate on each path; none: no limit")
     limit: Annotated[DurationNs, Field(ge=10**9)] | None = Field(
-        None, description="longest duration of a trial; none: ten times what the link needs"
+        None,
+        description="longest duration of a trial; none: a minute, 5 s per file, and ten times what "
+        "the link needs",
     )
 
     @model_validator(mode="after")

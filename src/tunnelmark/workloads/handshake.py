@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from tunnelmark.model.errors import TunnelmarkError
+from tunnelmark.model.faults import UnwritableError
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs
 from tunnelmark.model.set_up import SetUp
@@ -50,7 +51,7 @@ class Handshake(Workload):
     restarts: ClassVar[bool] = True
     params: HandshakeParams
 
-    def withheld(self, metric: str) -> str | None:
+    def withheld(self, metric: str, paths: int = 1) -> str | None:  # noqa: ARG002 - see base
         """Return that there are too few set-ups for the percentile, or None."""
         return withheld(metric, "set_ups", self.params.set_ups)
 
@@ -70,6 +71,8 @@ class Handshake(Workload):
             while len(found) < wanted and not context.cancelled():
                 found.append(context.set_up(self.params.limit / 1e9))
                 context.progress(Progress(len(found) / wanted, _figures_now(found)))
+        except UnwritableError:
+            raise
         except TunnelmarkError as error:
             # Not of the handshake: the server did not start, or is not what was asked for.
             broken = Check("set_ups", ok=False, message=f"set-up {len(found) + 1}: {error}")

@@ -19,8 +19,7 @@ def goodput_seconds(flows: Sequence[Flow]) -> dict[str, list[float]]:
     """Return the payload delivered per whole second since the first packet left, in bit/s.
 
     ``forward`` is what came to the far end, ``reverse`` what came back, empty where nothing was
-    answered. The last, broken second is
-    left out, for its rate would be that of a part; all together are at most an hour.
+    answered. At most one hour; the last second is left out where it is not whole.
     """
     sent = [flow.sent_ns for flow in flows if len(flow.sent_ns)]
     if not sent:

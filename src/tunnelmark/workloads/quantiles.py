@@ -1,10 +1,13 @@
 """Quantiles of what came: a tail is reported only where enough lies beyond it."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+Tails = Mapping[str, tuple[int, str, int]]
+"""By metric: its percentile, and how many values each path gives, in words and as a number."""
 BEYOND: Final = 3
 """Values that must lie above a percentile of the tail, or it is as good as the maximum."""
 
@@ -29,15 +32,12 @@ def needed(percent: float) -> int:
     return round(BEYOND * 100 / (100 - percent))
 
 
-def withheld_tail(metric: str, packets: int) -> str | None:
-    """Return why a trial of so many packets never gives this metric, or None."""
-    if not metric.endswith("_p99_ns"):
+def too_few(metric: str, tails: Tails, *, paths: int = 1, remedy: str = "send more") -> str | None:
+    """Return that the values of all ``paths`` together are too few for a metric, or None."""
+    if metric not in tails:
         return None
-    return too_few(f"packets is {packets}", packets, 99, remedy="send more")
-
-
-def too_few(said: str, count: int, percent: int, *, remedy: str) -> str | None:
-    """Return that ``count`` values, ``said`` in words, give no such percentile, or None."""
-    if count >= (least := needed(percent)):
+    percent, said, count = tails[metric]
+    if count * paths >= (least := needed(percent)):
         return None
-    return f"{said}, a {percent}th percentile needs at least {least}: {remedy}"
+    over = f" on each of {paths} paths" if paths > 1 else ""
+    return f"{said}{over}, a {percent}th percentile needs at least {least}: {remedy}"

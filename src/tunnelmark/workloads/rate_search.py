@@ -25,6 +25,7 @@ from tunnelmark.workloads.loads import (
     too_many,
 )
 from tunnelmark.workloads.search import (
+    MOST_ATTEMPTS,
     Found,
     Goal,
     Seen,
@@ -33,8 +34,6 @@ from tunnelmark.workloads.search import (
     mlr_trials_s,
 )
 
-MOST_ATTEMPTS: Final = 3
-"""A trial that does not measure what it says is repeated; the third time the search ends."""
 _LOSSES_TO_JUDGE: Final = 6
 _LEAST_SHARE: Final = 1 / 8
 _LEAST_S: Final = 2.0
@@ -131,6 +130,7 @@ class RateSearch(Workload):
         "throughput_lower_bit_s",
         "throughput_upper_bit_s",
         "throughput_sender_limit_packet_s",
+        "search_loss_min_ratio",
         "search_trials",
         "search_s",
     )
@@ -197,6 +197,7 @@ class RateSearch(Workload):
                     "throughput_lower_bit_s": None if lower is None else lower * bits,
                     "throughput_upper_bit_s": None if upper is None else upper * bits,
                     "throughput_sender_limit_packet_s": found.sender_limit,
+                    "search_loss_min_ratio": min(seen.loss_ratio for seen in found.trials),
                     "search_trials": float(len(found.trials)),
                     "search_s": sum(seen.duration_s for seen in found.trials),
                 },

@@ -12,6 +12,9 @@ from typing import Any, Final
 
 from tunnelmark.model.errors import LabError
 
+MOST_ATTEMPTS: Final = 3
+"""A trial that does not measure what it says is repeated; the third time the search ends."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -32,9 +35,9 @@ class Seen:
         """Share of what was sent; 1 where nothing was."""
         return self.lost / self.sent if self.sent else 1.0
 
-    def keeps(self, goal: "Goal") -> bool:
+    def keeps(self, loss_ratio: float) -> bool:
         """Whether the rate was sent, and no more lost than the goal allows."""
-        return not self.sender_limited and self.loss_ratio <= goal.loss_ratio
+        return not self.sender_limited and self.loss_ratio <= loss_ratio
 
 
 Measure = Callable[[float, float], Seen]
@@ -66,6 +69,8 @@ class Found:
     upper: float | None
     """None: even the highest rate keeps to the goal."""
     trials: tuple[Seen, ...]
+    loss_ratio: float = 0.0
+    """That of the goal."""
     complete: bool = True
     """False when the limit of trials ended it before the bounds were close enough."""
 
@@ -81,10 +86,9 @@ class Found:
 
     @property
     def _upper_is_the_senders(self) -> bool:
-        return self.upper is not None and any(
-            seen.sender_limited and math.isclose(seen.packet_rate, self.upper, rel_tol=1e-6)
-            for seen in self.trials
-        )
+        decisive = self._decisive(self.upper)
+        lost = any(s.loss_ratio > self.loss_ratio for s in decisive if not s.sender_limited)
+        return not lost and any(seen.sender_limited for seen in decisive)
 
     @property
     def only_the_sender(self) -> bool:
@@ -101,15 +105,22 @@ class Found:
         """
         if self.lower is None:
             return None if self.only_the_sender else 0.0
-        at_it = [s for s in self.trials if math.isclose(s.packet_rate, self.lower, rel_tol=1e-6)]
-        # Of these alone: a goal with loss needs so many packets that slower trials are longer.
-        longest = max((seen.duration_s for seen in at_it), default=0.0)
         arrived = [
             seen.received_s
-            for seen in at_it
-            if seen.received_s is not None and seen.duration_s > longest / 2
+            for seen in self._decisive(self.lower)
+            # Others were overruled.
+            if seen.received_s is not None and seen.keeps(self.loss_ratio)
         ]
         return min([self.lower, *arrived])
+
+    def _decisive(self, rate: float | None) -> list[Seen]:
+        """Return the trials at a bound that it rests on: the longest ones at that rate.
+
+        Of it alone: a goal with loss needs so many packets that slower trials are longer.
+        """
+        at_it = [s for s in self.trials if rate and math.isclose(s.packet_rate, rate, rel_tol=1e-6)]
+        longest = max((seen.duration_s for seen in at_it), default=0.0)
+        return [seen for seen in at_it if seen.duration_s >= longest * _FULL]
 
 
 def binary_search(goal: Goal, measure: Measure) -> Found:
@@ -130,8 +141,8 @@ def binary_search(goal: Goal, measure: Measure) -> Found:
                     break
             rate = _next(goal, lower, upper, trials)
     except _SpentError:
-        return Found(lower, upper, tuple(trials), complete=False)
-    return Found(lower, upper, tuple(trials))
+        return Found(lower, upper, tuple(trials), goal.loss_ratio, complete=False)
+    return Found(lower, upper, tuple(trials), goal.loss_ratio)
 
 
 def _keeps(goal: Goal, measure: Measure, rate: float, trials: list[Seen]) -> bool:
@@ -143,7 +154,7 @@ def _keeps(goal: Goal, measure: Measure, rate: float, trials: list[Seen]) -> boo
         trials.append(measure(rate, goal.trial_s))
         if trials[-1].sender_limited:
             return False
-        if trials[-1].keeps(goal):
+        if trials[-1].keeps(goal.loss_ratio):
             good += 1
         else:
             bad += 1
@@ -216,6 +227,7 @@ def mlr_search(goal: Goal, measure: Measure) -> Found:
         None if lower is None else float(lower),
         None if upper is None else float(upper),
         tuple(trials),
+        goal.loss_ratio,
     )
 
 
@@ -261,6 +273,8 @@ def usual_tries(limit: int, *, first: int, step: int) -> int:
 
 
 _LONGEST_FIRST_S: Final = 2.0
+_FULL: Final = 0.99
+"""Share of a length from which a trial has it: it ends with a whole packet."""
 
 
 class _SpentError(LabError):
@@ -272,12 +286,12 @@ class _SpentError(LabError):
 
 def _so_far(goal: Goal, trials: list[Seen]) -> Found:
     """Return the bounds that full-length trials had shown when the search was ended."""
-    full = [seen for seen in trials if seen.duration_s >= goal.trial_s * 0.99]
-    bad = [seen.packet_rate for seen in full if not seen.keeps(goal)]
+    full = [seen for seen in trials if seen.duration_s >= goal.trial_s * _FULL]
+    bad = [seen.packet_rate for seen in full if not seen.keeps(goal.loss_ratio)]
     upper = min(bad, default=None)
     good = [
         seen.packet_rate
         for seen in full
-        if seen.keeps(goal) and (upper is None or seen.packet_rate < upper)
+        if seen.keeps(goal.loss_ratio) and (upper is None or seen.packet_rate < upper)
     ]
-    return Found(max(good, default=None), upper, tuple(trials), complete=False)
+    return Found(max(good, default=None), upper, tuple(trials), goal.loss_ratio, complete=False)

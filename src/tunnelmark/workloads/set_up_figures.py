@@ -35,9 +35,8 @@ def figures(found: Sequence[SetUp]) -> dict[str, float | None]:
 
 def withheld(metric: str, key: str, count: int) -> str | None:
     """Return that ``count`` set-ups, the value of ``key``, are too few for a metric, or None."""
-    if metric != "setup_p95_ns":
-        return None
-    return too_few(f"{key} is {count}", count, _TAIL, remedy="repeat more often")
+    tails = {"setup_p95_ns": (_TAIL, f"{key} is {count}", count)}
+    return too_few(metric, tails, remedy="repeat more often")
 
 
 def failures(found: Sequence[SetUp], limit_ns: int) -> Check:

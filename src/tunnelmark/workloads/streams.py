@@ -60,7 +60,6 @@ def plan(
                 target=config.address(path.server_address, context.first_port),
                 listen=config.address(path.server_listens, context.first_port),
                 source=config.address(path.client_address, 0),
-                interface=None,
                 netns=_netns(path.client),
                 target_netns=_netns(path.server),
                 gap_ns=max(1, round(own_gap_ns)),

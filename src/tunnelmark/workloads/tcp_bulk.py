@@ -73,7 +73,9 @@ class TcpBulkParams(TcpParams):
         "random", description="what is sent; matters for a tunnel that compresses"
     )
     file: str | None = Field(
-        None, description="with content file: its path here; it is sent again and again"
+        None,
+        description="with content file: its path, relative to the directory where the command "
+        "runs; it is sent again and again",
     )
 
     @model_validator(mode="after")
@@ -287,6 +289,7 @@ class TcpBulk(TcpWorkload):
                 host,
                 ["sh", "-c", _AGAIN_AND_AGAIN, "content", str(file), str(pipe)],
                 name="content",
+                sends=False,
             )
             sources[direction] = ["-F", str(pipe)]
         return sources

@@ -9,7 +9,7 @@ from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, Ratio
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.echo_metrics import flow_metrics, total_metrics
-from tunnelmark.workloads.quantiles import withheld_tail
+from tunnelmark.workloads.quantiles import too_few
 from tunnelmark.workloads.streams import content_json, plan, run_streams
 
 SMALLEST_PAYLOAD_BYTES: Final = 25
@@ -111,9 +111,12 @@ class UdpEcho(Workload):
             )
         return None
 
-    def withheld(self, metric: str) -> str | None:
+    def withheld(self, metric: str, paths: int = 1) -> str | None:
         """Return that there are too few packets for a percentile of the tail, or None."""
-        return withheld_tail(metric, self.params.packet_count)
+        count = self.params.packet_count
+        tail = (99, f"packets is {count}", count)
+        tails = dict.fromkeys((name for name in self.metrics if "_p99_" in name), tail)
+        return too_few(metric, tails, paths=paths if self.params.load == "each" else 1)
 
     @property
     def expected_s(self) -> float:

@@ -62,7 +62,7 @@ class Voip(Workload):
             )
         return None
 
-    def withheld(self, metric: str) -> str | None:
+    def withheld(self, metric: str, paths: int = 1) -> str | None:  # noqa: ARG002 - see base
         """Return that a codec without published values has no score, or None."""
         if self.params.impairment is None and metric.startswith(("voip_mos", "voip_rating")):
             return (

@@ -10,10 +10,9 @@ from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, missing_values, run_calls
-from tunnelmark.workloads.search import most, usual_tries
+from tunnelmark.workloads.search import MOST_ATTEMPTS, most, usual_tries
 
 _START_S: Final = 0.3
-_MOST_ATTEMPTS: Final = 3
 
 
 class VoipCapacityParams(CallParams):
@@ -134,7 +133,7 @@ class _Bench:
 
     def sounds_well(self, calls: int) -> bool:
         """Try so many calls; an invalid trial is repeated."""
-        for _ in range(_MOST_ATTEMPTS):
+        for _ in range(MOST_ATTEMPTS):
             tried = self._trial(calls)
             if tried.ok:
                 if (score := tried.worst_mos) is None:

@@ -86,7 +86,9 @@ class WebParams(TcpParams):
         1, description="the objects are generated from it, the same in every trial"
     )
     limit: Annotated[DurationNs, Field(ge=10**9)] | None = Field(
-        None, description="longest duration of a trial; none: ten times what the link needs"
+        None,
+        description="longest duration of a trial; none: a minute, 5 s per page, and ten times what "
+        "the link needs",
     )
 
     @model_validator(mode="after")
@@ -145,15 +147,15 @@ class Web(TcpWorkload):
         """Need nginx and curl."""
         return Need(programs=web_server.PROGRAMS)
 
-    def withheld(self, metric: str) -> str | None:
-        """Return that a path has too few pages or objects for the percentile, or None."""
+    def withheld(self, metric: str, paths: int = 1) -> str | None:
+        """Return that there are too few pages or objects for the percentile, or None."""
         params = self.params
         objects = params.pages * (params.small + params.large)
-        said = {
-            "web_page_p95_ns": (f"pages is {params.pages}", params.pages),
-            "web_object_p95_ns": (f"pages have {objects} objects", objects),
-        }.get(metric)
-        return None if said is None else too_few(*said, TAIL, remedy="load more")
+        tails = {
+            "web_page_p95_ns": (TAIL, f"pages is {params.pages}", params.pages),
+            "web_object_p95_ns": (TAIL, f"pages have {objects} objects", objects),
+        }
+        return too_few(metric, tails, paths=paths, remedy="load more")
 
     @property
     def content(self) -> str:

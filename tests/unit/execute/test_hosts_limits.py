@@ -14,10 +14,14 @@ BULK = '[[workload]]\nkind = "tcp_bulk"\nduration = "10 s"\n'
 CALLS = '[[workload]]\nkind = "voip"\ncalls = 4\n'
 LOAD = '[[workload]]\nkind = "udp_load"\nthroughput = "2 Mbit/s"\npayload_bytes = 1000\n'
 FETCH = f'{BULK}direction = "reverse"\n'
+STRICT = (
+    '[[workload]]\nkind = "rate_search"\npayload_bytes = 1372\nloss = "0.01 %"\nmost_trials = 15\n'
+)
 METRICS = {
     BULK: "tcp_goodput_bit_s",
     FETCH: "tcp_goodput_reverse_bit_s",
     CALLS: "loss_forward_ratio",
+    STRICT: "throughput_lower_bit_s",
 }
 OVPN = '[[tunnel]]\nkind = "openvpn"\n'
 BARE_IPV6 = '[[tunnel]]\nkind = "none"\ninner = "ipv6"\n'
@@ -25,6 +29,7 @@ LINE = '[[link]]\nkind = "direct"\nlabel = "line"\n'
 BACK = LOAD.replace("2 Mbit/s", "100 Mbit/s") + 'direction = "{way}"\n'
 CHANGES = 'changes = [{ at = "5 s", rate = "1 Gbit/s" }, { at = "7 s", loss_forward = "1 %" }]\n'
 SERIAL = '[[link]]\nkind = "serial"\nlabel = "slow"\nrate = "2 Mbit/s"\ndelay = "5 ms"\n'
+FAST = SERIAL.replace("2 Mbit/s", "8 Mbit/s")
 
 
 def study(*parts: str) -> Study:
@@ -67,7 +72,7 @@ def test_what_is_sent_is_reported_with_room_for_every_header() -> None:
         ((SERIAL, BULK), "1 Mbit/s", "sends 2 Mbit/s over link slow, max_rate is 1 Mbit/s"),
         ((LINE, CALLS), "700 kbit/s", "sends 0.8 Mbit/s"),
         ((LINE, LOAD), "2 Mbit/s", "sends 2.4 Mbit/s"),
-        (('[[tunnel]]\nkind = "openvpn"\ncount = 3\n', LINE, ECHO), "1 Mbit/s", "sends 1.2 Mbit"),
+        ((f"{OVPN}count = 3\n", LINE, f'{ECHO}load = "each"\n'), "1 Mbit/s", "sends 1.2 Mbit"),
         # The emulator stands at the client: what the server sends has crossed the line before.
         ((SERIAL, BACK.format(way="reverse")), "2 Mbit/s", "sends 120 Mbit/s to the client over"),
         ((SERIAL, BACK.format(way="both")), "2 Mbit/s", "sends 120 Mbit/s to the client over"),
@@ -96,6 +101,30 @@ def test_what_the_server_sends_is_held_by_the_workload() -> None:
     assert check_study(text, inventory("2400 kbit/s")).bytes_most
     with pytest.raises(StudyError, match=r"sends 2\.4 Mbit/s to the client .* at the client's end"):
         check_study(text, inventory("2 Mbit/s"))
+
+
+def test_a_load_that_is_spread_over_tunnels_is_sent_once() -> None:
+    load = LOAD.replace("2 Mbit/s", "1 Mbit/s")
+    text = study(f"{OVPN}count = 4\n", LINE, load)
+    assert check_study(text, inventory("2 Mbit/s")).bytes_most
+
+
+def test_a_search_sends_as_much_as_its_loss_goal_needs_as_often_as_it_may_repeat() -> None:
+    sent = check_study(study(FAST, STRICT), inventory())
+    # 16 attempts at each of 15 trials, each up to three times.
+    least = 16 * 15 * 3 * 60_000 * 1572
+    assert sent.bytes_most is not None
+    # Not as if the long trials of slow rates had the highest one.
+    assert least <= sent.bytes_most < 1.2 * least
+    # The lowest rate is 7 packets a second.
+    assert sent.seconds > 16 * 15 * 3 * 60_000 / 8
+
+
+def test_what_runs_beside_a_search_is_sent_as_long_as_that_lasts() -> None:
+    beside = '[[background]]\nkind = "udp_load"\npayload_bytes = 300\npacket_rate = 10\n'
+    sent = check_study(study(FAST, STRICT, beside), inventory())
+    assert sent.bytes_most is not None
+    assert sent.bytes_most >= sent.seconds * 10 * 500 + 16 * 15 * 3 * 60_000 * 1572
 
 
 def test_invalid_trials_are_sent_again() -> None:

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tunnelmark.model.errors import LabError, RefusedError, TunnelError
+from tunnelmark.model.faults import UnwritableError
 from tunnelmark.model.set_up import SetUp
 from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
@@ -164,6 +165,17 @@ def test_a_client_that_does_not_join_is_a_figure(
 
 
 @pytest.mark.usefixtures("echo")
+def test_a_gateway_that_refuses_clients_has_no_more_of_them_per_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(client_joins, "time", clock)
+    outcome = workload(gap="1 s").run(context(Clients(100, None, None, clock=clock)))
+    # Others were still started when the first had joined, the last one 2 s after it.
+    assert outcome.measurements[0].metrics["joins_s"] == pytest.approx(1 / 2.0)
+
+
+@pytest.mark.usefixtures("echo")
 def test_where_no_client_joins_none_joined_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(client_joins, "time", clock)
@@ -182,6 +194,14 @@ def test_a_client_that_does_not_start_makes_the_trial_invalid(
     outcome = workload().run(context(clients))
     assert [(check.ok, check.message) for check in outcome.checks] == [(False, "no such program")]
     assert outcome.measurements == ()
+    assert echo.ended_early
+
+
+def test_a_full_disk_is_no_trial(echo: Echo) -> None:
+    clients = Clients()
+    clients.error = UnwritableError("client-4.log: cannot be written: No space left on device")
+    with pytest.raises(UnwritableError, match="No space left"):
+        workload().run(context(clients))
     assert echo.ended_early
 
 

@@ -85,6 +85,8 @@ def test_a_percentile_that_can_never_be_is_withheld() -> None:
         "rate and duration allow 50 queries, a 99th percentile needs at least 300: send more"
     )
     assert slow.withheld("dns_latency_max_ns") is None
+    assert slow.withheld("dns_latency_p95_ns", 2) is None
+    assert "50 queries on each of 2 paths" in str(slow.withheld("dns_latency_p99_ns", 2))
     quicker = Dns(DnsParams.model_validate({"rate": 30}))
     assert quicker.withheld("dns_latency_p99_ns") is None
     assert Dns(DnsParams()).withheld("dns_latency_p99_ns") is None, "as fast as answers come"

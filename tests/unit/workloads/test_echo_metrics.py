@@ -153,6 +153,9 @@ def test_a_study_cannot_decide_by_a_percentile_that_its_packets_do_not_give() ->
     assert few.withheld("rtt_p50_ns") is None
     many = UdpEcho(UdpEchoParams(gap="10 ms", payload_bytes=64, packets=300))
     assert many.withheld("rtt_p99_ns") is None
+    assert few.withheld("rtt_p99_ns", 2) is not None, "the stream is spread over them"
+    each = UdpEcho(UdpEchoParams(gap="10 ms", payload_bytes=64, packets=150, load="each"))
+    assert each.withheld("rtt_p99_ns", 2) is None
 
 
 @given(st.lists(st.integers(0, 3000), min_size=2, max_size=30), st.integers(-(10**6), 10**6))

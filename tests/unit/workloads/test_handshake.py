@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tunnelmark.model.errors import LabError, RefusedError, TunnelError
+from tunnelmark.model.faults import UnwritableError
 from tunnelmark.model.set_up import Sent, SetUp
 from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.handshake import Handshake, HandshakeParams
@@ -139,6 +140,14 @@ def test_what_is_no_failure_of_the_handshake_makes_the_trial_invalid(
     assert not check.ok
     assert check.message == "set-up 1: the server is not there"
     assert outcome.measurements == ()
+
+
+def test_a_full_disk_is_no_trial() -> None:
+    def again(_limit_s: float) -> SetUp:
+        raise UnwritableError("server.log: cannot be written: No space left on device")
+
+    with pytest.raises(UnwritableError, match="No space left"):
+        workload().run(context(again))
 
 
 def test_where_nothing_sets_up_it_is_said() -> None:

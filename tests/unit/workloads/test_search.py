@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tunnelmark.model.metrics import METRICS
 from tunnelmark.workloads.rate_search import (
     RateSearch,
     RateSearchParams,
@@ -115,6 +116,21 @@ def test_one_bad_trial_of_three_decides_nothing(search: Search) -> None:
     assert search(goal(confirm=3), hiccup).lower == pytest.approx(1100)
 
 
+@SEARCHES
+def test_a_trial_that_was_overruled_says_nothing_of_what_arrives(search: Search) -> None:
+    calls: dict[float, int] = {}
+
+    def hiccup(packet_rate: float, seconds: float) -> Seen:
+        calls[packet_rate] = calls.get(packet_rate, 0) + 1
+        share = 0.5 if calls[packet_rate] == 2 else 1.0
+        sent = math.ceil(packet_rate * seconds)
+        return Seen(
+            packet_rate, seconds, sent, round(sent * (1 - share)), received_s=packet_rate * share
+        )
+
+    assert search(goal(confirm=3), hiccup).forwarded == pytest.approx(1100)
+
+
 def test_rates_below_the_default_of_mlrsearch_are_searched() -> None:
     # Its own minimum is 9001 per second; a 2 Mbit/s line carries 164 packets of 1500 bytes.
     found = mlr_search(goal(lowest=1.64, highest=180), link(164))
@@ -190,6 +206,23 @@ def test_a_search_that_only_the_sender_ended_has_no_bound_and_says_what_to_do() 
     assert _ended(binary_search(wanted, link(2)), wanted).ok, "the path carries less, a figure"
 
 
+@SEARCHES
+@pytest.mark.parametrize(("share", "broken"), [(1.0, True), (0.02, False)])
+def test_a_path_that_carries_nothing_is_another_than_one_that_misses_the_goal(
+    search: Search, share: float, broken: bool
+) -> None:
+    def measure(packet_rate: float, seconds: float) -> Seen:
+        sent = math.ceil(packet_rate * seconds)
+        missing = math.ceil(share * sent)
+        return Seen(packet_rate, seconds, sent, missing, packet_rate * (1 - share))
+
+    found = search(goal(lowest=100), measure)
+    (total,) = RateSearch(RateSearchParams(payload_bytes=100))._figures(found)
+    assert total.metrics["throughput_lower_bit_s"] == 0
+    least = total.metrics["search_loss_min_ratio"]
+    assert (least == METRICS["search_loss_min_ratio"].nothing) == broken
+
+
 def test_the_lower_bound_is_what_arrived_however_long_trials_of_slower_rates_were() -> None:
     # A loss goal needs so many packets that a trial of a slow rate is long.
     slow = Seen(50.0, 24.0, 1200, 0, received_s=50.0)
@@ -206,6 +239,18 @@ def test_a_path_that_is_slower_than_the_sender_has_its_own_bound(search: Search)
     found = search(goal(), sender(500.0, capacity=300.0))
     assert found.sender_limit is None
     assert found.exceeded == pytest.approx(300, rel=0.02)
+
+
+def test_only_the_longest_trials_of_a_rate_say_whose_bound_it_is() -> None:
+    short = Seen(100.0, 0.5, 50, 0, 100.0, sender_limited=True)
+    lossy, limited = Seen(100.0, 2.0, 200, 100, 50.0), replace(short, duration_s=2.0)
+    found = Found(None, 100.0, (short, lossy))
+    assert (found.exceeded, found.forwarded, found.sender_limit) == (100, 0, None)
+    assert not found.only_the_sender
+    # Where the full length could be sent once, and once not, nothing was lost.
+    for trials in ((short, limited), (replace(lossy, lost=0), limited)):
+        found = Found(None, 100.0, trials)
+        assert (found.exceeded, found.forwarded, found.sender_limit) == (None, None, 100)
 
 
 def test_a_trial_has_enough_packets_to_judge_its_goal() -> None:

@@ -119,6 +119,11 @@ def test_a_percentile_that_can_never_be_is_withheld() -> None:
     assert few.withheld("web_object_p95_ns") == (
         "pages have 20 objects, a 95th percentile needs at least 60: load more"
     )
+    # All paths load all pages.
+    assert few.withheld("web_object_p95_ns", 2) == (
+        "pages have 20 objects on each of 2 paths, a 95th percentile needs at least 60: load more"
+    )
+    assert few.withheld("web_object_p95_ns", 3) is None
 
 
 def test_a_site_has_what_was_asked_for() -> None:

@@ -66,7 +66,6 @@ METRICS: Final = (
         "unknown residence time",
         "RFC 2681 section 2.6",
         "lower",
-        nothing=1.0,
     ),
     Metric(
         "rtt_min_ns",

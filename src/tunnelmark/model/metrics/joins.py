@@ -17,7 +17,8 @@ METRICS: Final = (
         "Clients joined per second",
         "1/s",
         "clients that joined, divided by the time from the start of the first to the first reply "
-        "of the last one that joined; 0 where none did",
+        "of the last one that joined, or to the start of the last if that is later; 0 where none "
+        "did",
         _SOURCE,
         "higher",
         "log",

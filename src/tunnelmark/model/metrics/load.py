@@ -53,8 +53,8 @@ METRICS: Final = (
         "owd_forward_p99_ns",
         "OWD, forward, 99th percentile",
         "ns",
-        "99th percentile of the one-way delay to the server; both ends read one clock; missing "
-        "below 300 packets",
+        "99th percentile of the one-way delay to the server; by two clocks within clock_error_ns; "
+        "missing below 300 packets",
         "RFC 7679",
         "lower",
         "log",
@@ -66,8 +66,8 @@ METRICS: Final = (
         "owd_reverse_p99_ns",
         "OWD, reverse, 99th percentile",
         "ns",
-        "99th percentile of the one-way delay to the client; both ends read one clock; missing "
-        "below 300 packets",
+        "99th percentile of the one-way delay to the client; by two clocks within clock_error_ns; "
+        "missing below 300 packets",
         "RFC 7679",
         "lower",
         "log",
@@ -105,7 +105,6 @@ METRICS: Final = (
         "higher",
         "log",
         headline=True,
-        nothing=0.0,
     ),
     Metric(
         "throughput_upper_bit_s",
@@ -116,7 +115,6 @@ METRICS: Final = (
         "higher",
         "log",
         headline=True,
-        nothing=0.0,
     ),
     Metric(
         "throughput_sender_limit_packet_s",
@@ -125,6 +123,16 @@ METRICS: Final = (
         "lowest offered load that our own sender or receiver could not keep up with, where that "
         "ended the search before the path did",
         "docs/loads.md",
+    ),
+    Metric(
+        "search_loss_min_ratio",
+        "Loss, smallest of the search",
+        "ratio",
+        "smallest share lost in a trial of the search, of two directions that of the worse one; "
+        "above the loss goal where no load keeps to it, 1: the path is broken",
+        "docs/loads.md",
+        "lower",
+        nothing=1.0,
     ),
     Metric(
         "search_trials",
