@@ -1,7 +1,7 @@
 """All points of a table of trials, metric by metric: estimated together, in grouped operations."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -22,6 +22,10 @@ _SLOT: Final = ("block_id", "bring_up", "repeat")
 _UP: Final = (COMPUTER, "block_id", "bring_up")
 
 
+def _no_units(_: int) -> Mapping[Unit, float]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Column:
     """One metric of all points, as values or as differences."""
@@ -35,7 +39,7 @@ class Column:
     high: Floats
     confidence: float
     units: Callable[[int], Mapping[Unit, float]]
-    is_value: bool
+    """``_no_units`` of values."""
     bias: Floats
     """Error that the trials share, on the scale: that of two clocks. Infinite: has no bound."""
     moved: Floats
@@ -47,7 +51,7 @@ class Column:
         """Return what one point comes to."""
         own = one_of(self.found, at, float(self.bias[at]))
         logarithmic = bool(self.logarithmic[at])
-        back = _back(logarithmic, difference=not self.is_value)
+        back = _back(logarithmic, difference=self.units is not _no_units)
         if self.certain[at]:
             own = replace(own, error=0.0, freedom=math.inf, bias=0.0)
         low, high = (float(end[at]) for end in (self.low, self.high))
@@ -75,7 +79,7 @@ class Column:
             own,
             moved,
             logarithmic,
-            {} if self.is_value else self.units(at),
+            self.units(at),
         )
 
 
@@ -105,24 +109,6 @@ class Row(Mapping[str, Estimate]):
         return sum(1 for _ in self)
 
 
-class Ratios(Mapping[str, Column]):
-    """The metrics that are compared as ratios, made where they are asked for."""
-
-    def __init__(self, metrics: Collection[str], make: Callable[[str], Column]) -> None:
-        self._metrics, self._make = metrics, cache(make)
-
-    def __getitem__(self, metric: str) -> Column:
-        if metric not in self._metrics:
-            raise KeyError(metric)
-        return self._make(metric)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        return len(self._metrics)
-
-
 class Table:
     """All points of a path, metric by metric."""
 
@@ -141,7 +127,6 @@ class Table:
             .sort("_point", *_UP, maintain_order=True)
             .with_row_index("_row")
         )
-        self._valid = valid
         self._slots = valid.select(*_UP, "repeat")
         points = len(places)
         self._own = _grouping(valid, points)
@@ -161,8 +146,7 @@ class Table:
         self._beside: Ints = pairs["_beside"].to_numpy().astype(np.int64)
         self.estimates: dict[str, Column] = {}
         self.differences: dict[str, Column] = {}
-        compared = [m for m in metrics if pairs.height and METRICS[m].scale == "log"]
-        self.ratios = Ratios(compared, self._ratio)
+        self.ratios: dict[str, Column] = {}
         dead = np.zeros(valid.height, dtype=np.bool_)
         for metric in metrics:
             values = valid[metric].to_numpy().astype(np.float64)
@@ -170,6 +154,10 @@ class Table:
             self.estimates[metric] = self._values(metric, values, errors)
             if pairs.height:
                 self.differences[metric] = self._differences(metric, values, errors)
+                if METRICS[metric].scale == "log":
+                    self.ratios[metric] = self._differences(
+                        metric, values, errors, logarithms=False
+                    )
             if (nothing := METRICS[metric].nothing) is not None:
                 dead |= values == nothing
         self.dead: Ints = np.bincount(self._own.group[dead], minlength=points)
@@ -181,17 +169,9 @@ class Table:
             logarithmic = self._own.lowest(values, rows) > 0
         scaled = _logarithms(values, logarithmic[self._own.group])
         found = self._own.summaries(scaled, rows)
-        none = np.zeros_like(logarithmic)
         bias = _of_each(self._own, _shift(values, errors, logarithmic[self._own.group]), rows)
         moved = _of_each(self._own, errors, rows)
-        return self._column(
-            metric, found, logarithmic, none, _no_units, is_value=True, bias=bias, moved=moved
-        )
-
-    def _ratio(self, metric: str) -> Column:
-        values = self._valid[metric].to_numpy().astype(np.float64)
-        errors = clock_errors(self._valid, metric)
-        return self._differences(metric, values, errors, logarithms=False)
+        return self._column(metric, found, logarithmic, bias, moved=moved)
 
     def _differences(
         self, metric: str, values: Floats, errors: Floats, *, logarithms: bool = True
@@ -226,18 +206,17 @@ class Table:
             return self._units(at, scaled, rows)
 
         bias = _of_each(paired, shift, rows)
-        return self._column(metric, found, logarithmic, relative, units, is_value=False, bias=bias)
+        return self._column(metric, found, logarithmic, bias, relative=relative, units=units)
 
     def _column(
         self,
         metric: str,
         found: Summaries,
         logarithmic: Bools,
-        relative: Bools,
-        units: Callable[[int], Mapping[Unit, float]],
-        *,
-        is_value: bool,
         bias: Floats,
+        *,
+        relative: Bools | None = None,
+        units: Callable[[int], Mapping[Unit, float]] = _no_units,
         moved: Floats | None = None,
     ) -> Column:
         half = _quantiles(found.freedom, self._confidence) * found.error
@@ -246,19 +225,18 @@ class Table:
         if is_certain(metric, simulated=True):
             certain |= self._simulated & (found.error == 0)
         half[certain] = 0.0
-        if not is_value:
+        if units is not _no_units:
             # An interval from nothing to everything tells nothing.
             half = np.where(np.isinf(bias), np.nan, half + bias)
         return Column(
             metric,
             found,
             logarithmic,
-            relative,
+            np.zeros_like(logarithmic) if relative is None else relative,
             found.mean - half,
             found.mean + half,
             self._confidence,
             units,
-            is_value,
             bias,
             np.zeros_like(bias) if moved is None else moved,
             certain,
@@ -351,10 +329,6 @@ def _quantiles(freedom: Floats, confidence: float) -> Floats:
 @cache
 def _quantile(freedom: float, confidence: float) -> float:
     return float(special.stdtrit(freedom, (1 + confidence) / 2)) if freedom > 0 else math.nan
-
-
-def _no_units(_: int) -> Mapping[Unit, float]:
-    return {}
 
 
 _MOST_EXPONENT: Final = 700.0

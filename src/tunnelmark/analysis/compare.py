@@ -1,12 +1,12 @@
 """Two runs of a study beside each other: what differs around them, then what differs in figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
 
-from tunnelmark.analysis.cells import Cell, cells_of, name_of
+from tunnelmark.analysis.cells import Cell, Slot, cells_of, name_of
 from tunnelmark.analysis.contrasts import contrast, effects
 from tunnelmark.analysis.door import Contrast, Decision, Outcome, decide
 from tunnelmark.analysis.strata import set_apart, without_stratum
@@ -75,7 +75,8 @@ class Comparison:
     """Points that only one run measured."""
     only_second: tuple[str, ...]
     without_baseline: tuple[str, ...]
-    """Points of both whose effect is not known: no repeat of one had no tunnel beside it."""
+    """Points of both whose effect is not known, with the metrics that it is not known in and why:
+    no repeat of one has no tunnel beside it, or what is beside them differs."""
     confidence: float
 
     @property
@@ -83,6 +84,8 @@ class Comparison:
         """Return a summary of the comparison in one line."""
         clear = sum(change.clear for change in self.changes)
         count = len(self.changes)
+        if not count:
+            return "nothing was compared"
         if clear:
             return f"{clear} of {count} figures differ clearly"
         unsure = sum(change.outcome == "open" for change in self.changes)
@@ -110,59 +113,61 @@ def compare(
     here, there = (_strata(run) for run in (first, second))
     apart = len(here) == len(there) == 1 and here != there
     asked: list[tuple[Cell, Cell, Contrast]] = []
-    unknown: dict[str, None] = {}
+    unknown: dict[tuple[str, str], list[str]] = {}
     moments = max(first.moments, second.moments)
     places: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for metric in metrics:
         cells = [_by_place(trials, metric, apart=apart) for trials in (own, other)]
         for found, names in zip(cells, places, strict=True):
-            names |= {place: _name(cell) for place, cell in found.items()}
+            names |= {place: name_of(cell) for place, cell in found.items()}
         # What no baseline ever gives (the CPU of a tunnel's programs) lacks none.
-        has = any(
-            c.figures and c.kinds["tunnel"] == BASELINE for one in cells for c in one.values()
-        )
+        given = {
+            c.kinds["workload"]
+            for found in cells
+            for c in found.values()
+            if c.figures and c.kinds["tunnel"] == BASELINE
+        }
         for place, cell in cells[0].items():
             beside = cells[1].get(place)
-            if beside is not None and cell.figures and beside.figures:
-                found_contrast = _contrast(cell, beside, metric, to_baseline=to_baseline)
-                if found_contrast is not None:
-                    asked.append((cell, beside, found_contrast))
-                elif has and cell.kinds["tunnel"] != BASELINE:
-                    unknown[_name(cell)] = None
+            if beside is None or not cell.figures or not beside.figures:
+                continue
+            one, its = (_of_run(c, i, to_baseline) for i, c in enumerate((cell, beside)))
+            if (reason := _unknown(one, its) if to_baseline else None) is None:
+                asked.append((one, its, _contrast(one, its, metric, to_baseline=to_baseline)))
+            elif cell.kinds["tunnel"] != BASELINE and cell.kinds["workload"] in given:
+                unknown.setdefault((name_of(cell), reason), []).append(METRICS[metric].title)
     decisions = decide([c for *_, c in asked], confidence=confidence, moments=moments)
+    nothing = (
+        "no point of both has the same baseline beside a repeat in each"
+        if unknown
+        else "they share no point and metric"
+    )
     return Comparison(
         environment=_differing(first.environment, second.environment),
-        unlike=_unlike(first, second, nothing=_nothing(unknown) if not asked else None),
+        unlike=(*_unlike(first, second), *([] if asked else [nothing])),
         changes=tuple(
             _change(cell, beside, decision)
             for (cell, beside, _), decision in zip(asked, decisions, strict=True)
         ),
         only_first=tuple(name for place, name in places[0].items() if place not in places[1]),
         only_second=tuple(name for place, name in places[1].items() if place not in places[0]),
-        without_baseline=tuple(unknown),
+        without_baseline=tuple(
+            f"{name}: {' and '.join(titles)} ({reason})"
+            for (name, reason), titles in unknown.items()
+        ),
         confidence=confidence,
     )
 
 
-def _nothing(unknown: Mapping[str, None]) -> str:
-    if unknown:
-        return "no point of both has a baseline beside a repeat in each"
-    return "they share no point and metric"
-
-
-def _unlike(first: Run, second: Run, *, nothing: str | None) -> tuple[str, ...]:
-    found = []
+def _unlike(first: Run, second: Run) -> Iterator[str]:
     for what in ("study", "scale"):
         one, other = getattr(first, what), getattr(second, what)
         if one != other:
-            found.append(f"the {what} is {one} in A and {other} in B")
+            yield f"the {what} is {one} in A and {other} in B"
     strata = [_strata(run) for run in (first, second)]
     if strata[0] != strata[1] and all(strata):
         there, here = (", ".join(sorted(one)) for one in strata)
-        found.append(f"they ran in different places: {there} in A, {here} in B")
-    if nothing is not None:
-        found.append(nothing)
-    return tuple(found)
+        yield f"they ran in different places: {there} in A, {here} in B"
 
 
 def _differing(
@@ -195,21 +200,38 @@ def _by_place(trials: pl.DataFrame, metric: str, *, apart: bool) -> dict[str, Ce
     return {place(cell): cell for cell in cells_of(trials, metric)}
 
 
-def _name(cell: Cell) -> str:
-    return name_of(cell)
+def _of_run(cell: Cell, number: int, to_baseline: bool) -> Cell:
+    """Return a cell whose repeats are those of its own run: the ids of blocks are the same in both.
+
+    ``to_baseline``: only the repeats that have a baseline; else no baseline.
+    """
+    kept = cell.baseline if to_baseline else cell.figures
+
+    def renamed(figures: Mapping[Slot, float]) -> dict[Slot, float]:
+        return {(c, f"{number}/{b}", up, n): figures[c, b, up, n] for c, b, up, n in kept}
+
+    return replace(
+        cell,
+        figures=renamed(cell.figures),
+        baseline=renamed(cell.baseline) if to_baseline else {},
+    )
 
 
-def _contrast(first: Cell, second: Cell, metric: str, *, to_baseline: bool) -> Contrast | None:
-    one, other = (_of_run(cell, i, to_baseline) for i, cell in enumerate((first, second)))
-    found = effects(other, one, metric) if to_baseline else contrast(other, one, metric)
-    if found is None or (to_baseline and _baseline_point(first) != _baseline_point(second)):
-        return None
+def _unknown(first: Cell, second: Cell) -> str | None:
+    """Return why the effects in two runs cannot be compared; None if they can."""
+    lacking = [name for name, cell in (("A", first), ("B", second)) if not cell.figures]
+    if lacking:
+        return f"no repeat in {' or '.join(lacking)} has a baseline beside it"
+    one, other = (
+        c.baseline_id and without_stratum(c.baseline_id, c.stratum) for c in (first, second)
+    )
+    return None if one == other else "the baselines differ"
+
+
+def _contrast(first: Cell, second: Cell, metric: str, *, to_baseline: bool) -> Contrast:
+    found = (effects if to_baseline else contrast)(second, first, metric)
     ratio = found.quantity == "ratio"
     return Contrast(metric, found.spread, found.quantity, logarithmic=ratio, method=found.method)
-
-
-def _baseline_point(cell: Cell) -> str | None:
-    return cell.baseline_id and without_stratum(cell.baseline_id, cell.stratum)
 
 
 def _change(first: Cell, second: Cell, decision: Decision) -> Change:
@@ -230,20 +252,6 @@ def _change(first: Cell, second: Cell, decision: Decision) -> Change:
         p=decision.p,
         confidence=decision.confidence,
         method=decision.contrast.method,
-    )
-
-
-def _of_run(cell: Cell, number: int, to_baseline: bool) -> Cell:
-    """Return a cell whose repeats are those of its own run: the ids of blocks are the same in both.
-
-    Without its baseline unless it is asked for.
-    """
-    return replace(
-        cell,
-        figures={(c, f"{number}/{b}", up, n): v for (c, b, up, n), v in cell.figures.items()},
-        baseline={(c, f"{number}/{b}", up, n): v for (c, b, up, n), v in cell.baseline.items()}
-        if to_baseline
-        else {},
     )
 
 

@@ -51,33 +51,26 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
         cells = (first, second)
         enough = min(len(cell.figures) for cell in cells) >= _FEWEST_PAIRS
         whole = enough and all(cell.figures.keys() <= cell.baseline.keys() for cell in cells)
-        of_effects = effects(first, second, metric, absolute=absolute) if whole else None
-        if of_effects is not None and of_effects.quantity == quantity:
-            return of_effects
+        if whole:
+            of_effects = effects(first, second, metric, absolute=absolute)
+            if of_effects.quantity == quantity:
+                return of_effects
     parts = [{s: scale(v) for s, v in cell.figures.items()} for cell in (first, second)]
     return _welch(parts, metric, first, quantity, "Welch")
 
 
-def effects(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -> Contrast | None:
+def effects(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -> Contrast:
     """Return how two effects differ: each repeat over, or minus, the baseline beside it (Welch).
 
-    Repeats without a baseline do not count. None where none of a cell has one.
+    Each repeat must have one.
     """
     cells = (first, second)
-    beside = [{s: cell.baseline[s] for s in cell.figures if s in cell.baseline} for cell in cells]
-    if not all(beside):
-        return None
-    used = [
-        value
-        for cell, base in zip(cells, beside, strict=True)
-        for slot in base
-        for value in (cell.figures[slot], base[slot])
-    ]
+    used = [value for cell in cells for value in (*cell.values, *cell.baseline.values())]
     logarithmic = not absolute and on_logarithms(metric, used)
     scale: _Scale = math.log if logarithmic else float
     parts = [
-        {slot: scale(cell.figures[slot]) - scale(value) for slot, value in base.items()}
-        for cell, base in zip(cells, beside, strict=True)
+        {slot: scale(value) - scale(cell.baseline[slot]) for slot, value in cell.figures.items()}
+        for cell in cells
     ]
     quantity: Quantity = "ratio" if logarithmic else "difference"
     return _welch(parts, metric, first, quantity, "Welch, each to its baseline")

@@ -159,15 +159,26 @@ def corrected(p: Sequence[float], *, moments: int = 1) -> list[float]:
     return list(_reported(own, 1.0)[1].values())
 
 
-def to_baseline(points: Sequence[PointEstimates], metric: str) -> Contrast | None:
+def to_baseline(
+    points: Sequence[PointEstimates], metric: str, *, logarithms: bool | None = None
+) -> Contrast | None:
     """Return the difference from no tunnel on average over some points of a tunnel.
 
     Points of a bring-up share it, so they are no independent figures: the means over the points
     of each bring-up are, or of each repeat where there was one bring-up. Where repeats of a point
-    carried nothing there is no logarithm, so all points have the ratio of their means. None without
-    a figure.
+    carried nothing there is no logarithm, so all points have the ratio of their means, and with
+    ``logarithms`` false in any case. None without a figure.
     """
-    return _to_baseline(points, metric, logarithms=_on_logarithms(points, metric))
+    relative = METRICS[metric].scale == "log"
+    if logarithms is None:
+        logarithms = _on_logarithms(points, metric)
+    found = _differences(points, metric, ratios=relative and not logarithms)
+    own = averaged(found)
+    if own is None:
+        return None
+    method = "t, paired, mean of points" if len(found) > 1 else "t, paired"
+    quantity: Quantity = "ratio" if relative else "difference"
+    return Contrast(metric, own, quantity, logarithms, method)
 
 
 def between(
@@ -180,8 +191,8 @@ def between(
     None where either has no figure, or both are 0.
     """
     logarithms = _on_logarithms([*first, *second], metric)
-    own = _to_baseline(first, metric, logarithms=logarithms)
-    its = _to_baseline(second, metric, logarithms=logarithms)
+    own = to_baseline(first, metric, logarithms=logarithms)
+    its = to_baseline(second, metric, logarithms=logarithms)
     if own is None or its is None:
         return None
     method = "Welch, each to its baseline"
@@ -209,19 +220,6 @@ def _differences(
 ) -> list[Estimate]:
     kept = [p for p in points if not p.broken and metric in p.differences]
     return [(p.ratios if ratios else p.differences)[metric] for p in kept]
-
-
-def _to_baseline(
-    points: Sequence[PointEstimates], metric: str, *, logarithms: bool
-) -> Contrast | None:
-    relative = METRICS[metric].scale == "log"
-    found = _differences(points, metric, ratios=relative and not logarithms)
-    own = averaged(found)
-    if own is None:
-        return None
-    method = "t, paired, mean of points" if len(found) > 1 else "t, paired"
-    quantity: Quantity = "ratio" if relative else "difference"
-    return Contrast(metric, own, quantity, logarithms, method)
 
 
 def averaged(estimates: Sequence[Estimate]) -> Spread | None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -214,14 +214,18 @@ def rank_correlation(
     error = math.sqrt((1 + inner**2 / 2) / (count - 3))
     half = float(stats.norm.ppf((1 + confidence) / 2)) * error
     centre = math.atanh(inner)
-    # By chance all orders of one of them are alike, and two of them are perfect.
-    orders = math.factorial(count) / math.prod(
-        math.factorial(times) for times in Counter(one).values()
-    )
-    p = 2 / orders
+    # By chance all orders of one of them are equally likely. Those that pair the same figures look
+    # the same, and what is perfect turned round is perfect too.
+    same = _orders(one) + _orders(other) - _orders(list(zip(one, other, strict=True)))
+    p = 2 * math.exp(same - math.lgamma(count + 1))
     if inner == rho:
         p = max(p, float(2 * stats.norm.sf(abs(centre) / error)))
     low, high = math.tanh(centre - half), math.tanh(centre + half)
     if inner != rho:
         low, high = (low, 1.0) if rho > 0 else (-1.0, high)
     return Correlation(rho, low, high, count, min(1.0, p))
+
+
+def _orders(values: Sequence[Hashable]) -> float:
+    """Return the logarithm of how many orders of some values look the same."""
+    return math.fsum(math.lgamma(times + 1) for times in Counter(values).values())

@@ -18,6 +18,8 @@ Quantity = Literal["value", "difference", "ratio", "slope", "relative_slope"]
 MOST_REPEATS: Final = 10_000
 FEWEST: Final = 4
 """Repeats below which no interval is given: with two Student's is thirteen standard errors wide."""
+_MOST_EXPONENT: Final = 700.0
+"""What is larger is no float any more."""
 _POWER: Final = 0.8
 """Usual since Cohen, Statistical Power Analysis (1988): four of five runs would decide."""
 
@@ -33,7 +35,8 @@ class Spread:
     repeats: int
     bring_ups: int = 1
     bias: float = 0.0
-    """So far the value may be from the truth beside its scatter: no repeat lessens that."""
+    """So far the value may be from the truth beside its scatter: no repeat lessens that. Infinite:
+    has no bound."""
     workers: int = 1
 
     @property
@@ -48,8 +51,9 @@ class Spread:
 
     @property
     def decides(self) -> bool:
-        """Whether there are enough repeats to say anything of it in words."""
-        return self.certain or (self.error is not None and self.repeats >= FEWEST)
+        """Whether there are enough repeats, and clocks good enough, to say anything in words."""
+        enough = self.error is not None and self.repeats >= FEWEST
+        return self.certain or (enough and math.isfinite(self.bias))
 
 
 def is_certain(metric: str, *, simulated: bool) -> bool:
@@ -305,15 +309,15 @@ def spread(
 
 
 def one_of(found: Summaries, at: int, bias: float = 0.0) -> Spread:
-    """Return one group's summary; where its ``bias`` has no bound, nothing is known of it."""
+    """Return one group's summary."""
     error = float(found.error[at])
     return Spread(
         float(found.mean[at]),
-        None if math.isnan(error) or math.isinf(bias) else error,
+        None if math.isnan(error) else error,
         float(found.freedom[at]),
         int(found.repeats[at]),
         int(found.bring_ups[at]),
-        0.0 if math.isinf(bias) else bias,
+        bias,
         int(found.workers[at]),
     )
 
@@ -360,6 +364,11 @@ def leans(part: Part) -> bool:
         return beyond > 0 or (beyond == 0 and part.inclusive)
     holds = [leans(inner) for inner in part.parts]
     return all(holds) if part.needs == "all" else any(holds)
+
+
+def grown(x: float) -> float:
+    """Return the ratio minus 1 whose logarithm is x; finite however large x is."""
+    return math.expm1(min(x, _MOST_EXPONENT))
 
 
 def _binomial(hits: int, of: int, limit: float) -> tuple[float, float]:

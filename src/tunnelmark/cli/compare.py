@@ -34,7 +34,7 @@ these with a star.
 @click.option(
     "--force",
     is_flag=True,
-    help="Compare even if study, scale or place differ: a lab and hosts, say.",
+    help="Compare even if study, scale or place differ, for example a lab and real hosts.",
 )
 @click.option("--all", "every", is_flag=True, help="List all figures, not only what changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -100,7 +100,7 @@ def _print(found: "Comparison", *, every: bool) -> None:
         for name in names:
             console.print(Text(f"only in {title}: {name}"))
     for name in found.without_baseline:
-        console.print(Text(f"left out: {name} (no repeat of it has a baseline beside it in both)"))
+        console.print(Text(f"left out: {name}"))
     shown = tuple(change for change in found.changes if every or change.clear)
     if shown:
         console.print(_table(shown))

@@ -25,7 +25,8 @@ examples:
   tunnelmark hosts check hosts.toml my-study.toml --install
   tunnelmark hosts check hosts.toml --json | jq .line
 
-The exit status is 3 if a host or the line cannot be used.
+The exit status is 3 if anything is missing, refused or does not pass, even if
+a run could still measure the rest.
 """
 _CANNOT_SERVE = 3
 
@@ -43,8 +44,8 @@ def hosts() -> None:
 def check(*, inventory: Path, study: str | None, install: bool, as_json: bool) -> int:
     """Check the two hosts of INVENTORY and the line between them.
 
-    Show what they can run and what is missing, with STUDY for that study. Without --install
-    nothing on the hosts is changed.
+    Show what both hosts can run and what is missing; with STUDY, for that study only. Without
+    --install nothing on the hosts is changed.
     """
     from tunnelmark.hosts.inventory import load_inventory  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - likewise

@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-from tunnelmark.cli.unread import unread_is_an_error
-
 
 class LazyGroup(click.Group):
     """A click group with commands named as ``module:attribute``."""
@@ -16,16 +14,6 @@ class LazyGroup(click.Group):
         """Take the places of the commands; they are listed in this order."""
         super().__init__(*args, **kwargs)
         self._commands_in = commands_in
-
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the command line; it may print a help that nobody reads (``UnreadError``)."""
-        with unread_is_an_error():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command, which may print what nobody reads (``UnreadError``)."""
-        with unread_is_an_error():
-            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in their order."""

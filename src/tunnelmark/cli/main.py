@@ -1,19 +1,22 @@
 """The command ``tunnelmark``: arguments in, exit status out; no traceback reaches a user."""
 
+import os
 import sys
 import tempfile
 import traceback
 
 import click
+from click.shell_completion import shell_complete
 
 from tunnelmark import __version__
 from tunnelmark.cli.lazy import LazyGroup
-from tunnelmark.cli.unread import UnreadError, let_go, tell
+from tunnelmark.cli.unread import is_unread, let_go, tell, unread_is_fine
 from tunnelmark.model.errors import TunnelmarkError
 
 UNEXPECTED = 1
 USAGE = 2
 INTERRUPTED = 130
+_COMPLETE = "_TUNNELMARK_COMPLETE"
 
 _EPILOG = """
 \b
@@ -33,7 +36,8 @@ exit status:
   4  a tunnel failed
   5  a result directory cannot be read or written
   6  the run ended, but some points have no valid trial
-  130  interrupted; resume with: tunnelmark run --resume DIR
+  130  interrupted; resume with: tunnelmark run --resume DIR, and again
+       --backend sim or --hosts FILE if the run was started with it
 """
 
 
@@ -67,24 +71,32 @@ def tunnelmark() -> None:
 
 
 def main() -> None:
-    """Run the command line and exit."""
+    """Run the command line and exit; or complete one, as click and its shells agree."""
+    if how := os.environ.get(_COMPLETE):
+        sys.exit(shell_complete(tunnelmark, {}, "tunnelmark", _COMPLETE, how))
     sys.exit(call(sys.argv[1:]))
 
 
 def call(arguments: list[str]) -> int:
     """Run one command line and return its exit status."""
     try:
-        result = tunnelmark.main(arguments, prog_name="tunnelmark", standalone_mode=False)
+        # Not click's own ``main``: it ends the process when any pipe breaks.
+        with tunnelmark.make_context("tunnelmark", [*arguments]) as context:
+            result = tunnelmark.invoke(context)
+    except click.exceptions.Exit as end:
+        result = end.exit_code
     except TunnelmarkError as error:
         return _fail(str(error), error.exit_code)
     except click.ClickException as error:
-        error.show()
+        with unread_is_fine():
+            error.show()
         return USAGE
     except (KeyboardInterrupt, click.Abort):
+        tell("", err=True)  # behind the ^C of a terminal
         return _fail("interrupted", INTERRUPTED)
-    except UnreadError:
-        return _unread(arguments)
     except Exception as error:  # noqa: BLE001 - the last place where anything can be caught
+        if isinstance(error, BrokenPipeError) and is_unread():
+            return _unread(arguments)
         return _fail(f"unexpected {type(error).__name__}: {error}{_saved()}", UNEXPECTED)
     return result if isinstance(result, int) else 0
 

@@ -52,7 +52,8 @@ _INTERRUPTED = 130
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Resume a run; valid trials are kept.",
+    help="Resume a run; valid trials are kept. Repeat --backend sim or --hosts FILE if the run was "
+    "started with it.",
 )
 @click.option(
     "--job",
@@ -72,12 +73,12 @@ _INTERRUPTED = 130
 @click.option(
     "--suite",
     type=click.Choice(SUITES),
-    help="Debian release of virtual machines, in which all tunnels then run; default: the study's.",
+    help="Run all tunnels in virtual machines of this Debian release; default: the study's.",
 )
 @click.option(
     "--kernel",
     metavar="RELEASE",
-    help="Your own kernel in them, built into an image by `tunnelmark vm build`.",
+    help="Use your own kernel in the virtual machines (see `tunnelmark vm build --kernel`).",
 )
 @click.option(
     "--backend",
@@ -89,12 +90,12 @@ _INTERRUPTED = 130
 @click.option(
     "--costs",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A folder with cost models for --backend sim, before those of the package.",
+    help="Folder with cost models for --backend sim; they override the built-in ones.",
 )
 @click.option(
     "--no-costs",
     is_flag=True,
-    help="In a simulation the work of tunnels takes no time: links and packets alone.",
+    help="Simulate links and packets only, without the CPU time of tunnels.",
 )
 @click.option(
     "--hosts",
@@ -116,7 +117,8 @@ _INTERRUPTED = 130
     "--budget",
     metavar="TIME",
     callback=duration_s,
-    help='Time to spend, such as "30 min": the minimum for all points, more where it helps most.',
+    help='Limit the run to this time, such as "30 min": first min_repeats of all points, then the '
+    "least precise points.",
 )
 @click.option(
     "--like",
@@ -222,7 +224,10 @@ def run(
     if as_json:
         for verdict in summary.verdicts:
             tell(json.dumps(as_event(verdict)))
-    return _status(ended, as_json=as_json) or (_NO_VALID_TRIAL if unfinished(summary.points) else 0)
+    again = " --backend sim" * simulated + " --no-costs" * no_costs
+    again += "".join(f" {k} {path}" for k, path in (("--hosts", hosts), ("--costs", costs)) if path)
+    status = _status(ended, again, as_json=as_json)
+    return status or (_NO_VALID_TRIAL if unfinished(summary.points) else 0)
 
 
 def _unchanged(**given: object) -> None:
@@ -248,11 +253,14 @@ def _alone(names: str, *given: bool) -> None:
         raise click.UsageError(f"{names} are mutually exclusive")
 
 
-def _status(ended: "RunEnded", *, as_json: bool) -> int:
-    """Say why a run is not complete and return its exit status; 0 if it is."""
+def _status(ended: "RunEnded", again: str, *, as_json: bool) -> int:
+    """Say why a run is not complete and return its exit status; 0 if it is.
+
+    ``again`` are the options that a resume needs as well: elsewhere it would be refused.
+    """
     if ended.outcome == "interrupted":
         if not as_json:
-            tell(f"interrupted; resume with: tunnelmark run --resume {ended.directory}")
+            tell(f"interrupted; resume with: tunnelmark run --resume {ended.directory}{again}")
         return _INTERRUPTED
     if ended.outcome == "failed":
         tell(f"tunnelmark: error: {ended.message}", err=True)

@@ -1,6 +1,7 @@
 """Output that nobody reads any more (``| head``): a command that does more than print goes on."""
 
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,31 +9,27 @@ from contextlib import contextmanager, suppress
 import click
 
 
-class UnreadError(Exception):
-    """A command has printed what nobody reads; ``click`` itself would end the process."""
-
-
-@contextmanager
-def unread_is_an_error() -> Iterator[None]:
-    """Raise ``UnreadError`` for a pipe that broke."""
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise UnreadError from error
+def is_unread() -> bool:
+    """Say whether nobody reads a standard stream: a pipe that broke may be another one."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # a stream that stands in for one may have no descriptor
+            poll.register(stream.fileno(), 0)
+    return bool(poll.poll(0))
 
 
 def tell(text: str, *, err: bool = False) -> None:
-    """Print a line, as ``click.echo`` does; one that nobody reads is lost."""
+    """Print a line, as ``click.echo`` does; one that cannot be written is lost."""
     with unread_is_fine():
         click.echo(text, err=err)
 
 
 @contextmanager
 def unread_is_fine() -> Iterator[None]:
-    """Go on behind this if its output is not read any more; what follows of it goes nowhere."""
+    """Go on behind this if its output cannot be written any more: what follows goes nowhere."""
     try:
         yield
-    except BrokenPipeError:
+    except OSError:  # nobody reads it, or the disk under it is full
         let_go()
 
 

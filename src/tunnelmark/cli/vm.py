@@ -82,7 +82,7 @@ def vm() -> None:
 @click.option(
     "--expired",
     is_flag=True,
-    help="Take package lists whose validity has ended, of a mirror that is no longer renewed.",
+    help="Accept expired package lists, for example of an archive mirror.",
 )
 def build(
     *,

@@ -4,6 +4,7 @@ Of one use they are the use's own; of several they say what holds for all of the
 Nothing is said that ``statements_of`` did not decide; where it decided nothing, that is said.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from tunnelmark.report.sections import Section
 from tunnelmark.report.show import NOTHING, unit
 from tunnelmark.report.statements import Statement
 from tunnelmark.report.summary import Summary
-from tunnelmark.report.uses import NOTHING_OPEN, Standing, Use
+from tunnelmark.report.uses import NOTHING_OPEN, WITHOUT_RIVAL, Standing, Use
 
 _MOST_TUNNELS: Final = 3
 """Tunnels of which costs and limits are given, where no one is best."""
@@ -27,6 +28,7 @@ _MOST_PLACES: Final = 2
 _WHOLE: Final = 10
 """From here on figures have no decimals."""
 _MOST_UNKNOWN: Final = 4
+_ONE: Final = {Standing.BEST: "the best", **WITHOUT_RIVAL}
 _NONE_BEST: Final = {
     Standing.TOO_FEW: "not decided, with fewer than 4 repeats",
     Standing.ALIKE: "no relevant difference",
@@ -137,12 +139,13 @@ class _Overall:
         settings = next((u.settings for u in self.working if u.recommended == (name,)), NOTHING)
         shown = name if settings == NOTHING else f"{name} ({settings})"
         if len(self.rivals) == 1:
-            return f"{shown}, the only tunnel with valid trials"
-        alone = [use for use in self.working if use.standing is Standing.BEST]
-        only = [use for use in self.working if use.standing is Standing.ONLY]
-        said = [f"the best for {_titles(alone)}"] if alone else []
-        said += [f"the only tunnel with valid trials for {_titles(only)}"] if only else []
-        rest = [use for use in self.working if use not in (*alone, *only)]
+            return f"{shown}, {WITHOUT_RIVAL[Standing.ONLY]}"
+        said = [
+            f"{words} for {_titles(own)}"
+            for standing, words in _ONE.items()
+            if (own := [use for use in self.working if use.standing is standing])
+        ]
+        rest = [use for use in self.working if use.standing not in _ONE]
         if rest:
             said.append(f"not clearly worse for {'anything else' if said else _titles(rest)}")
         return f"{shown}, {' and '.join(said)}"
@@ -300,6 +303,10 @@ def _moved(metric: str, values: Sequence[float]) -> str:
     name = "%" if relative else ("points" if shown.name == "%" else shown.name)
     low, high = (end * factor for end in (min(values), max(values)))
     title = METRICS[metric].title
+    if math.isinf(high):
+        # What is set against 0 has no number.
+        least = "" if math.isinf(low) else f"{_plain(low)} {name} to "
+        return f"{title} {least}infinitely higher"
     if low < 0 < high:
         text = f"{_plain(-low)} {name} lower to {_plain(high)} {name} higher"
         return f"{title} {' '.join(text.split())}"

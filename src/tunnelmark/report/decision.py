@@ -225,7 +225,7 @@ def breaks(
     sizes = [p.payload_bytes for part in parts for p in part.family.points if p.payload_bytes]
     if largest is not None and sizes and max(sizes) > largest:
         return f"fragments payloads above {largest} bytes, nothing else"
-    return "nothing at the loads offered"
+    return "no failure at the offered loads"
 
 
 def _loses(point: PointEstimates, decided: Collection[str]) -> bool:

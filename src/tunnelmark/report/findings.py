@@ -171,7 +171,10 @@ def _few(asked: Iterable[tuple[str, Sequence[Statement]]]) -> Iterator[str]:
     places = [
         where
         for where, own in asked
-        if any(not one.decision.contrast.spread.decides for one in own)
+        if any(
+            spread.repeats < FEWEST and not spread.decides
+            for spread in (one.decision.contrast.spread for one in own)
+        )
     ]
     if places:
         yield (

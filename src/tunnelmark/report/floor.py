@@ -32,8 +32,10 @@ def floor_notes(trials: pl.DataFrame, points: Sequence[PointEstimates]) -> list[
     found = [f"{words} (median{f'; 99th percentile {tail}' if tail else ''})."]
     for metric, of_places in floors.items():
         if low := list(_no_more(points, of_places, metric)):
-            words = f"{METRICS[metric].title}: what {names(low)} "
-            found.append(f"{words}{'adds' if len(low) == 1 else 'add'} is no more than that.")
+            adds = "adds" if len(low) == 1 else "add"
+            found.append(
+                f"{METRICS[metric].title}: {names(low)} {adds} no more than the lab itself."
+            )
     return found
 
 

@@ -1,18 +1,20 @@
 """The HTML report: one file, works offline, asks nothing of any other place."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 import jinja2
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from markupsafe import Markup
 
 from tunnelmark.analysis.delays import ecdf
 from tunnelmark.analysis.strata import set_apart
 from tunnelmark.engine.records import MISSING_NS, read_send
-from tunnelmark.model.block import time_by_place
+from tunnelmark.model.block import Stratum, time_by_place
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report import plotly
@@ -91,6 +93,7 @@ def to_html(
             ],
             place_name=place_name,
             places=time_by_place(summary.blocks),
+            simulated={block.stratum for block in summary.blocks} == {Stratum.SIMULATION},
             layer_table=layer_table,
             cpu_table=cpu_table,
             cpu_title=TITLE,
@@ -185,7 +188,7 @@ def _distribution(
     return Chart(
         key=f"{section.key}-rtt-distribution",
         title="Distribution of the RTT",
-        about="share of all test packets of valid trials, all sizes, whose reply came within a "
+        about="share of all echo packets of valid trials, all sizes, whose reply came within a "
         "time; a curve that ends below 1 has lost the others",
         x_title="RTT [ms]",
         y_title="share of packets at or below",
@@ -197,21 +200,33 @@ def _distribution(
 def _curves(
     result: Result, trials: pl.DataFrame, link: str, device: str
 ) -> Mapping[str, tuple[list[float], list[float]]]:
-    """Read the RTT of every packet of the valid trials, by tunnel; nothing without samples."""
+    """Read the RTT of every packet of the valid trials, by tunnel; nothing without samples.
+
+    A workload without a single reply at this place sends one way: its packets are not lost.
+    """
     rows = trials.filter((pl.col("link") == link) & (pl.col("device") == device))
-    found = {}
+    delays: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
+    packets = Counter[tuple[str, str]]()
+    answered = set[str]()
     for (tunnel,), group in rows.group_by("tunnel", maintain_order=True):
-        delays, packets = [], 0
-        names = [n for names in group["samples"] for n in names if n.endswith(".send.rec")]
-        for name in names[:_MOST_SAMPLE_FILES]:
+        names = [
+            (workload, name)
+            for workload, names in group.select("workload", "samples").iter_rows()
+            for name in names
+            if name.endswith(".send.rec")
+        ]
+        for workload, name in names[:_MOST_SAMPLE_FILES]:
             try:
                 table = read_send(result.samples(name), name)
             except ResultError:
                 continue  # removed by hand to save space: the figure then has fewer packets
             sent = table["sent_ns"] != MISSING_NS
             back = (table["returned_ns"] != MISSING_NS) & sent
-            packets += int(np.count_nonzero(sent))
-            delays.append(table["returned_ns"][back] - table["sent_ns"][back])
-        if any(len(delay) for delay in delays):
-            found[str(tunnel)] = ecdf(delays, packets)
-    return found
+            packets[str(tunnel), workload] += int(np.count_nonzero(sent))
+            if back.any():
+                answered.add(workload)
+                delays[str(tunnel)].append(table["returned_ns"][back] - table["sent_ns"][back])
+    return {
+        tunnel: ecdf(found, sum(packets[tunnel, workload] for workload in answered))
+        for tunnel, found in delays.items()
+    }

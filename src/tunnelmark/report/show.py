@@ -95,7 +95,7 @@ def difference(metric: str, value: float, low: float | None, high: float | None)
     if not relative and shown.name == "%":
         shown = Unit(100.0, "points")
     if math.isinf(value):
-        return "more than nothing"
+        return "infinite (the other is 0)"
     value *= shown.factor
     # Finer than a hundredth of a percent or a point nothing is relevant.
     most = 2 if shown.name in {"%", "points"} else _MOST_DECIMALS
@@ -103,10 +103,10 @@ def difference(metric: str, value: float, low: float | None, high: float | None)
         places = min(most, digits(value, None))
         return f"{value:+.{places}f} {shown.name}".rstrip()
     low, high = low * shown.factor, high * shown.factor
-    places = min(most, digits(value, (high - low) / 2))
-    return f"{value:+.{places}f} {shown.name} [{low:+.{places}f}, {high:+.{places}f}]".replace(
-        "  ", " "
-    )
+    half = (high - low) / 2 if math.isfinite(high) else value - low
+    places = min(most, digits(value, half))
+    end = f"{high:+.{places}f}" if math.isfinite(high) else "no upper bound"
+    return f"{value:+.{places}f} {shown.name} [{low:+.{places}f}, {end}]".replace("  ", " ")
 
 
 def worth(metric: str) -> str:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -124,24 +124,22 @@ def _choices(summary: Summary) -> list[str]:
     for decision in summary.decisions:
         rate, delay = decision.rate_title or "rate", decision.delay_title or "delay"
         heads = ("tunnel", "MTU to set, bytes", "overhead", rate, delay, "CPU", "breaks first")
-        lines += [f"## Each tunnel: {escape(decision.place)}", ""]
-        lines += [_line(heads), "| --- " * len(heads) + "|"]
-        lines += [
-            _line((c.tunnel, c.mtu, c.overhead, c.rate, c.delay, c.cpu, c.breaks))
+        rows = (
+            (c.tunnel, c.mtu, c.overhead, c.rate, c.delay, c.cpu, c.breaks)
             for c in decision.choices
-        ]
-        lines.append("")
+        )
+        lines += [f"## Each tunnel: {escape(decision.place)}", "", *_markdown(heads, rows), ""]
     return lines
 
 
 def _verdicts(summary: Summary) -> list[str]:
     if not summary.own_verdicts:
         return []
-    lines = ["## Hypotheses", "", "| claim | verdict | why |", "| --- " * 3 + "|"]
-    for verdict in summary.own_verdicts:
-        claim = verdict.hypothesis.claim or verdict.hypothesis.name
-        lines.append(_line((claim, verdict.outcome, verdict.reason)))
-    return [*lines, ""]
+    rows = (
+        (verdict.hypothesis.claim or verdict.hypothesis.name, verdict.outcome, verdict.reason)
+        for verdict in summary.own_verdicts
+    )
+    return ["## Hypotheses", "", *_markdown(("claim", "verdict", "why"), rows), ""]
 
 
 def _published(summary: Summary) -> list[str]:
@@ -157,29 +155,23 @@ def _published(summary: Summary) -> list[str]:
             f"### {escape(table.number)}: {escape(table.title)}, {escape(table.unit)}",
             "",
         ]
-        lines += [_line(heads), "| --- " * len(heads) + "|"]
-        lines += [
-            _line((*row.cells, row.published, row.measured, row.difference)) for row in table.rows
-        ]
+        lines += _markdown(
+            heads, ((*row.cells, row.published, row.measured, row.difference) for row in table.rows)
+        )
+    rows = ((one.what, one.there, one.here, one.why) for one in found.differs)
     lines += ["", "### Differences from the original setup", ""]
-    lines += ["| what | there | here | why |", "| --- " * 4 + "|"]
-    lines += [_line((one.what, one.there, one.here, one.why)) for one in found.differs]
-    return [*lines, ""]
+    return [*lines, *_markdown(("what", "there", "here", "why"), rows), ""]
 
 
 def claims_table(claims: Sequence[Judged]) -> list[str]:
     """Return the lines of a Markdown table of the claims of a publication."""
-    lines = ["| claim | published | here | why |", "| --- " * 4 + "|"]
+    rows = []
     for judged in claims:
         claim = judged.claim
         what = f"{claim.claim}: {claim.condition}" if claim.condition else claim.claim
         printed = f"{claim.value} {claim.unit}".strip()
-        lines.append(_line((what, printed, judged.outcome or "not judged", judged.reason)))
-    return lines
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(escape, cells))} |"
+        rows.append((what, printed, judged.outcome or "not judged", judged.reason))
+    return _markdown(("claim", "published", "here", "why"), rows)
 
 
 def _table(family: Family) -> list[str]:
@@ -191,25 +183,30 @@ def _table(family: Family) -> list[str]:
         *(f"{METRICS[m].title} against none" for m in compared),
         "n",
     ]
-    lines = [f"| {' | '.join(map(escape, heads))} |", "| --- " * len(heads) + "|"]
-    for point in family.points:
-        cells = [
+    rows = (
+        (
             point.tunnel,
             *family.cells(point),
             *(cell(point, metric) for metric in family.metrics),
             *(change(point.differences.get(metric)) for metric in compared),
             f"{point.valid} valid, {point.invalid} invalid",
-        ]
-        lines.append(f"| {' | '.join(map(escape, cells))} |")
-    return [*lines, ""]
+        )
+        for point in family.points
+    )
+    return [*_markdown(heads, rows), ""]
 
 
 def _costs(family: Family) -> list[str]:
     table = cpu_table(family)
     if table is None:
         return []
-    lines = [f"**{TITLE}.** {ABOUT}", "", _line(table.heads), "| --- " * len(table.heads) + "|"]
-    return [*lines, *map(_line, table.rows), ""]
+    return [f"**{TITLE}.** {ABOUT}", "", *_markdown(table.heads, table.rows), ""]
+
+
+def _markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table; what is in the cells is escaped."""
+    head, *body = (f"| {' | '.join(map(escape, cells))} |" for cells in (heads, *rows))
+    return [head, "| --- " * len(heads) + "|", *body]
 
 
 def escape(text: str) -> str:

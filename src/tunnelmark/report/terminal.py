@@ -23,7 +23,7 @@ from tunnelmark.report.sections import Part
 from tunnelmark.report.show import NOTHING, cell, change, figure, unit
 from tunnelmark.report.summary import Summary, unfinished
 from tunnelmark.report.tables import SMOKE
-from tunnelmark.report.verdicts import WORDS, needed
+from tunnelmark.report.verdicts import needed
 
 _SHORT: Final = {
     "goodput_bit_s": "goodput",
@@ -111,9 +111,7 @@ def _verdicts(summary: Summary) -> Table:
         words = [verdict.hypothesis.claim or verdict.hypothesis.name, verdict.reason]
         words += [needed(verdict)] if needed(verdict) else []
         # Text: what comes from a study or a label may look like rich's markup.
-        table.add_row(
-            Text(WORDS[verdict.outcome], style=_STYLES[verdict.outcome]), Text(": ".join(words))
-        )
+        table.add_row(Text(verdict.outcome, style=_STYLES[verdict.outcome]), Text(": ".join(words)))
     return table
 
 

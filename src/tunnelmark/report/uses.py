@@ -12,6 +12,7 @@ from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.strata import marked
+from tunnelmark.analysis.testing import FEWEST
 from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.decision import ALIKE, blocks_of, breaks, changes, cpu_share, mtu, overhead
@@ -22,7 +23,7 @@ from tunnelmark.report.statements import Statement, leading_metric
 
 MOST_SETTINGS: Final = 3
 """Tunnels between which there is no clear difference whose settings and costs are given."""
-NOTHING_OPEN: Final = "nothing the study set out to measure"
+NOTHING_OPEN: Final = "nothing is left open"
 
 
 class Standing(StrEnum):
@@ -32,6 +33,8 @@ class Standing(StrEnum):
     """One is better than every other, or the only one that is not clearly worse or broken."""
     ONLY = "only"
     """One tunnel was measured, so nothing sets it against another."""
+    ALONE = "alone"
+    """Several work, of which one has the figure that tunnels are set against each other by."""
     ALIKE = "alike"
     """Several, between which no difference is relevant."""
     OPEN = "open"
@@ -42,6 +45,12 @@ class Standing(StrEnum):
     """None carried every point."""
     UNMEASURED = "unmeasured"
     """None has a valid trial."""
+
+
+WITHOUT_RIVAL: Final = {
+    Standing.ONLY: "the only tunnel with valid trials",
+    Standing.ALONE: "the only tunnel with a comparable figure",
+}
 
 
 @dataclass(frozen=True)
@@ -125,12 +134,15 @@ class _Judge:
 
     def use(self, rivals: Sequence[str], stratum: Stratum, load: str) -> Use:
         seen = [name for name in rivals if any(point.valid for point in self._points(name))]
-        working = self._with_figures([name for name in seen if not self._broken(name)])
+        having = self._with_figures(rivals)
+        whole = [name for name in seen if not self._broken(name)]
+        working = [name for name in whole if name in having] or whole
         beaten = {one.loser for one in self._clear_pairs(working)}
         best = [name for name in working if name not in beaten]
         clear = len(best) == 1 and len(self._won(best[0], working)) == len(working) - 1 > 0
         shown = best[:MOST_SETTINGS]
-        standing = self._standing(best, seen, clear=clear)
+        alone = len(working) == 1 < len(whole)
+        standing = Standing.ALONE if alone else self._standing(best, seen, clear=clear)
         return Use(
             section=self.section.key,
             kind=self.part.family.kind,
@@ -148,7 +160,7 @@ class _Judge:
             costs=_each(shown, self._costs),
             cpu=_each(shown, lambda name: cpu_share(self._points(name))),
             breaks=_each(shown, self._breaks),
-            unknowns=tuple(self._unknowns(rivals, best)),
+            unknowns=tuple(self._unknowns(rivals, best, having)),
         )
 
     @property
@@ -167,15 +179,14 @@ class _Judge:
     def _broken(self, name: str) -> bool:
         return any(point.broken for point in self._points(name))
 
-    def _with_figures(self, names_: Sequence[str]) -> list[str]:
-        """Return those that have a figure to be set against others by, if any has one."""
+    def _with_figures(self, rivals: Sequence[str]) -> list[str]:
+        """Return those that have a figure to be set against others by."""
         metric = self.metric
-        having = [
+        return [
             name
-            for name in names_
+            for name in rivals
             if metric is None or any(metric in p.estimates for p in self._points(name))
         ]
-        return having or list(names_)
 
     def _pairs(self, among: Sequence[str]) -> list[Statement]:
         return [one for one in self.statements if one.tunnel in among and one.rival in among]
@@ -196,7 +207,7 @@ class _Judge:
         if clear or len(best) == 1:
             return Standing.BEST
         pairs = self._pairs(best)
-        if not all(one.decision.contrast.spread.decides for one in pairs):
+        if _too_few(pairs):
             return Standing.TOO_FEW
         if pairs and all(one.decision.outcome == "alike" for one in pairs):
             return Standing.ALIKE
@@ -249,13 +260,17 @@ class _Judge:
         own = [one for one in self.statements if one.tunnel == name and one.rival is None]
         return breaks(name, [self.part], self.section, own)
 
-    def _unknowns(self, rivals: Sequence[str], best: Sequence[str]) -> list[str]:
+    def _unknowns(
+        self, rivals: Sequence[str], best: Sequence[str], having: Sequence[str]
+    ) -> list[str]:
         """Say what of this use the run leaves open."""
         found = []
         own = [one for one in self.statements if one.tunnel in rivals]
         leading = [one for one in own if one.decision.metric == self.metric]
-        if any(not one.decision.contrast.spread.decides for one in leading):
+        if _too_few(leading):
             found.append("whether anything differs: fewer than 4 repeats")
+        elif any(not one.decision.contrast.spread.decides for one in leading):
+            found.append("whether anything differs: the two clocks are not exact enough")
         else:
             pairs = [one for one in self._pairs(best) if one.decision.outcome == "open"]
             if pairs:
@@ -282,14 +297,19 @@ class _Judge:
         lacking = [name for name in rivals if any(not p.valid for p in self._points(name))]
         if lacking:
             found.append(f"points without a valid trial, of {names(lacking)}")
-        without = [name for name in rivals if name not in self._with_figures(rivals)]
-        if self.metric is not None and without:
+        without = [name for name in rivals if name not in having]
+        if self.metric is not None and having and without:
             found.append(f"{METRICS[self.metric].title} of {names(without)}: no trial has it")
         if leading and all(one.decision.contrast.spread.bring_ups == 1 for one in leading):
             found.append("the variation between bring-ups")
         if self.skipped:
             found.append(f"{names(self.skipped)}: not run here")
         return found
+
+
+def _too_few(statements: Sequence[Statement]) -> bool:
+    spreads = [one.decision.contrast.spread for one in statements]
+    return any(one.repeats < FEWEST and not one.decides for one in spreads)
 
 
 _NO_CHOICE: Final = {
@@ -308,7 +328,7 @@ def _recommendation(standing: Standing, best: Sequence[str]) -> str:
         return _NO_CHOICE[standing]
     if standing in _NO_WINNER:
         return f"{_NO_WINNER[standing]}: {names(best, last='or')}"
-    return f"{best[0]}, the only tunnel with valid trials" if standing is Standing.ONLY else best[0]
+    return f"{best[0]}, {WITHOUT_RIVAL[standing]}" if standing in WITHOUT_RIVAL else best[0]
 
 
 def _each(shown: Sequence[str], words: Callable[[str], str]) -> str:

@@ -1,5 +1,6 @@
 """The hypotheses of a result's own study, judged by its trials."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -7,14 +8,16 @@ from typing import Final
 from tunnelmark.analysis.hypotheses import Measured, judge
 from tunnelmark.analysis.sequential import chances
 from tunnelmark.model.costs import BASIS, Basis
-from tunnelmark.model.errors import StudyError
-from tunnelmark.model.hypothesis import FRAGMENTATION_POINT, Outcome, Verdict
+from tunnelmark.model.errors import LabError, StudyError
+from tunnelmark.model.hypothesis import FRAGMENTATION_POINT, Verdict
+from tunnelmark.model.rules import Precision
 from tunnelmark.report.families import Deciding
-from tunnelmark.store import Result
+from tunnelmark.store import Manifest, Result
 from tunnelmark.study import parse_study
+from tunnelmark.study.drivers import checked_table
+from tunnelmark.study.parse import FORMAT
+from tunnelmark.study.scale import scaled
 
-WORDS: Mapping[Outcome, str] = {"confirmed": "holds", "rejected": "fails", "undecided": "open"}
-"""How an outcome is called where there is room for one short word."""
 _LEAST_WORK: Final = (
     "; work on the device is that of the cipher alone: a real tunnel has a lower rate and more CPU"
 )
@@ -23,15 +26,15 @@ _LEAST_WORK: Final = (
 def verdicts_of(result: Result) -> tuple[tuple[Verdict, ...], str | None]:
     """Return what a run says of its study's hypotheses, and why nothing if that is so.
 
-    The study is the text in the manifest, as it was run. One that this version cannot read any more
-    (a driver is gone) has no verdicts; its figures are reported all the same.
+    The study is the text in the manifest, as it was run. One that cannot be read any more (a driver
+    or a trace is gone) has no verdicts; its figures are reported all the same.
     """
     manifest = result.manifest
     if "hypothesis" not in manifest.study_text:
         return (), None
     try:
         study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
-    except StudyError as error:
+    except (StudyError, LabError) as error:
         return (), f"The hypotheses of the study are not judged: {error}."
     if not study.hypotheses:
         return (), None
@@ -60,30 +63,42 @@ def _of_least_work(verdict: Verdict) -> Verdict:
 
 def moments_of(result: Result) -> int:
     """Return at how many moments a run could end a point; 1 if its study cannot be read."""
-    manifest = result.manifest
-    try:
-        study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
-    except StudyError:
-        return 1
-    return chances(study.precision.min_repeats, study.precision.max_repeats)
+    precision = _precision(result.manifest)
+    return 1 if precision is None else chances(precision.min_repeats, precision.max_repeats)
 
 
 def deciding_of(result: Result) -> Mapping[str, Deciding]:
-    """Return the metric by which the study decides, by kind of workload.
+    """Return the metric by which the study decides, by kind of workload that was measured.
 
-    Where the study cannot be read it is the study's own for every kind that was measured.
+    Where the study cannot be read it is the study's own for every kind.
     """
-    manifest = result.manifest
-    try:
-        study = parse_study(manifest.study_text, manifest.study_source, manifest.scale)
-    except StudyError:
-        kinds = result.trials()["workload_kind"].unique()
-        return dict.fromkeys(kinds, Deciding(manifest.precision_metric, own=False))
-    precision = study.precision
+    precision = _precision(result.manifest)
+    if precision is None:
+        precision = Precision.model_construct(metric=result.manifest.precision_metric)
     return {
-        one.kind: Deciding(precision.metric_of(one.kind), own=one.kind in precision.metrics)
-        for one in study.workloads
+        kind: Deciding(precision.metric_of(kind), own=kind in precision.metrics)
+        for kind in result.trials()["workload_kind"].unique(maintain_order=True)
     }
+
+
+def _precision(manifest: Manifest) -> Precision | None:
+    """Return how well a study was to be measured; None if its text cannot be read.
+
+    No driver and no file of it is asked: what became of them since the run changes no figure.
+    """
+
+    def fail(_place: object, message: str) -> StudyError:
+        return StudyError(message)
+
+    try:
+        document = tomllib.loads(manifest.study_text)
+        if document.get("format") != FORMAT:
+            return None
+        table = scaled(document, manifest.scale, fail).document.get("precision", {})
+        return checked_table(table, Precision, "precision", fail)
+    # What a stranger wrote into a result may be anything.
+    except (StudyError, ValueError, RecursionError, AttributeError):
+        return None
 
 
 def needed(verdict: Verdict) -> str:

@@ -37,8 +37,8 @@ def worker_notes(
         ]
         if within:
             yield (
-                f"Its difference from no tunnel is smaller than that at {len(within)} of "
-                f"{len(found)} points, {names(within)}: on another computer it may be another."
+                f"At {len(within)} of {len(found)} points ({names(within)}) the effect is smaller "
+                "than the difference between computers, so it may not hold on another computer."
             )
         if found and all(seen.workers == 1 for _, seen in found):
             yield (

@@ -22,7 +22,7 @@ from tunnelmark.serve.guard import MOST_BODY_BYTES, Guard
 from tunnelmark.serve.library import Library
 from tunnelmark.serve.pages import Pages
 from tunnelmark.serve.runs import BusyError, Runner
-from tunnelmark.study import SCALES, list_studies
+from tunnelmark.study import list_studies, scales_of
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -109,8 +109,8 @@ async def _static(request: Request) -> Response:
 def _start(pages: Pages, runner: Runner) -> Handler:
     async def handler(request: Request) -> Response:
         form = await _form(request)
-        study, scale = form.get("study", ""), form.get("scale", "")
-        if study not in list_studies() or scale not in SCALES:
+        study, _, scale = form.get("study", "").partition(" ")
+        if study not in list_studies() or scale not in scales_of(study):
             error = "choose one of the built-in studies and one of its scales"
             return HTMLResponse(await run_in_threadpool(pages.run, error=error), 422)
         try:

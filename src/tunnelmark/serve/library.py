@@ -13,7 +13,7 @@ from typing import Final
 import polars as pl
 
 from tunnelmark.analysis.estimates import PointEstimates
-from tunnelmark.model.errors import ResultError, StudyError
+from tunnelmark.model.errors import LabError, ResultError, StudyError
 from tunnelmark.report.summary import Summary, points_of, summarise
 from tunnelmark.sim.backend import BACKEND
 from tunnelmark.sim.refusals import possible_points
@@ -216,7 +216,7 @@ def _least_of(
 ) -> int | None:
     try:
         study = parse_study(*text)
-    except StudyError:
+    except (StudyError, LabError):
         return None
     own = [
         block

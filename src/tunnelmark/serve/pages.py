@@ -24,7 +24,7 @@ from tunnelmark.report.summary import Summary
 from tunnelmark.report.verdicts import deciding_of
 from tunnelmark.serve.library import Library
 from tunnelmark.serve.runs import Runner
-from tunnelmark.study import SCALES, list_studies
+from tunnelmark.study import list_studies, scales_of
 
 PLOTLY_SRC: Final = f"/static/{plotly.FILE_NAME}"
 _MOST_POINTS: Final = 200
@@ -226,8 +226,7 @@ class Pages:
             "Run",
             error=error,
             progress=progress,
-            studies=list_studies(),
-            scales=SCALES,
+            studies=[(name, scales_of(name)) for name in list_studies()],
             folder=str(self._library.folder),
         )
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -64,11 +65,15 @@ class Result:
         }
 
     def trials(self) -> pl.DataFrame:
-        """Return all attempts of all blocks, in order of time.
+        """Return all attempts of all blocks, in order of time, as they were at the first call.
 
         Columns are those of ``rows.SCHEMA``, ``param_<name>`` and the metrics; raises
         ``ResultError`` for a damaged file or an attempt that occurs twice.
         """
+        return self._trials
+
+    @cached_property
+    def _trials(self) -> pl.DataFrame:
         frames = list(self._frames())
         if not frames:
             return empty_trials()

@@ -14,8 +14,6 @@ _MAY_BE_EMPTY: Final = "stratum"
 """The one column in which results of older formats have nothing: the block says it."""
 _ID: Final = r"\A[0-9A-Za-z][0-9A-Za-z._-]{0,149}\z"
 """Names of files are made of them. Ours are ``b``, a hash, and numbers."""
-_OBJECT: Final = "JSON object"
-_CHECKS: Final = "JSON list of objects"
 
 
 def check_values(frame: pl.DataFrame, columns: frozenset[str], place: str) -> None:
@@ -26,7 +24,8 @@ def check_values(frame: pl.DataFrame, columns: frozenset[str], place: str) -> No
     for name in sorted(columns - {_MAY_BE_EMPTY}):
         column = frame[name]
         is_list = column.dtype == pl.List
-        if column.null_count() or (is_list and column.explode(empty_as_null=False).null_count()):
+        gaps = is_list and column.list.eval(pl.element().is_null()).list.any().any()
+        if gaps or column.null_count():
             raise ResultError(f"{place}: column {name} has an empty row")
     for name in ("trial_id", "block_id", "point_id"):
         values = frame[name].unique()
@@ -38,13 +37,14 @@ def check_values(frame: pl.DataFrame, columns: frozenset[str], place: str) -> No
     strata = frame[_MAY_BE_EMPTY].drop_nulls().unique()
     if strange := sorted(set(strata) - set(Stratum)):
         raise ResultError(f"{place}: stratum is {strange[0][:80]!r}, which is none")
-    _check_json(frame, "params", _OBJECT, place)
-    _check_json(frame, "details", _OBJECT, place)
-    _check_json(frame, "checks", _CHECKS, place)
+    for name in ("params", "details"):
+        _check_json(frame, name, _is_object, "JSON object", place)
+    _check_json(frame, "checks", _are_objects, "JSON list of objects", place)
 
 
-def _check_json(frame: pl.DataFrame, name: str, kind: str, place: str) -> None:
-    fits = _FITS[kind]
+def _check_json(
+    frame: pl.DataFrame, name: str, fits: Callable[[object], bool], kind: str, place: str
+) -> None:
     # Once each: paths of a trial have the same, and often all trials.
     for text in frame[name].unique(maintain_order=True):
         try:
@@ -67,10 +67,12 @@ def _parsed(text: str) -> object:
         return json.loads(text)
 
 
-_FITS: Final[dict[str, Callable[[object], bool]]] = {
-    _OBJECT: lambda found: isinstance(found, dict),
-    _CHECKS: lambda found: isinstance(found, list) and all(isinstance(one, dict) for one in found),
-}
+def _is_object(found: object) -> bool:
+    return isinstance(found, dict)
+
+
+def _are_objects(found: object) -> bool:
+    return isinstance(found, list) and all(map(_is_object, found))
 
 
 def _trial_with(frame: pl.DataFrame, name: str, text: str) -> str:

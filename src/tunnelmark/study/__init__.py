@@ -1,6 +1,7 @@
 """Text to Study to ordered trials; the built-in studies are TOML files beside it."""
 
 import tomllib
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -8,18 +9,23 @@ from typing import Final
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.parse import LARGEST_FILE_BYTES, parse_study
 from tunnelmark.study.recipes import with_recipes
-from tunnelmark.study.scale import FULL, SCALES
+from tunnelmark.study.scale import FULL, SCALES, names
 from tunnelmark.study.study import Study
-from tunnelmark.study.traces import with_traces
+from tunnelmark.study.traces import check_traces, with_traces
 
-__all__ = ["FULL", "SCALES", "Study", "list_studies", "load_study", "parse_study"]
+__all__ = ["FULL", "SCALES", "Study", "list_studies", "load_study", "parse_study", "scales_of"]
 
 
 def list_studies() -> tuple[str, ...]:
     """Return the names of the built-in studies."""
     folder = files(__package__).joinpath("builtin")
-    names = (entry.name for entry in folder.iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+    found = (entry.name for entry in folder.iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+
+
+def scales_of(name: str) -> tuple[str, ...]:
+    """Return the scales that a built-in study has, the smallest first."""
+    return names(tomllib.loads(_builtin(name)))
 
 
 def load_study(name_or_path: str, scale: str = FULL, *, on_line: bool = False) -> Study:
@@ -42,8 +48,8 @@ def load_study(name_or_path: str, scale: str = FULL, *, on_line: bool = False) -
     text = with_recipes(text, path.parent)
     text = _with_line(text) if on_line else text
     study = parse_study(text, path.name, scale)
-    frozen = with_traces(text, study.links)
-    return study if frozen == text else parse_study(frozen, path.name, scale)
+    check_traces(study)
+    return replace(study, text=with_traces(text, study.links))
 
 
 def _with_line(text: str) -> str:

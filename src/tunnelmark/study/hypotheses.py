@@ -318,7 +318,7 @@ class _One:
             raise self._error(
                 ("by",),
                 f"hypothesis.by is {shown(given)} with a margin of {shown(self._table.margin)}, "
-                "must be above -100 % less the margin",
+                f"must be above {100 * margin.value - 100:g} %",
             )
         return found
 

@@ -23,7 +23,7 @@ from tunnelmark.study.recipes import own_kinds
 from tunnelmark.study.restarts import no_joins, no_restarts
 from tunnelmark.study.scale import FULL, Scaled, names, scaled
 from tunnelmark.study.study import PlaceParams, Study
-from tunnelmark.study.traces import changed, pinned
+from tunnelmark.study.traces import check_tables
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
@@ -108,10 +108,7 @@ class _Parser:
             },
             needed=True,
         )
-        known = pinned(self._document, self._error)
-        for link in links:
-            if why := changed(link, known):
-                raise self._error(self._place("link", link), f"link {link.label}: {why}")
+        check_tables(self._document, self._error)
         devices = self._section("device", {kind: params_type(kind) for kind in DEVICES})
         workloads = self._workloads()
         study = Study(
@@ -223,7 +220,8 @@ class _Parser:
                     f"{nearest(name, sorted(kinds))}",
                 )
         self._tunnels_fit(study)
-        counts = {make(tunnel_kinds(), spec).params.paths for spec in study.tunnels} | {1}
+        paths = {make(tunnel_kinds(), spec).params.paths for spec in study.tunnels}
+        counts = paths | {1}
         for spec in study.workloads:
             kind = workload_kinds()[spec.kind]
             place = self._place("workload", spec)
@@ -237,7 +235,7 @@ class _Parser:
                     f"not give; it gives {', '.join(kind.metrics)}",
                 )
             workload = make(workload_kinds(), spec)
-            if reason := workload.withheld(metric):
+            if reason := workload.withheld(metric, min(paths, default=1)):
                 raise self._error(place, f"workload {spec.label}: {reason}")
             if workload.restarts and (reason := no_restarts(study, spec)):
                 raise self._error(place, f"workload {spec.label}: {reason}")

@@ -1,15 +1,18 @@
 """The JSON Schema of study files, for editors: one document, every driver by its ``kind``."""
 
 import copy
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, get_args
 
+from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
 from tunnelmark.model.params import Params
+from tunnelmark.model.quantity import UNIT_KEY
 from tunnelmark.model.rules import Limits, Precision, Probes, TopologyParams
 from tunnelmark.study.background import PATHS
 from tunnelmark.study.drivers import LABEL
@@ -38,6 +41,11 @@ _BESIDE: Final[Schema] = {
     "description": "which load runs beside the workload; default: all of the study's",
 }
 
+_LABEL: Final[Schema] = {
+    "type": "string",
+    "pattern": LABEL.pattern,
+    "description": "name in reports, unique in the study",
+}
 _OF_A_RECIPE: Final[Schema] = {
     "title": "your own recipe",
     "description": "its other keys are the recipe's own parameters",
@@ -47,9 +55,11 @@ _OF_A_RECIPE: Final[Schema] = {
         "kind": {
             "type": "string",
             "pattern": r"/.*\.toml$",
-            "description": "path of the recipe, relative to the study (docs/adding-a-driver.md)",
+            "examples": ["./mytun.toml"],
+            "description": "a path is that of your own recipe, relative to the study "
+            "(docs/adding-a-driver.md)",
         },
-        "label": {"type": "string", "pattern": LABEL.pattern},
+        "label": _LABEL,
     },
 }
 
@@ -70,6 +80,9 @@ def study_schema() -> Schema:
         **{kind: driver.title for kind, driver in workload_kinds().items()},
         **{kind: driver.title for kind, driver in link_kinds().items()},
         **{device.kind: device.title for device in DEVICES.values()},
+    }
+    loads = {
+        kind: workloads[kind] for kind, one in workload_kinds().items() if one.may_be_background
     }
     links = [_table(kind, link.params_type, titles, definitions) for kind, link in _links()]
     presets = [
@@ -102,6 +115,7 @@ def study_schema() -> Schema:
                 "type": "integer",
                 "minimum": 0,
                 "maximum": (1 << 63) - 1,
+                "default": 1,
                 "description": "decides every random choice: order, loss, payload",
             },
             "precision": precision,
@@ -113,9 +127,9 @@ def study_schema() -> Schema:
                 precision,
                 definitions,
                 {
-                    "tunnel": tunnels.values(),
                     "link": [link.params_type for _, link in _links()],
                     "device": [params_type(kind) for kind in DEVICES],
+                    "background": loads.values(),
                     "workload": workloads.values(),
                 },
             ),
@@ -137,8 +151,7 @@ def study_schema() -> Schema:
             "background": _tables(
                 [
                     _with(_table(kind, params, titles, definitions), "path", _BACKGROUND_PATH)
-                    for kind, params in workloads.items()
-                    if workload_kinds()[kind].may_be_background
+                    for kind, params in loads.items()
                 ],
                 "background loads that run in parallel with the workloads",
             ),
@@ -192,17 +205,25 @@ def _scales(
 ) -> Schema:
     """Return the smaller versions of a study: what each changes, by label, preset or kind."""
     some = {"type": "array", "minItems": 1, "items": {"type": "string"}}
+    keys: dict[str, Schema] = {
+        # A recipe has keys of its own.
+        "tunnel": _OF_A_RECIPE["propertyNames"],
+        **{
+            section: {"enum": sorted({key for one in own for key in one.model_fields})}
+            for section, own in params.items()
+        },
+    }
+    keys["background"]["enum"] += ["path"]
+    keys["workload"]["enum"] += ["background"]
+    named: Schema = {"anyOf": [{"pattern": LABEL.pattern}, _OF_A_RECIPE["properties"]["kind"]]}
     changes = {
         section: {
             "type": "object",
             "description": "keys with a different value, by label, preset or kind of the table",
-            "propertyNames": {"pattern": LABEL.pattern},
-            "additionalProperties": {
-                "type": "object",
-                "propertyNames": {"enum": sorted({k for one in own for k in one.model_fields})},
-            },
+            "propertyNames": named,
+            "additionalProperties": {"type": "object", "propertyNames": own},
         }
-        for section, own in params.items()
+        for section, own in keys.items()
     }
     one = {
         "type": "object",
@@ -288,7 +309,7 @@ def _table(
 ) -> Schema:
     table = _varied(params, definitions)
     table["title"] = titles.get(kind, kind)
-    table["properties"] = {"kind": {"const": kind}, "label": _label(), **table["properties"]}
+    table["properties"] = {"kind": {"const": kind}, "label": _LABEL, **table["properties"]}
     table["required"] = ["kind", *table.get("required", [])]
     return table
 
@@ -303,18 +324,10 @@ def _preset_table(
 ) -> Schema:
     table = _varied(params, definitions)
     table["title"] = f"preset of {kind}"
-    table["properties"] = {"preset": {"enum": presets}, "label": _label(), **table["properties"]}
+    table["properties"] = {"preset": {"enum": presets}, "label": _LABEL, **table["properties"]}
     # Everything that is needed comes from the preset.
     table["required"] = ["preset"]
     return table
-
-
-def _label() -> Schema:
-    return {
-        "type": "string",
-        "pattern": LABEL.pattern,
-        "description": "name in reports, unique in the study",
-    }
 
 
 def _varied(params: type[Params], definitions: Schema) -> Schema:
@@ -339,7 +352,36 @@ def _model(model: type[BaseModel], definitions: Schema) -> Schema:
             raise TypeError(f"two different parameter types are both called {name}")
     schema.setdefault("properties", {})
     _without_null(schema)
+    bound_shares(schema, model)
     return schema
+
+
+def bound_shares(schema: Schema, model: type[BaseModel]) -> None:
+    """Give each share in a model's schema its own bounds, which pydantic leaves out."""
+    for name, field in model.model_fields.items():
+        if schema["properties"][name].get(UNIT_KEY) == "ratio":
+            _bound(schema["properties"][name], field)
+
+
+def _bound(share: Schema, field: FieldInfo) -> None:
+    number, text = share["anyOf"]
+    optional = (one for part in get_args(field.annotation) for one in _metadata(part))
+    for one in (*field.metadata, *optional):
+        if isinstance(one, Gt):
+            number.pop("minimum", None)
+            number["exclusiveMinimum"] = one.gt
+        elif isinstance(one, Ge):
+            number["minimum"] = one.ge
+        elif isinstance(one, Le) and one.le < 1:  # type: ignore[operator]
+            number.pop("exclusiveMaximum", None)
+            number["maximum"] = one.le
+    if field.default:
+        text["examples"] = [f"{100 * field.default:g} %"]
+
+
+def _metadata(annotation: Any) -> Iterator[Any]:
+    for one in getattr(annotation, "__metadata__", ()):
+        yield from one.metadata if isinstance(one, FieldInfo) else (one,)
 
 
 def _without_null(schema: Any) -> None:

@@ -2,7 +2,8 @@
 
 A trace may have 64 MiB, too much for the text of a study. So ``[[trace]]`` tables behind the text
 say what each file contained when the study was loaded from a file: a resumed run and a worker
-refuse another content, whose figures would be pooled with those of the first.
+refuse another content, whose figures would be pooled with those of the first. Who only reads a
+result does not ask: it stays what was measured.
 """
 
 import re
@@ -11,10 +12,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tunnelmark.links.trace import DIGESTS, TraceLink
+from tunnelmark.model.errors import StudyError
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.study.drivers import Fail
 from tunnelmark.study.messages import shown
 from tunnelmark.study.recipes import quoted, values_of
+from tunnelmark.study.study import Study
 
 _KEYS: Final = ("path", "sha256")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -23,21 +26,20 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 def with_traces(text: str, links: Iterable[DriverSpec]) -> str:
     """Return a study, which was parsed to ``links``, with the digests of their traces behind it."""
     found = dict(pair for link in links for pair in _digests(link))
-    there = {table["path"] for table in tomllib.loads(text).get("trace", [])} if found else set()
+    known = _pinned(text)
     tables = [
         f"\n[[trace]]\npath = {quoted(path)}\nsha256 = {quoted(digest)}\n"
         for path, digest in found.items()
-        if path not in there
+        if path not in known
     ]
     return "".join([text, *tables])
 
 
-def pinned(document: Mapping[str, Any], fail: Fail) -> dict[str, str]:
-    """Return the digests of a study's own tables by path; ``StudyError`` for what is wrong."""
+def check_tables(document: Mapping[str, Any], fail: Fail) -> None:
+    """Raise ``StudyError`` for what is wrong with a study's own ``[[trace]]`` tables."""
     tables = document.get("trace", [])
     if not isinstance(tables, list):
         raise fail(("trace",), "trace must be written as [[trace]]")
-    found: dict[str, str] = {}
     for number, table in enumerate(tables):
         place = ("trace", number)
         path, digest = values_of(table, _KEYS, place, fail)
@@ -47,19 +49,24 @@ def pinned(document: Mapping[str, Any], fail: Fail) -> dict[str, str]:
             raise fail(
                 place, f"trace.sha256 is {shown(digest)}, must be 64 lower-case hexadecimal digits"
             )
-        found[path] = digest
-    return found
 
 
-def changed(link: DriverSpec, known: Mapping[str, str]) -> str | None:
-    """Return which trace of a link contains something else than a study says, or None."""
-    for path, digest in _digests(link):
-        if (earlier := known.get(path, digest)) != digest:
-            return (
-                f"{path} has changed since the study was begun: its SHA-256 is {digest[:16]}…, not "
-                f"{earlier[:16]}… (put the file back, or begin a new run)"
-            )
-    return None
+def check_traces(study: Study) -> None:
+    """Raise ``StudyError`` for a trace that contains something else than the study says."""
+    known = _pinned(study.text)
+    for link in study.links:
+        for path, digest in _digests(link):
+            if (earlier := known.get(path, digest)) != digest:
+                raise StudyError(
+                    f"{study.source}: link {link.label}: {path} has changed since the study was "
+                    f"begun: its SHA-256 is {digest[:16]}…, not {earlier[:16]}… (put the file "
+                    "back, or begin a new run)"
+                )
+
+
+def _pinned(text: str) -> dict[str, str]:
+    """Return the digests of a parsed study's own tables by path."""
+    return {table["path"]: table["sha256"] for table in tomllib.loads(text).get("trace", [])}
 
 
 def _digests(link: DriverSpec) -> list[tuple[str, str]]:

@@ -125,6 +125,62 @@ def test_a_repeat_without_its_baseline_does_not_count(kept: int, compared: bool)
     found = compare(run(1), other, METRICS[:1], confidence=0.95, to_baseline=True)
     assert [c.clear for c in found.changes] == [False] * compared
     assert len(found.without_baseline) == (not compared)
+    for change in found.changes:
+        assert change.repeats == (6, kept)
+        used = trials.filter(~pl.col("is_baseline") & (pl.col("repeat") <= kept))
+        assert change.second == pytest.approx(used["goodput_bit_s"].mean())
+
+
+def without(one: Run, metric: str, *, where: pl.Expr) -> Run:
+    """Return a run in which some trials do not have a metric."""
+    kept = pl.when(~where).then(pl.col(metric)).alias(metric)
+    return replace(one, trials=one.trials.with_columns(kept))
+
+
+def test_a_figure_that_the_baseline_lacks_is_left_out_by_its_name() -> None:
+    bare = pl.col("is_baseline")
+    some = without(run(2), "rtt_p50_ns", where=bare)
+    found = compare(run(1), some, METRICS, confidence=0.95, to_baseline=True)
+    assert [change.metric for change in found.changes] == ["goodput_bit_s"]
+    (said,) = found.without_baseline
+    assert (
+        said == "wg, 8 Mbit/s, udp_echo 64: RTT, median (no repeat in B has a baseline beside it)"
+    )
+    none = without(without(run(1), "goodput_bit_s", where=bare), "rtt_p50_ns", where=bare)
+    found = compare(none, some, METRICS, confidence=0.95, to_baseline=True)
+    assert [one.partition(": ")[2] for one in found.without_baseline] == [
+        "Goodput (no repeat in A has a baseline beside it)",
+    ]
+    assert found.unlike == ("no point of both has the same baseline beside a repeat in each",)
+
+
+def test_another_baseline_is_not_called_a_lacking_one() -> None:
+    other = run(2)
+    named = pl.when(pl.col("is_baseline")).then(pl.lit("none2")).otherwise(pl.col("point_id"))
+    other = replace(other, trials=other.trials.with_columns(named.alias("point_id")))
+    found = compare(run(1), other, METRICS, confidence=0.95, to_baseline=True)
+    assert found.without_baseline == (
+        "wg, 8 Mbit/s, udp_echo 64: Goodput and RTT, median (the baselines differ)",
+    )
+
+
+def test_what_the_baseline_of_another_workload_gives_is_not_lacking() -> None:
+    """The baseline of one kind of workload says nothing of what that of another could give."""
+
+    def both(seed: int) -> Run:
+        one = run(seed)
+        other = one.trials.with_columns(
+            (pl.col("point_id") + "-web").alias("point_id"),
+            (pl.col("pair_id") + "-web").alias("pair_id"),
+            *(pl.lit("web").alias(name) for name in ("workload", "workload_kind")),
+        )
+        every = pl.concat([one.trials, other])
+        web = pl.col("is_baseline") & (pl.col("workload_kind") == "web")
+        return without(replace(one, trials=every), "rtt_p50_ns", where=web)
+
+    found = compare(both(1), both(2), METRICS, confidence=0.95, to_baseline=True)
+    assert len(found.changes) == 3
+    assert not found.without_baseline
 
 
 def test_what_no_baseline_ever_gives_lacks_none() -> None:
@@ -168,6 +224,7 @@ def test_unlike_runs_are_named() -> None:
     assert found.unlike == ("the study is made in A and other in B",)
     nothing = compare(run(1), run(2), ("tcp_goodput_bit_s",), confidence=0.95)
     assert nothing.unlike == ("they share no point and metric",)
+    assert nothing.said == "nothing was compared"
 
 
 def test_the_metrics_reported_first_are_those_that_both_have() -> None:

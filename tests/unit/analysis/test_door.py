@@ -126,13 +126,17 @@ def test_the_mean_over_points_has_as_many_figures_as_bring_ups() -> None:
     assert (found.freedom, found.error) == (alone.freedom, pytest.approx(alone.error))
 
 
-def points(figures: Mapping[int, tuple[Sequence[float], Sequence[float]]]) -> list[PointEstimates]:
+def points(
+    figures: Mapping[int, tuple[Sequence[float], Sequence[float]]],
+    metric: str = RATE,
+    **also: float | None,
+) -> list[PointEstimates]:
     """Return the points of a tunnel: by payload its figures, and those of no tunnel beside them."""
     frames = []
     for size, (own, base) in figures.items():
         for tunnel, values in (("wg", own), ("none", base)):
             for repeat, value in enumerate(values, 1):
-                made = trial_result(tunnel, size, repeat, {RATE: value})
+                made = trial_result(tunnel, size, repeat, {metric: value, **also})
                 name = pair_id(made.trial.point)
                 frames.append(to_frame(made, origin=Origin("m", "tm0", "", ""), pair_id=name))
     every = point_estimates(pl.concat(frames, how="diagonal_relaxed"), confidence=0.95)
@@ -197,6 +201,27 @@ def test_a_tunnel_that_died_in_one_trial_is_compared_over_the_same_points() -> N
     assert back is not None
     assert back[1]
     assert back[0].spread.value == pytest.approx(contrast.spread.value)
+
+
+@pytest.mark.parametrize("scatter", [0.0, 1.0])
+def test_what_two_clocks_cannot_bound_at_one_point_is_not_decided_over_several(
+    scatter: float,
+) -> None:
+    metric = "owd_forward_p50_ns"
+    far = ([20e6 + scatter * n for n in range(9)], [2e6 + scatter * 2 * n for n in range(9)])
+    own, beside = ([5 * value for value in values] for values in far)
+    figures = {64: far, 128: (own, beside)}
+    for few in ({64: far}, figures):
+        contrast = to_baseline(points(few, metric, clock_error_ns=3e6), metric)
+        assert contrast is not None
+        assert not contrast.spread.decides
+        found = decided(contrast)
+        assert (found.outcome, found.low, found.p, found.to_settle) == ("open", None, 1.0, None)
+    pair = between(points(figures, metric, clock_error_ns=3e6), points(figures, metric), metric)
+    assert pair is not None
+    assert not pair[0].spread.decides
+    good = to_baseline(points(figures, metric, clock_error_ns=0.1), metric)
+    assert decided(good).outcome == "differs"
 
 
 def test_a_length_on_the_wire_is_certain_after_one() -> None:

@@ -306,3 +306,26 @@ def test_a_score_has_the_error_of_its_own_scale_and_a_difference_of_delays_two()
         assert value.clock_error == 0.5 * times
         assert value.high == pytest.approx((plain.estimates[metric].high or 0) + 0.5 * times)
         assert difference.low == pytest.approx((plain.differences[metric].low or 0) - times)
+
+
+@pytest.mark.parametrize(
+    ("figures", "broken"),
+    [
+        # All replies came, later than the study's limit for late ones.
+        ({"goodput_bit_s": 1e4, "loss_forward_ratio": 0.0, "unanswered_ratio": 1.0}, False),
+        ({"goodput_bit_s": 0.0, "loss_forward_ratio": 1.0, "unanswered_ratio": 1.0}, True),
+        ({"goodput_bit_s": 1e4, "loss_reverse_ratio": 1.0, "unanswered_ratio": 1.0}, True),
+        # Every rate lost more than the goal, which may be very little.
+        ({"throughput_lower_bit_s": 0.0, "search_loss_min_ratio": 0.01}, False),
+        ({"throughput_lower_bit_s": 0.0, "search_loss_min_ratio": 1.0}, True),
+    ],
+)
+def test_what_came_late_or_missed_a_goal_came_through(
+    figures: Mapping[str, float | None], broken: bool
+) -> None:
+    frames = [
+        to_frame(made, origin=Origin("made", "tm0", "", ""), pair_id=pair_id(made.trial.point))
+        for made in (trial_result("wg", 64, repeat, figures) for repeat in range(1, 5))
+    ]
+    (point,) = point_estimates(pl.concat(frames), confidence=0.95)
+    assert point.broken == broken

@@ -127,6 +127,29 @@ def test_a_perfect_order_and_a_constant() -> None:
     assert rank_correlation([1.0] * 6, [1.0, 2, 3, 4, 5, 6], confidence=0.95) is None
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "p"),
+    [
+        ([1.0, 2, 3, 4, 5], [0.0, 0, 0.01, 0.02, 0.03], 2 / 60),
+        # Two that are alike on each side, not the same two: 4 of the 120 orders look the same.
+        ([1.0, 1, 2, 3, 4], [0.0, 1, 2, 2, 3], 2 * 4 / 120),
+    ],
+)
+def test_figures_that_are_alike_leave_fewer_orders(
+    one: list[float], other: list[float], p: float
+) -> None:
+    for pair in ((one, other), (other, one)):
+        found = rank_correlation(*pair, confidence=0.95)
+        assert found is not None
+        assert found.p == pytest.approx(p)
+
+
+def test_many_points_in_order() -> None:
+    found = rank_correlation(list(range(200)), list(range(200)), confidence=0.95)
+    assert found is not None
+    assert found.p == pytest.approx(0, abs=1e-300)
+
+
 def test_intervals_of_a_correlation_hold_the_truth() -> None:
     """Normal pairs with r = 0.6: rho is 6 / pi * asin(r / 2)."""
     dice = np.random.default_rng(4)

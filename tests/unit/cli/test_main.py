@@ -107,3 +107,14 @@ def test_a_check_of_a_study_says_how_long_it_takes(capsys: pytest.CaptureFixture
         r"quickstart: 2 blocks, 20 points, 80 trials, about 5 min \d\d s\n",
         capsys.readouterr().out,
     )
+
+
+def test_a_shell_can_complete_a_command_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_TUNNELMARK_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "tunnelmark stud")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert (ended.value.code, capsys.readouterr().out) == (0, "plain,studies\n")

@@ -1,18 +1,21 @@
 """What a run says in plain lines."""
 
+import io
 import json
 import os
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
 from made_results import trial_result, write
 from tunnelmark.cli import main
 from tunnelmark.cli.progress import describe, display
-from tunnelmark.run.events import Event, Listener, RunEnded, TrialDone
+from tunnelmark.run.events import Listener, RunEnded, TrialDone
 
 DONE = TrialDone(
     trial_id="t",
@@ -67,14 +70,20 @@ def test_into_a_pipe_goes_only_what_is_asked_for(
 
 
 @contextmanager
-def unread() -> Iterator[None]:
-    """Let nobody read the standard output, as behind ``| head``; at the end it must go nowhere."""
+def unread(*, buffered: bool = True) -> Iterator[None]:
+    """Let nobody read the standard output, as behind ``| head``; at the end it must go nowhere.
+
+    Without ``buffered`` as with ``PYTHONUNBUFFERED``: what was not written is not kept.
+    """
     reader, writer = os.pipe()
     os.close(reader)
     # When it is closed, what it still has is written once more, as at the end of the process.
-    with os.fdopen(writer, "w", encoding="utf-8") as stream, redirect_stdout(stream):
+    raw = os.fdopen(writer, "wb", buffering=-1 if buffered else 0)
+    stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=not buffered)
+    with stream, redirect_stdout(stream):
         yield
-        assert Path(f"/proc/self/fd/{writer}").readlink() == Path(os.devnull)
+        if buffered:
+            assert Path(f"/proc/self/fd/{writer}").readlink() == Path(os.devnull)
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -99,34 +108,94 @@ def test_a_display_whose_disk_is_full_says_so_once_and_falls_silent(
     )
 
 
-def test_a_run_that_nobody_reads_ends_with_its_own_status(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunEnded:
+    """Return how each ``run`` ends, which does nothing but tell."""
     directory = write(tmp_path, [trial_result("openvpn", 100, 1, {"rtt_p50_ns": 1e6})])
-    heard: list[Event] = []
+    found = RunEnded(str(directory), "failed", "openvpn: was killed", 1, 0, 9.0, 8.0)
 
     def execute(*_: object, listener: Listener, **__: object) -> RunEnded:
-        ended = RunEnded(str(directory), "failed", "openvpn: was killed", 1, 0, 9.0, 8.0)
-        for event in (DONE, DONE, ended):
+        for event in (DONE, DONE, found):
             listener(event)
-            heard.append(event)
-        return ended
+        return found
 
     monkeypatch.setattr("tunnelmark.execute.execute", execute)
     monkeypatch.setattr("tunnelmark.engine.binary.find_engine", lambda: "engine")
+    return found
+
+
+_RUN = ("run", "quickstart", "--backend", "sim", "--lines")
+
+
+def test_a_run_that_nobody_reads_ends_with_its_own_status(ended: RunEnded) -> None:
     with unread():
-        assert main.call(["run", "quickstart", "--backend", "sim", "--lines"]) == 4
-    assert len(heard) == 3
-    assert (directory / "report" / "report.html").is_file()
+        assert main.call([*_RUN]) == 4
+    assert (Path(ended.directory) / "report" / "report.html").is_file()
 
 
-@pytest.mark.parametrize(("command", "status"), [("version", 0), ("clean", 1)])
+@pytest.mark.parametrize(
+    ("words", "status"), [(_RUN, 4), (("run", "quickstrat"), 2), (("run", "--scale", "x"), 2)]
+)
+def test_a_full_disk_under_the_log_leaves_the_status(
+    ended: RunEnded, words: tuple[str, ...], status: int
+) -> None:
+    full = Path("/dev/full")
+    with (
+        full.open("w", encoding="utf-8") as out,
+        full.open("w", encoding="utf-8") as err,
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        assert main.call([*words]) == status
+    assert (Path(ended.directory) / "report" / "report.html").exists() == (status == 4)
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize(("words", "status"), [("version", 0), ("--help", 0), ("clean", 1)])
 def test_a_broken_pipe_is_a_success_for_what_only_prints(
-    command: str, status: int, monkeypatch: pytest.MonkeyPatch
+    words: str, status: int, monkeypatch: pytest.MonkeyPatch, *, buffered: bool
 ) -> None:
     monkeypatch.setattr("tunnelmark.lab.clean.find_leftovers", list)
-    with unread():
-        assert main.call([command]) == status
+    with unread(buffered=buffered):
+        assert main.call(words.split()) == status
+
+
+@pytest.mark.parametrize("command", ["version", "clean"])
+def test_a_pipe_to_another_place_that_breaks_is_an_error(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def break_off(**_: object) -> None:
+        one, other = socket.socketpair()
+        one.close()
+        with other:
+            other.sendall(b"x")
+
+    found = main.tunnelmark.get_command(click.Context(main.tunnelmark), command)
+    monkeypatch.setattr(found, "callback", break_off)
+    assert main.call([command]) == 1
+    assert "tunnelmark: error: unexpected BrokenPipeError: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "again",
+    ["", " --backend sim", " --backend sim --no-costs", " --backend sim --costs .", " --hosts /x"],
+)
+def test_an_interrupted_run_names_the_command_that_resumes_it(
+    ended: RunEnded,
+    again: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    again = again.replace("/x", str(tmp_path / "hosts.toml"))
+    (tmp_path / "hosts.toml").touch()
+    stopped = replace(ended, outcome="interrupted")
+    monkeypatch.setattr("tunnelmark.execute.execute", lambda *_, **__: stopped)
+    monkeypatch.setattr("tunnelmark.hosts.inventory.load_inventory", lambda _: "two hosts")
+    monkeypatch.setattr("tunnelmark.lab.rootless.stand", lambda _: None)
+    assert main.call(["run", "quickstart", "--quiet", *again.split()]) == 130
+    words = f"interrupted; resume with: tunnelmark run --resume {ended.directory}{again}\n"
+    assert capsys.readouterr().out.endswith(words)
 
 
 def test_two_ways_to_tell_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:

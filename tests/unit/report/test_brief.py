@@ -1,5 +1,6 @@
 """The five lines for whoever decides: of any study, from what was decided of its differences."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -17,8 +18,9 @@ from tunnelmark.report.summary import Summary
 from tunnelmark.report.uses import uses_of
 
 RATE, RTT, CALLS = "tcp_goodput_bit_s", "rtt_p50_ns", "voip_calls"
-KINDS = {RATE: "tcp_bulk", RTT: "udp_echo", CALLS: "voip_capacity"}
-BARE = {RATE: 8e6, RTT: 41e6, CALLS: 24.0}
+OWD = "owd_forward_p99_ns"
+KINDS = {RATE: "tcp_bulk", RTT: "udp_echo", OWD: "udp_load", CALLS: "voip_capacity"}
+BARE = {RATE: 8e6, RTT: 41e6, OWD: 20e6, CALLS: 24.0}
 DECIDING = {"voip_capacity": Deciding(CALLS, own=True)}
 
 
@@ -59,7 +61,7 @@ def test_one_that_is_the_best_of_all() -> None:
     assert found["Choose"] == "a, the best for UDP echo and TCP bulk transfer"
     assert found["Better by"] == "RTT, median 3.8 % lower, TCP goodput 29 % higher than b"
     assert found["Costs"] == ("against no tunnel: RTT, median 1 % higher, TCP goodput 10 % lower")
-    assert found["Breaks first"] == "nothing at the loads offered"
+    assert found["Breaks first"] == "no failure at the offered loads"
     assert found["Not known"] == (
         "the variation between bring-ups; other lines and devices than wan"
     )
@@ -83,6 +85,31 @@ def test_best_for_one_use_and_open_for_another() -> None:
     assert found["Better by"] == "RTT, median 3.8 % lower than b"
     assert "which of a and b is better: about " in found["Not known"]
     assert "(TCP bulk transfer)" in found["Not known"]
+
+
+def test_how_much_better_than_nothing_is_no_number() -> None:
+    def nothing(points: list[PointEstimates]) -> list[PointEstimates]:
+        """All of b's trials but one carried nothing: their mean is about 0, on no logarithm."""
+        ratios = {"a": -0.1, "b": -1.0}
+
+        def one(p: PointEstimates) -> PointEstimates:
+            own = {
+                name: replace(
+                    d,
+                    value=ratios[p.tunnel],
+                    logarithmic=False,
+                    spread=d.spread and replace(d.spread, value=ratios[p.tunnel]),
+                )
+                for name, d in p.differences.items()
+            }
+            return replace(p, differences=own, ratios=own)
+
+        return [p if p.is_baseline else one(p) for p in points]
+
+    found = lines(
+        [*made(RTT, {"a": 0.01, "b": 0.05}), *nothing(made(RATE, {"a": -0.1, "b": -0.9}))]
+    )
+    assert found["Better by"].endswith("TCP goodput infinitely higher than b")
 
 
 def test_each_the_best_for_something() -> None:
@@ -165,6 +192,45 @@ def test_what_is_chosen_without_a_clear_win_is_not_called_the_best() -> None:
     open_rate = made(RATE, {"a": -0.1, "b": -0.9, "c": -0.1001})
     assert lines([*open_rtt, *open_rate])["Choose"] == (
         "a, not clearly worse for UDP echo and TCP bulk transfer"
+    )
+
+
+def test_what_no_other_was_compared_with_is_not_called_the_best() -> None:
+    """The other works, and has no figure of the metric that decides."""
+
+    def without(points: list[PointEstimates]) -> list[PointEstimates]:
+        none = {"estimates": {}, "differences": {}}
+        return [replace(p, **none) if p.tunnel == "b" else p for p in points]
+
+    rtt, rate = made(RTT, {"a": 0.01, "b": 0.05}), made(RATE, {"a": -0.1, "b": -0.3})
+    said = "a, the only tunnel with a comparable figure"
+    assert lines(without(rtt))["Choose"] == said
+    assert lines([*without(rtt), *without(rate)])["Choose"] == (
+        f"{said} for UDP echo and TCP bulk transfer"
+    )
+    found = lines([*without(rtt), *rate])
+    assert found["Choose"] == (
+        "a, the best for TCP bulk transfer and the only tunnel with a comparable figure for "
+        "UDP echo"
+    )
+    assert "RTT, median of b: no trial has it (UDP echo)" in found["Not known"]
+    # One of three that is better than the only other with a figure is the best of these.
+    three = made(RTT, {"a": 0.01, "b": 0.05, "c": 0.5})
+    assert lines(without(three))["Choose"] == "a"
+
+
+def test_what_the_clocks_do_not_decide_is_not_put_down_to_too_few_repeats() -> None:
+    def unbounded(one: PointEstimates) -> PointEstimates:
+        differences = {
+            name: replace(d, spread=d.spread and replace(d.spread, bias=math.inf))
+            for name, d in one.differences.items()
+        }
+        return replace(one, differences=differences)
+
+    found = lines(list(map(unbounded, made(OWD, {"a": 0.01, "b": 0.5}))))
+    assert found["Choose"] == "no tunnel is clearly best: a or b"
+    assert found["Not known"].startswith(
+        "whether anything differs: the two clocks are not exact enough"
     )
 
 

@@ -300,7 +300,7 @@ def test_the_limit_of_a_cpu_is_that_of_a_thread_or_core_and_not_of_a_sum() -> No
 
     # Two threads at 60 % are no limit.
     assert said(cpu_client_ratio=1.2, cpu_tunnel_thread_max_ratio=0.6) == (
-        "nothing at the loads offered"
+        "no failure at the offered loads"
     )
     for name in ("cpu_tunnel_thread_max_ratio", "cpu_core_max_ratio"):
         assert said(**{name: 0.97}).startswith("a thread or core at its limit: ")

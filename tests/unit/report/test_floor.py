@@ -34,9 +34,9 @@ def test_what_adds_no_more_than_the_lab_is_named(tmp_path: Path) -> None:
         "The lab itself, without tunnel and link delay, adds 0.2 ms to a round trip (median)."
         in found
     )
-    (said,) = (one for one in found if "no more than that" in one)
-    assert said.startswith("RTT, median: what ")
-    assert said.endswith(" add is no more than that.")
+    (said,) = (one for one in found if "no more than the lab" in one)
+    assert said.startswith("RTT, median: ")
+    assert said.endswith(" add no more than the lab itself.")
     assert "near" in said
     assert "both at 1 of 2 points" in said
     assert "far" not in said

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 from made_results import trial_result, write
 from tunnelmark.report.document import to_json
 from tunnelmark.report.html import to_html
+from tunnelmark.report.show import difference
 from tunnelmark.report.summary import Summary, summarise
 from tunnelmark.report.tables import to_markdown
 from tunnelmark.report.terminal import print_report
@@ -137,6 +139,32 @@ def test_a_tunnel_that_dies_in_one_trial_of_six_is_set_against_the_others(tmp_pa
     assert (one.winner, one.loser) == ("fine", "dies")
     assert one.seen_by("dies")[0] == pytest.approx(50 / 99.05 - 1, abs=0.002)
     assert one.seen_by("fine")[0] == pytest.approx(99.05 / 50.03 - 1, abs=0.01)
+
+
+def test_what_is_set_against_a_tunnel_that_carries_nothing_has_no_number(tmp_path: Path) -> None:
+    """All but dead: one trial of six came through a little, so it is not broken."""
+    figures: dict[str, list[dict[str, float | None]]] = {
+        "fine": [{"tcp_goodput_bit_s": 99.0 + n / 10} for n in range(6)],
+        "dying": [{"tcp_goodput_bit_s": value} for value in (0.0, 1.0, 0.0, 0.0, 0.0, 0.0)],
+    }
+    (use,) = of(tmp_path, figures, "tcp_goodput_bit_s").uses
+    assert use.recommended == ("fine",)
+    assert "no upper bound] against dying" in use.better_by
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "said"),
+    [
+        (1.5, 0.18, math.inf, "+150 % [+18, no upper bound]"),
+        (0.015, 0.0118, math.inf, "+1.50 % [+1.18, no upper bound]"),
+        (math.inf, None, None, "infinite (the other is 0)"),
+        (math.inf, 3.0, math.inf, "infinite (the other is 0)"),
+    ],
+)
+def test_what_has_no_end_is_said_in_words(
+    value: float, low: float | None, high: float | None, said: str
+) -> None:
+    assert difference("tcp_goodput_bit_s", value, low, high) == said
 
 
 @pytest.mark.parametrize(("repeats", "reported"), [(3, False), (4, True)])

@@ -64,6 +64,16 @@ def test_a_block_in_a_machine_is_marked_and_its_baseline_is_its_own(
     assert (slow.label, slow.stratum) == ("slow", stratum)
 
 
+def test_a_simulation_shows_no_capture(tmp_path: Path) -> None:
+    result = made(tmp_path, Stratum.NAMESPACES)
+    summary = summarise(result)
+    modelled = tuple(replace(block, stratum=Stratum.SIMULATION) for block in summary.blocks)
+    captured, said = "What a capture on the link showed", "What the packet model says of each"
+    page, of_models = to_html(summary, result), to_html(replace(summary, blocks=modelled), result)
+    assert (captured in page, said in page) == (True, False)
+    assert (captured in of_models, said in of_models) == (False, True)
+
+
 def test_a_tunnel_in_a_machine_is_no_rival_of_a_native_one(tmp_path: Path) -> None:
     (native,) = summarise(made(tmp_path / "native", Stratum.NAMESPACES)).uses
     mixed = summarise(made(tmp_path / "mixed", Stratum.VIRTUALIZED)).uses

@@ -4,13 +4,17 @@ import io
 import json
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from made_results import trial_result, write
+from tunnelmark.model.errors import LabError
+from tunnelmark.report.families import Deciding
 from tunnelmark.report.summary import summarise
 from tunnelmark.report.terminal import print_report
-from tunnelmark.report.verdicts import as_event, needed, verdicts_of
-from tunnelmark.store import open_result
+from tunnelmark.report.verdicts import as_event, deciding_of, moments_of, needed, verdicts_of
+from tunnelmark.store import Result, open_result
+from tunnelmark.study import load_study
 
 STUDY = """\
 format = 1
@@ -80,8 +84,8 @@ def test_the_terminal_shows_them_as_text(tmp_path: Path) -> None:
     summary = summarise(open_result(made(tmp_path, STUDY)))
     print_report(summary, Console(file=out, width=80, no_color=True))
     text = " ".join(out.getvalue().split())
-    assert "holds OpenVPN [red]delays[/red]: " in text
-    assert "open large: " in text
+    assert "confirmed OpenVPN [red]delays[/red]: " in text
+    assert "undecided large: " in text
 
 
 def test_a_study_that_cannot_be_read_any_more_is_reported_without_verdicts(tmp_path: Path) -> None:
@@ -90,3 +94,62 @@ def test_a_study_that_cannot_be_read_any_more_is_reported_without_verdicts(tmp_p
     assert summary.verdicts == ()
     assert any("hypotheses of the study are not judged: made.toml:" in f for f in summary.findings)
     assert summary.points
+
+
+TRACE = STUDY.replace(
+    "min_repeats = 4\nmax_repeats = 4", "min_repeats = 4\nmax_repeats = 8"
+).replace('kind = "serial"\nrate = "8 Mbit/s"', 'kind = "trace"\nforward = "PATH"')
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> tuple[Result, Path]:
+    """Return a result over a recorded line, and the recording."""
+    trace, study = tmp_path / "up.trace", tmp_path / "made.toml"
+    trace.write_text("1\n2\n3\n")
+    study.write_text(TRACE.replace("PATH", str(trace)), "utf-8")
+    return open_result(made(tmp_path, load_study(str(study)).text)), trace
+
+
+def judged(result: Result) -> tuple[object, ...]:
+    return moments_of(result), deciding_of(result), verdicts_of(result)
+
+
+def test_a_trace_that_is_edited_afterwards_changes_no_report(traced: tuple[Result, Path]) -> None:
+    result, trace = traced
+    before = judged(result)
+    assert (moments_of(result), len(verdicts_of(result)[0])) == (3, 2)
+    trace.write_text("1\n2\n4\n")
+    assert judged(result) == before
+
+
+def test_without_its_trace_a_result_has_the_same_figures(traced: tuple[Result, Path]) -> None:
+    result, trace = traced
+    before = summarise(result)
+    trace.unlink()
+    after = summarise(result)
+    assert (after.statements, after.sections) == (before.statements, before.sections)
+    assert any("are not judged" in finding for finding in after.findings)
+
+
+def test_a_trace_that_cannot_be_read_costs_the_verdicts_alone(
+    traced: tuple[Result, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> bytes:
+        raise LabError(f"{path}: cannot be read: Permission denied")
+
+    monkeypatch.setattr("tunnelmark.links.trace._read", refuse)
+    result, trace = traced
+    summary = summarise(result)
+    assert summary.verdicts == ()
+    assert f"are not judged: {trace}: cannot be read: Permission denied." in " ".join(
+        summary.findings
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x = [", "format = 1\nprecision = 2", "format = 2", "format = 1\nscale = 3"]
+)
+def test_a_study_of_a_stranger_is_no_error(tmp_path: Path, text: str) -> None:
+    result = open_result(made(tmp_path, text))
+    assert moments_of(result) == 1
+    assert deciding_of(result) == {"udp_echo": Deciding("goodput_bit_s", own=False)}

@@ -238,6 +238,28 @@ def test_two_results_are_compared(client: TestClient) -> None:
     page = client.get("/compare?a=first&b=second&all=yes").text
     assert "+50.0" in page
     assert client.get("/compare").status_code == 422
+    assert "--force" not in page
+
+
+def test_what_the_command_refuses_or_leaves_out_is_named_on_the_page(folder: Path) -> None:
+    """A run of another study, of one tunnel of which every repeat lacks its baseline."""
+    made = [
+        trial_result(tunnel, 64, repeat, {"rtt_p50_ns": 2e6 + repeat}, valid=tunnel != "none")
+        for tunnel in ("openvpn", "none")
+        for repeat in (1, 2, 3, 4)
+    ]
+    made += [
+        trial_result(tunnel, 1000, repeat, {"rtt_p50_ns": 2e6 + repeat})
+        for tunnel in ("openvpn", "none")
+        for repeat in (1, 2, 3, 4)
+    ]
+    write(folder.parent / "make", made, study="other", precision_metric="rtt_p50_ns")
+    (folder.parent / "make" / "result").rename(folder / "third")
+    page = client_of(folder).get("/compare?a=first&b=third&all=yes&baseline=yes").text
+    assert "Not comparable: the study is made in A and other in B." in page
+    assert "refuses these two without <code>--force</code>" in page
+    left_out = "openvpn, 8 Mbit/s, udp_echo 64: RTT, median (no repeat in B has a baseline beside"
+    assert f"Left out: {left_out}" in page
 
 
 def test_a_damaged_result_is_listed_with_the_reason(folder: Path) -> None:
@@ -306,12 +328,14 @@ def test_it_only_reads_unless_runs_are_allowed(client: TestClient) -> None:
 def test_a_run_is_started_watched_and_stopped(running: tuple[TestClient, Runner]) -> None:
     client, runner = running
     ours = {"Origin": OURS}
-    assert client.get("/run").status_code == 200
-    wanted = {"study": "quickstart", "scale": "full"}
+    page = client.get("/run").text
+    assert 'value="office short"' in page
+    assert re.findall(r'value="quickstart (\w+)"', page) == ["full"], "it has no other scale"
+    wanted = {"study": "quickstart full"}
     for other in ({}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
         assert client.post("/run", data=wanted, headers=other).status_code == 403
-    for wrong in ({"study": "../x", "scale": "full"}, {"study": "quickstart", "scale": "-x"}, {}):
-        assert client.post("/run", data=wrong, headers=ours).status_code == 422
+    for wrong in ("../x full", "quickstart -x", "quickstart smoke", "quickstart", ""):
+        assert client.post("/run", data={"study": wrong}, headers=ours).status_code == 422
     assert client.post("/run", content=b"a" * 5000, headers=ours).status_code == 413
     assert runner.progress() is None
 
@@ -332,7 +356,7 @@ def test_a_run_is_started_watched_and_stopped(running: tuple[TestClient, Runner]
     until(lambda: "data-ended" in client.get("/run/part").text)
     assert "interrupted" in client.get("/run/part").text
     # After its end another one may start, and ends by itself.
-    assert client.post("/run", data={**wanted, "study": "office"}, headers=ours).status_code == 303
+    assert client.post("/run", data={"study": "office short"}, headers=ours).status_code == 303
     until(lambda: "complete" in client.get("/run/part").text)
 
 

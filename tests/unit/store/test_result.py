@@ -20,7 +20,7 @@ from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import Measurement, Trial, TrialResult
 from tunnelmark.model.validity import Check, Validity
-from tunnelmark.store import Writer, open_result
+from tunnelmark.store import Writer, open_result, values
 from tunnelmark.store.formats import CONVERTERS, Converter
 from tunnelmark.store.manifest import read_manifest
 from tunnelmark.store.result import Result
@@ -44,6 +44,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert baseline["reasons"] == ["made <b>so</b>"]
     assert baseline["pair_id"] == tunnel["pair_id"]
     assert result.blocks["b1"] == block_record()
+
+
+def test_a_result_reads_its_trials_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = open_result(write(tmp_path, [trial_result("none", 1000, 1, {})]))
+    parsed = []
+    monkeypatch.setattr(values, "from_json", lambda text: parsed.append(text) or json.loads(text))
+    assert result.trials().equals(result.trials())
+    assert len(parsed) == 3, "params, details and checks"
 
 
 def test_trials_whose_tunnel_failed_the_last_proof_count_for_nothing(tmp_path: Path) -> None:

@@ -245,9 +245,9 @@ def test_orders_shapes_and_thresholds() -> None:
             'hypothesis.by is "5 %", must have the same kind of unit as the margin',
         ),
         (
-            'kind = "equivalence"\nmetric = "goodput_bit_s"\nby = "-50 %"\nmargin = "50 %"\n' + TWO,
+            'kind = "equivalence"\nmetric = "goodput_bit_s"\nby = "-80 %"\nmargin = "30 %"\n' + TWO,
             3,
-            'hypothesis.by is "-50 %" with a margin of "50 %", must be above -100 % less',
+            'hypothesis.by is "-80 %" with a margin of "30 %", must be above -70 %',
         ),
         (
             THRESHOLD,

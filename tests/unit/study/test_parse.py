@@ -78,6 +78,20 @@ def test_a_study_is_frozen_and_typed() -> None:
         study.seed = 2  # type: ignore[misc]
 
 
+def test_a_percentile_of_all_paths_needs_their_pages_together() -> None:
+    pages = with_line('metric = "goodput_bit_s"', 'metric = "web_page_p95_ns"')
+    pages = pages[: pages.index("[[workload]]")] + '[[workload]]\nkind = "web"\npages = 20\n'
+    words = "workload web: pages is 20, a 95th percentile needs at least 60: load more"
+    assert words in complaint(pages)
+    tunnel = 'cipher = "AES-256-GCM"\n'
+    assert parse(pages.replace(tunnel, f"{tunnel}count = 4\n")).workloads
+    # The tunnel with the fewest paths decides.
+    other = f'{tunnel}[[tunnel]]\nkind = "wireguard"\ncount = 4\n'
+    assert words in complaint(pages.replace(tunnel, other))
+    other = f"{tunnel}count = 2\n{other.removeprefix(tunnel)}"
+    assert "pages is 20 on each of 2 paths" in complaint(pages.replace(tunnel, other))
+
+
 def test_a_device_is_chosen_by_kind_and_varied_like_everything() -> None:
     study = parse(
         GOOD + '\n[[device]]\nkind = "pi-3"\ncalibrate = ["BF-CBC", "system calls"]\n'

@@ -1,7 +1,9 @@
 """The schema is valid, accepts what the parser accepts, and refuses what it can."""
 
+import json
 import tomllib
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 import jsonschema
@@ -61,6 +63,11 @@ GOOD = [
     TOP + "[validity]\nsteal = 0.5\n" + LINK + ECHO,
     TOP + LINK + ECHO + "[scale.smoke]\nprecision.max_repeats = 5\nworkload.udp_echo.packets = 3\n",
     TOP + '[precision.metrics]\nudp_echo = "rtt_p50_ns"\n' + LINK + ECHO,
+    TOP
+    + LINK
+    + ECHO
+    + '[[background]]\nkind = "bursts"\n[scale.smoke]\nworkload.udp_echo.background = "none"\n'
+    + 'background.bursts = { packet_rate = 200, path = "outside" }\n',
 ]
 BAD = [
     "",
@@ -84,6 +91,10 @@ BAD = [
     TOP + LINK + ECHO + "[scale.smoke.workload.udp_echo]\npacket = 3\n",
     TOP + LINK + ECHO + "[scale.smoke.only]\nworkload = []\n",
     TOP + '[precision.metrics]\nudp_eco = "rtt_p50_ns"\n' + LINK + ECHO,
+    TOP + "[precision]\nconfidence = 0.4\n" + LINK + ECHO,
+    TOP + "[precision]\nrelative_half_width = 0.0\n" + LINK + ECHO,
+    TOP + LINK + ECHO + '[[workload]]\nkind = "rate_search"\nframe_bytes = 64\nwidth = 0.6\n',
+    TOP + LINK + ECHO + '[[workload]]\nkind = "udp_load"\nframe_bytes = 64\nload = 0.0\n',
 ]
 
 
@@ -98,6 +109,28 @@ def test_what_does_not_conform_the_parser_refuses_too(text: str) -> None:
     assert not VALIDATOR.is_valid(tomllib.loads(text))
     with pytest.raises(StudyError):
         parse_study(text, "a.toml")
+
+
+def test_a_scale_may_change_what_only_a_recipe_has() -> None:
+    recipe = (files("tunnelmark.tunnels") / "recipes/vtun.toml").read_text("utf-8")
+    own = recipe.replace("parameters.cipher", "parameters.own").replace("set.cipher", "set.own")
+    text = f"""{TOP + LINK + ECHO}[[tunnel]]
+kind = "./own.toml"
+own = "aes128cbc"
+[[recipe]]
+path = "./own.toml"
+text = {json.dumps(own)}
+[scale.smoke.tunnel."./own.toml"]
+own = "aes256cbc"
+"""
+    (tunnel,) = parse_study(text, "a.toml", "smoke").tunnels
+    assert tunnel.params["settings"] == {"own": "aes256cbc"}
+    VALIDATOR.validate(tomllib.loads(text))
+
+
+def test_the_seed_that_it_names_is_that_of_a_study_without_one() -> None:
+    study = parse_study(TOP + LINK + ECHO, "a.toml")
+    assert study.seed == SCHEMA["properties"]["seed"]["default"]
 
 
 def objects(schema: Any) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from made_results import manifest
+from tunnelmark.execute.study_of import study_in
 from tunnelmark.links.registry import link_of
 from tunnelmark.model.errors import LabError, StudyError
 from tunnelmark.study import Study, load_study, parse_study
@@ -43,27 +45,36 @@ def loaded(*forward: Path, more: str = "") -> Study:
     return load_study(str(path))
 
 
+def frozen(study: Study) -> Study:
+    """Return a study loaded again from the text that its result has."""
+    path = Path(str(study.links[0].params["forward"])).parent / study.source
+    path.write_text(study.text, "utf-8")
+    return load_study(str(path))
+
+
+def resumed(study: Study) -> Study:
+    return study_in(manifest(study_text=study.text, study_source=study.source))
+
+
 def test_a_study_knows_what_its_traces_contain(trace: Path) -> None:
     study = loaded(trace)
     assert study.text.count("[[trace]]") == 1
     assert parse_study(study.text, study.source).links == study.links
     # Loaded from the text that a result has, it is the same study.
-    again = trace.parent / "again.toml"
-    again.write_text(study.text, "utf-8")
-    assert load_study(str(again)).text == study.text
+    assert frozen(study).text == study.text
 
 
 def test_a_trace_that_was_edited_is_refused_on_resume_and_in_a_worker(trace: Path) -> None:
     study = loaded(trace, more='label = "recorded"')
     trace.write_text("1\n2\n4\n")
     with pytest.raises(StudyError) as caught:
-        parse_study(study.text, study.source)
-    words = (
-        f"mine.toml:6: link recorded: {trace} has changed since the study was begun: its SHA-256"
-    )
+        resumed(study)
+    words = f"mine.toml: link recorded: {trace} has changed since the study was begun: its SHA-256"
     assert str(caught.value).startswith(words)
+    with pytest.raises(StudyError, match="has changed since the study was begun"):
+        frozen(study)
     trace.write_text("1\n2\n3\n")
-    assert parse_study(study.text, study.source).links == study.links
+    assert resumed(study).links == frozen(study).links == study.links
 
 
 def test_a_trace_that_is_edited_during_a_run_is_not_carried(trace: Path) -> None:
@@ -94,7 +105,7 @@ def test_both_ways_and_every_choice_of_a_link_count(trace: Path) -> None:
     assert study.text.count("[[trace]]") == 3
     back.write_text("7\n")
     with pytest.raises(StudyError, match=r"back\.trace has changed"):
-        parse_study(study.text, study.source)
+        resumed(study)
 
 
 @pytest.mark.parametrize(
