@@ -48,7 +48,6 @@ def run(engine: str, tmp_path: Path, **options: Any) -> tuple[dict[str, Any], di
             session=session,
             target=target,
             source=None,
-            interface=None,
             gap_ns=MS,
             start_offset_ns=0,
             packets=300,
@@ -114,6 +113,7 @@ def test_what_is_documented_is_what_is_reported_and_what_is_read(
     assert set(histogram) == set(send["flows"][0]["rtt_ns"]) == names(Histogram)
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("receive_time", ["kernel", "user"])
 @pytest.mark.parametrize("coalesce_ns", [0, 5 * MS])
 def test_a_round_trip_is_one_thing_in_events_and_records(

@@ -41,7 +41,6 @@ def flow(session: config.Session, target: str) -> config.Flow:
         session=session,
         target=target,
         source=None,
-        interface=None,
         gap_ns=1_000_000,
         start_offset_ns=0,
         packets=PACKETS + session.flow,
@@ -52,19 +51,14 @@ def flow(session: config.Session, target: str) -> config.Flow:
     )
 
 
-def reflector(path: Path | None, **options: Any) -> dict[str, Any]:
+def reflector(path: Path | None) -> dict[str, Any]:
     records = None if path is None else str(path)
     return config.reflect_config(
-        ["127.0.0.1:0"],
-        sessions(),
-        records=records,
-        realtime_priority=None,
-        parent_pid=None,
-        **options,
+        ["127.0.0.1:0"], sessions(), records=records, realtime_priority=None, parent_pid=None
     )
 
 
-def sender(target: str, path: Path | None, **options: Any) -> dict[str, Any]:
+def sender(target: str, path: Path | None) -> dict[str, Any]:
     return config.send_config(
         [flow(session, target) for session in sessions()],
         seed=3,
@@ -74,17 +68,16 @@ def sender(target: str, path: Path | None, **options: Any) -> dict[str, Any]:
         records=None if path is None else str(path),
         realtime_priority=None,
         parent_pid=None,
-        **options,
     )
 
 
 def exchange(engine: str, folder: Path, shards: int) -> tuple[Table, Table]:
     folder.mkdir()
     sent, received = folder / "send.rec", folder / "reflect.rec"
-    with start(engine, "reflect", reflector(received, shards=shards)) as far:
+    with start(engine, "reflect", {**reflector(received), "shards": shards}) as far:
         assert far.stdout is not None
         target = json.loads(far.stdout.readline())["listen"][0]
-        with start(engine, "send", sender(target, sent, shards=shards)) as near:
+        with start(engine, "send", {**sender(target, sent), "shards": shards}) as near:
             own = events(near)[-1]
         far.terminate()
         other = events(far)[-1]
@@ -141,8 +134,3 @@ def test_shards_that_cannot_be(
     document = reflector(None) if command == "reflect" else sender("127.0.0.1:9", None)
     with start(engine, command, {**document, **changes}) as process:
         assert events(process) == [{"event": "error", "message": message}]
-
-
-def test_nothing_is_said_of_shards_where_none_are_asked_for() -> None:
-    assert "shards" not in reflector(None)
-    assert "shards" not in sender("127.0.0.1:9", None)

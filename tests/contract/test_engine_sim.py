@@ -40,7 +40,6 @@ def document(tmp_path: Path, *, mtu_bytes: int = 1500, payload: int = PAYLOAD) -
         session=session,
         target="198.18.0.2:7000",
         source=None,
-        interface=None,
         gap_ns=5 * MS,
         start_offset_ns=0,
         packets=PACKETS,

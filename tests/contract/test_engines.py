@@ -98,7 +98,6 @@ def echo(
             session=session,
             target=json.loads(answering.stdout.readline())["listen"][0],
             source=None,
-            interface=None,
             duration_ns=None,
             packets=PACKETS,
             gap_ns=10 * MS,

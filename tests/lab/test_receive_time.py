@@ -71,7 +71,6 @@ def forward_ns(engine: str, network: str, receive_time: ReceiveTime) -> float:
             session=session,
             target=f"{network}.2:7700",
             source=f"{network}.1:0",
-            interface=None,
             gap_ns=2 * MS,
             start_offset_ns=0,
             packets=500,

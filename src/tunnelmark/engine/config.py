@@ -52,7 +52,6 @@ class Flow:
     session: Session
     target: str
     source: str | None
-    interface: str | None
     gap_ns: int
     """Fixed gap; the mean one where there is another ``schedule``."""
     start_offset_ns: int
@@ -96,7 +95,7 @@ class Flow:
             **self.session.to_json(),
             "target": self.target,
             "source": self.source,
-            "interface": self.interface,
+            "interface": None,
             "start_offset_ns": self.start_offset_ns,
             "schedule": (self.schedule or FixedGap(self.gap_ns)).to_json(),
             "stop": stop,
@@ -119,12 +118,10 @@ def send_config(
     parent_pid: int | None,
     segment: bool = False,
     receive_time: ReceiveTime = "kernel",
-    shards: int = 1,
 ) -> dict[str, object]:
     """Return the whole configuration of a sender.
 
     With ``segment``, packets of one length that are due together leave as one that the kernel cuts.
-    ``shards`` pairs of threads share the flows.
     """
     return {
         "protocol": PROTOCOL,
@@ -142,7 +139,6 @@ def send_config(
         "send_cpu": None,
         "receive_cpu": None,
         "socket_buffer_bytes": SOCKET_BUFFER_BYTES,
-        **_shards(shards),
     }
 
 
@@ -156,12 +152,10 @@ def reflect_config(
     answer: bool = True,
     receive_time: ReceiveTime = "kernel",
     elsewhere: Sequence[tuple[str, str]] = (),
-    shards: int = 1,
 ) -> dict[str, object]:
     """Return the whole configuration of a reflector; without ``answer`` it only counts.
 
-    ``elsewhere`` are addresses to listen on in other network namespaces, each with the path;
-    ``shards`` threads share the senders.
+    ``elsewhere`` are addresses to listen on in other network namespaces, each with the path.
     """
     more = [{"address": address, "netns": netns} for address, netns in elsewhere]
     return {
@@ -176,13 +170,7 @@ def reflect_config(
         "realtime_priority": realtime_priority,
         "cpu": None,
         "socket_buffer_bytes": SOCKET_BUFFER_BYTES,
-        **_shards(shards),
     }
-
-
-def _shards(count: int) -> dict[str, object]:
-    # Said only where asked for: one is what the engine does without.
-    return {"shards": count} if count > 1 else {}
 
 
 def address(host: str, port: int) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tunnelmark.engine.config import PROTOCOL
+
 
 @dataclass(frozen=True)
 class Queue:
@@ -135,8 +137,35 @@ class Direction:
         }
 
 
+class _Spec:
+    """What both kinds of link have in common."""
+
+    def to_json(
+        self,
+        *,
+        a: str,
+        b: str,
+        parent_pid: int,
+        realtime_priority: int | None,
+        files_dir: str = ".",
+    ) -> dict[str, object]:
+        """Return the whole configuration for ``tunnelmark-engine link``."""
+        return {
+            "protocol": PROTOCOL,
+            "parent_pid": parent_pid,
+            "a": {"interface": a},
+            "b": {"interface": b},
+            **self._medium(files_dir),
+            "realtime_priority": realtime_priority,
+            "cpu": None,
+        }
+
+    def _medium(self, files_dir: str) -> dict[str, object]:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class LinkSpec:
+class LinkSpec(_Spec):
     """Both directions: ``a`` is the client's side, so ``a_to_b`` is forward."""
 
     a_to_b: Direction
@@ -155,31 +184,16 @@ class LinkSpec:
         ways = (self.a_to_b, self.b_to_a)
         return any(way.changes or way.trace is not None for way in ways)
 
-    def to_json(
-        self,
-        *,
-        a: str,
-        b: str,
-        parent_pid: int,
-        realtime_priority: int | None,
-        files_dir: str = ".",
-    ) -> dict[str, object]:
-        """Return the whole configuration for ``tunnelmark-engine link``."""
+    def _medium(self, files_dir: str) -> dict[str, object]:
         return {
-            "protocol": 2,
-            "parent_pid": parent_pid,
-            "a": {"interface": a},
-            "b": {"interface": b},
             "a_to_b": self.a_to_b.to_json(files_dir),
             "b_to_a": self.b_to_a.to_json(files_dir),
             "seed": self.seed,
-            "realtime_priority": realtime_priority,
-            "cpu": None,
         }
 
 
 @dataclass(frozen=True)
-class SharedLinkSpec:
+class SharedLinkSpec(_Spec):
     """A medium that both directions share, such as a WLAN; ``a`` is the client's side."""
 
     medium: Mapping[str, object]
@@ -196,26 +210,8 @@ class SharedLinkSpec:
         """A medium does not change with time."""
         return False
 
-    def to_json(
-        self,
-        *,
-        a: str,
-        b: str,
-        parent_pid: int,
-        realtime_priority: int | None,
-        files_dir: str = ".",  # noqa: ARG002 - as LinkSpec
-    ) -> dict[str, object]:
-        """Return the whole configuration for ``tunnelmark-engine link``."""
-        return {
-            "protocol": 2,
-            "parent_pid": parent_pid,
-            "a": {"interface": a},
-            "b": {"interface": b},
-            "medium": dict(self.medium),
-            "seed": self.seed,
-            "realtime_priority": realtime_priority,
-            "cpu": None,
-        }
+    def _medium(self, files_dir: str) -> dict[str, object]:  # noqa: ARG002 - as LinkSpec
+        return {"medium": dict(self.medium), "seed": self.seed}
 
 
 AnyLinkSpec = LinkSpec | SharedLinkSpec

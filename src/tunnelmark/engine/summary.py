@@ -1,11 +1,13 @@
 """Summaries and counters of the engine as frozen types: parsed strictly and bounded."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, TypeVar, cast, get_args, get_type_hints
 
 from tunnelmark.engine.events import Event
 from tunnelmark.model.errors import LabError
+
+T = TypeVar("T")
 
 _LARGEST: Final = (1 << 64) - 1
 _MAX_FLOWS: Final = 1 << 16
@@ -132,7 +134,7 @@ def parse_send_summary(event: Event) -> SendSummary:
         realtime=read.realtime("realtime"),
         timestamps=read.text("timestamps"),
         awake_ns=read.whole("awake_ns"),
-        flows=tuple(_send_flow(flow) for flow in read.objects("flows")),
+        flows=tuple(parsed(SendFlow, flow) for flow in read.objects("flows")),
     )
 
 
@@ -145,10 +147,7 @@ def parse_reflect_summary(event: Event) -> ReflectSummary:
         rejected=read.whole("rejected"),
         overrun=read.whole_or_none("overrun"),
         residence_ns=read.histogram("residence_ns"),
-        flows=tuple(
-            ReflectFlow(**{name: flow.whole(name) for name in _REFLECT_COUNTERS})
-            for flow in read.objects("flows")
-        ),
+        flows=tuple(parsed(ReflectFlow, flow) for flow in read.objects("flows")),
     )
 
 
@@ -157,67 +156,17 @@ def parse_link_direction(raw: Mapping[str, Any], place: str) -> LinkDirection:
 
     Keys that a special link adds (WLAN: retries, collisions) are no error here.
     """
-    read = Reader(raw, place)
-    return LinkDirection(
-        **{name: read.whole(name) for name in _LINK_COUNTERS},
-        lateness_ns=read.histogram("lateness_ns"),
-    )
+    return parsed(LinkDirection, Reader(raw, place))
 
 
-_SEND_COUNTERS: Final = (
-    "flow",
-    "due",
-    "sent",
-    "not_sent",
-    "send_errors",
-    "bytes_sent",
-    "returned",
-    "bytes_returned",
-    "duplicates",
-    "reordered",
-    "late",
-    "unrecorded",
-    "residence_unknown",
-    "rejected",
-)
-_SEND_MAYBE: Final = ("overrun", "remote_received", "first_sent_ns", "last_sent_ns")
-_SEND_HISTOGRAMS: Final = (
-    "rtt_ns",
-    "owd_forward_ns",
-    "owd_reverse_ns",
-    "lateness_ns",
-)
-_REFLECT_COUNTERS: Final = (
-    "flow",
-    "received",
-    "bytes_received",
-    "answered",
-    "duplicates",
-    "reordered",
-    "send_errors",
-)
-_LINK_COUNTERS: Final = (
-    "offered",
-    "offered_bytes",
-    "delivered",
-    "delivered_bytes",
-    "queue_dropped",
-    "lost",
-    "in_flight",
-    "capture_dropped",
-    "send_errors",
-    "oversized",
-    "checksum_missing",
-)
-
-
-def _send_flow(read: "Reader") -> SendFlow:
-    counters = {name: read.whole(name) for name in _SEND_COUNTERS}
-    times = {name: read.whole_or_none(name) for name in _SEND_MAYBE}
-    histograms = {name: read.histogram(name) for name in _SEND_HISTOGRAMS}
-    # Unpacked one by one they would be 21 lines; the names are those of the fields, and a test
-    # holds the three lists against them.
-    return SendFlow(**counters, **times, **histograms)  # type: ignore[arg-type]
+def parsed(kind: type[T], read: "Reader") -> T:
+    """Read each field of a class of counters and histograms; ``LabError`` names a wrong key."""
+    how: dict[Any, Callable[[str], object]] = {
+        int: read.whole,
+        int | None: read.whole_or_none,
+        Histogram | None: read.histogram,
+    }
+    return kind(**{name: how[type_](name) for name, type_ in get_type_hints(kind).items()})
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Schedules and sizes of a flow as the engine reads them (``docs/engine.md``, section send)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -28,28 +27,6 @@ class PacketRate:
 
 
 @dataclass(frozen=True)
-class BitRate:
-    """A rate of payload bits, whatever the sizes are."""
-
-    bit_s: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return the engine's form."""
-        return {"type": "bit_rate", "bit_s": self.bit_s}
-
-
-@dataclass(frozen=True)
-class Poisson:
-    """Exponential gaps, as of many independent sources."""
-
-    mean_gap_ns: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return the engine's form."""
-        return {"type": "poisson", "mean_gap_ns": self.mean_gap_ns}
-
-
-@dataclass(frozen=True)
 class OnOff:
     """Bursts at a fixed gap and silences; lengths are uniform from the first to the second."""
 
@@ -69,20 +46,7 @@ class OnOff:
         }
 
 
-@dataclass(frozen=True)
-class Trace:
-    """Replay of a file on the sender's host: lines of offset in ns and payload size in bytes."""
-
-    path: str
-    period_ns: int | None = None
-    """From one replay to the start of the next; None: once."""
-
-    def to_json(self) -> dict[str, object]:
-        """Return the engine's form."""
-        return {"type": "trace", "path": self.path, "period_ns": self.period_ns}
-
-
-Schedule = FixedGap | PacketRate | BitRate | Poisson | OnOff | Trace
+Schedule = FixedGap | PacketRate | OnOff
 
 
 @dataclass(frozen=True)
@@ -108,26 +72,4 @@ class UniformSize:
         return {"type": "uniform", "min_bytes": self.min_bytes, "max_bytes": self.max_bytes}
 
 
-@dataclass(frozen=True)
-class Mix:
-    """Sizes with weights, such as an IMIX (RFC 6985)."""
-
-    shares: Sequence[tuple[int, int]]
-    """(payload bytes, weight)."""
-
-    def to_json(self) -> dict[str, object]:
-        """Return the engine's form."""
-        shares = [{"payload_bytes": size, "weight": weight} for size, weight in self.shares]
-        return {"type": "mix", "shares": shares}
-
-
-@dataclass(frozen=True)
-class TracedSize:
-    """As the trace of the schedule says."""
-
-    def to_json(self) -> dict[str, object]:
-        """Return the engine's form."""
-        return {"type": "trace"}
-
-
-Size = FixedSize | UniformSize | Mix | TracedSize
+Size = FixedSize | UniformSize

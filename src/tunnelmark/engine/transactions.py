@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from tunnelmark.engine.config import PROTOCOL
 from tunnelmark.engine.events import Event
-from tunnelmark.engine.summary import Histogram, Reader
+from tunnelmark.engine.summary import Histogram, Reader, parsed
 from tunnelmark.model.errors import LabError
 
 Transport = Literal["udp", "tcp", "connect"]
@@ -101,16 +101,7 @@ def answer_config(
 def parse_ask_summary(event: Event) -> AskSummary:
     """Parse the ``summary`` of ``ask``; ``LabError`` names what is wrong or does not agree."""
     read = Reader(event, "summary of ask")
-    flows = tuple(
-        AskedFlow(
-            begun=flow.whole("begun"),
-            answered=flow.whole("answered"),
-            lost=flow.whole("lost"),
-            late=flow.whole("late"),
-            latency_ns=flow.histogram("latency_ns"),
-        )
-        for flow in read.objects("flows")
-    )
+    flows = tuple(parsed(AskedFlow, flow) for flow in read.objects("flows"))
     for number, flow in enumerate(flows):
         if flow.answered + flow.lost != flow.begun:
             raise LabError(

@@ -32,8 +32,10 @@ class Precision(Params):
     confidence: Annotated[Ratio, Field(ge=0.5, le=0.999)] = Field(
         0.95, description="confidence level of the interval"
     )
-    min_repeats: int = Field(3, ge=1, le=1000)
-    max_repeats: int = Field(10, ge=1, le=1000)
+    min_repeats: int = Field(3, ge=1, le=1000, description="valid repeats that each point gets")
+    max_repeats: int = Field(
+        10, ge=1, le=1000, description="repeats after which a point ends, precise or not"
+    )
     bring_ups: int = Field(
         2,
         ge=1,
@@ -43,7 +45,10 @@ class Precision(Params):
         "that 1 means one start for all; at most min_repeats",
     )
     max_invalid: int = Field(
-        3, ge=0, le=100, description="invalid attempts at one repeat before the point is given up"
+        3,
+        ge=0,
+        le=100,
+        description="invalid attempts that a repeat may have; one more gives the point up",
     )
 
     @field_validator("metric")
