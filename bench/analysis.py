@@ -92,7 +92,8 @@ def _line(
     most = max(memory)
     limit = f" and {mebibytes:.0f} MiB" if mebibytes else ""
     met = median <= seconds and (mebibytes is None or most <= mebibytes)
-    return Line(name, f"{median:.2f} s, {most:.0f} MiB", "", f"at most {seconds:g} s{limit}", met)
+    target, how = f"at most {seconds:g} s{limit}", f"median of {repeats}"
+    return Line(name, f"{median:.2f} s, {most:.0f} MiB", "", target, met, how)
 
 
 def _measured(arguments: Sequence[str]) -> tuple[float, float]:

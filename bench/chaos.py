@@ -19,13 +19,16 @@ import contextlib
 import itertools
 import random
 import secrets
+import signal
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -33,23 +36,27 @@ import chaos_page
 import chaos_study
 import polars as pl
 from chaos_faults import Strike, draw, small_disk, stepped_clock, strike
-from chaos_outcome import Outcome, kept, record
+from chaos_outcome import Outcome, commit, kept, record
 from chaos_run import ITSELF, Run, last_line
 
 from tunnelmark.model.errors import TunnelmarkError
 from tunnelmark.model.faults import one_line
+from tunnelmark.store import Result
 
 _RUN_LIMIT_S: Final = 900.0
 _RESULT_ERROR: Final = 5
 _MOST_RESUMES: Final = 2
 _CLEAN_EACH_S: Final = 2.0
+_REPORTED: Final = ("rtt_min_ns", "rtt_p50_ns", "loss_forward_ratio", "loss_reverse_ratio")
+"""Figures that are reported when a trial is done, and are on the disk then."""
 
 
 def carry_out(folder: Path, seed: int, number: int) -> Outcome:
     """Start a run, strike it, bring it to its end and look at what it left and what it has."""
     dice = random.Random(f"{seed}/{number}")  # noqa: S311 - what to break, no secret
     what = draw(dice)
-    outcome = Outcome(seed, number, what)
+    day = datetime.now(UTC).date().isoformat()
+    outcome = Outcome(seed, number, what, commit=commit(), day=day)
     text = chaos_study.text(what.tunnels, what.repeats, dice.randrange(1 << 31))
     began = time.monotonic()
     with ExitStack() as ending:
@@ -69,6 +76,8 @@ def carry_out(folder: Path, seed: int, number: int) -> Outcome:
         finally:
             _end(other, outcome)
         outcome.faults += run.leftovers()
+        if other is not None:
+            outcome.faults += [f"the run beside: {one}" for one in other.leftovers()]
         if not outcome.faults:
             _judge(run, outcome)
         if other is not None and not outcome.faults:
@@ -142,8 +151,7 @@ def _clean_twice(run: Run, outcome: Outcome) -> None:
     with ThreadPoolExecutor(2) as pool:
         outcome.faults += [words for words in pool.map(lambda _: run.clean(), range(2)) if words]
     if outcome.strike.beside == "nothing":
-        left = [one for one in run.leftovers() if not one.startswith(("part ", "file "))]
-        outcome.faults += [f"after clean: {one}" for one in left]
+        outcome.faults += [f"after clean: {one}" for one in run.leftovers(in_results=False)]
 
 
 def _complete(run: Run) -> bool:
@@ -156,16 +164,12 @@ def _complete(run: Run) -> bool:
 
 def _resume(run: Run, outcome: Outcome, *, died: bool) -> None:
     outcome.resumes += 1
-    before, finished = len(run.events), run.finished()
     what = outcome.strike
     stepped = what.fault == "clock stepped" and died
     run.start("--resume", str(run.directory), inside=stepped_clock(what.clock_s) if stepped else ())
     if (status := run.finish(_RUN_LIMIT_S)) != 0:
         words = last_line(run.errors.read_text(encoding="utf-8", errors="replace"))
         outcome.faults.append(f"resume: exit status {status}: {words}")
-    again = {e["trial_id"] for e in run.events[before:] if e["event"] == "trial_done"}
-    if twice := finished & again:
-        outcome.faults.append(f"measured again: {', '.join(sorted(twice))}")
 
 
 def _end(other: Run | None, outcome: Outcome) -> None:
@@ -184,22 +188,31 @@ def _end(other: Run | None, outcome: Outcome) -> None:
 
 def _judge(run: Run, outcome: Outcome) -> None:
     """Look at the result."""
-    outcome.faults += _missing(run, outcome.strike.repeats, tunnel_struck=_tunnel(outcome))
-    result = run.result()
-    if result is not None:
-        blocks = result.blocks.values()
-        outcome.attempts = sum(one.reason is not None for b in blocks for one in b.attempts)
-        outcome.invalid = (
-            result.trials().filter((pl.col("path") == "total") & ~pl.col("valid")).height
-        )
+    held_up = _held_up(outcome)
+    outcome.faults += _missing(run, outcome.strike.repeats, held_up)
+    # What cannot be read is among the faults.
+    with contextlib.suppress(TunnelmarkError):
+        _count(run, outcome, held_up)
     outcome.lost_tunnels = sorted({one for one in outcome.faults if one.startswith("lost tunnel")})
 
 
-def _tunnel(outcome: Outcome) -> bool:
-    return outcome.struck.tunnel
+def _count(run: Run, outcome: Outcome, held_up: chaos_study.HeldUp | None) -> None:
+    if (result := run.result()) is not None:
+        blocks = result.blocks.values()
+        outcome.attempts = sum(one.reason is not None for b in blocks for one in b.attempts)
+        rows = result.trials().filter(pl.col("path") == "total")
+        outcome.invalid = rows.filter(~pl.col("valid")).height
+        outcome.tally = chaos_study.tally(rows, held_up)
 
 
-def _missing(run: Run, repeats: int, *, tunnel_struck: bool = False) -> list[str]:
+def _held_up(outcome: Outcome) -> chaos_study.HeldUp | None:
+    struck = outcome.struck
+    if not struck.tunnel or outcome.strike.fault not in {"stopped", "starved"}:
+        return None
+    return chaos_study.HeldUp(struck.victim, struck.began, struck.ended)
+
+
+def _missing(run: Run, repeats: int, held_up: chaos_study.HeldUp | None = None) -> list[str]:
     """Return what a result has not that it must have, and what it says that cannot be."""
     try:
         result = run.result()
@@ -209,15 +222,44 @@ def _missing(run: Run, repeats: int, *, tunnel_struck: bool = False) -> list[str
     except TunnelmarkError as error:
         return [f"result: {one_line(error)}"]
     rows = rows.filter(pl.col("path") == "total")
-    kept = set(rows.filter(pl.col("valid"))["trial_id"])
+    valid = rows.filter(pl.col("valid"))
+    kept = set(valid["trial_id"])
     faults = [f"lost: trial {name}" for name in sorted(run.finished() - kept)]
+    if (found := len(run.directories)) != 1:
+        faults.append(f"{found} result directories")
+    if valid.height != len(kept):
+        faults.append(f"{valid.height} valid rows of {len(kept)} trials")
+    faults += _done_again(run, result) + _otherwise_on_disk(run, valid)
     faults += [f"lost tunnel: {b.tunnel}: {b.error}" for b in result.blocks.values() if b.error]
     wanted = 2 * chaos_study.POINTS_PER_TUNNEL * repeats
     if len(kept) != wanted:
         faults.append(f"{len(kept)} valid trials, must be {wanted}")
     if result.manifest.outcome != "complete":
         faults.append(f"outcome {result.manifest.outcome}")
-    return faults + chaos_study.wrong_figures(rows, tunnel_struck=tunnel_struck)
+    return faults + chaos_study.wrong_figures(rows, held_up)
+
+
+def _done_again(run: Run, result: Result) -> list[str]:
+    """Return the trials that were valid more than once; those of a disproved tunnel count not."""
+    void = {key for b in result.blocks.values() for one in b.attempts for key in one.trials or ()}
+    done = Counter(
+        event["trial_id"]
+        for event in run.of("trial_done")
+        if event["valid"] and f"{event['trial_id']}-{event['attempt']}" not in void
+    )
+    return [f"measured again: {name}" for name, times in sorted(done.items()) if times > 1]
+
+
+def _otherwise_on_disk(run: Run, valid: pl.DataFrame) -> list[str]:
+    """Return the figures that were reported and are others on the disk."""
+    rows = {(row["trial_id"], row["attempt"]): row for row in valid.iter_rows(named=True)}
+    return [
+        f"{event['trial_id']}: {name} reported as {said}, on the disk {row[name]}"
+        for event in run.of("trial_done")
+        if (row := rows.get((event["trial_id"], event["attempt"]))) is not None
+        for name in _REPORTED
+        if (said := event["figures"].get(name)) != row[name]
+    ]
 
 
 def main() -> int:
@@ -232,16 +274,29 @@ def main() -> int:
     given = parser.parse_args()
     seed = secrets.randbelow(1 << 31) if given.seed is None else given.seed
     print(f"seed {seed}", flush=True)
-    numbers = itertools.islice(itertools.count(1), 2 * given.runs)
+    # Some more, since a run may have ended before its moment.
+    numbers = itertools.islice(itertools.count(1), 2 * given.runs + 10)
+    if given.only is not None:
+        given.runs, numbers = 1, itertools.islice(itertools.count(given.only), 1)
     with ExitStack() as ending:
         keep = given.keep
         if keep is None:
             keep = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="tm-chaos-")))
-        if given.only is not None:
-            outcome = _one(keep, seed, given.only)
-            print(chaos_page.line(outcome), flush=True)
-            return 1 if outcome.faults else 0
-        return _many(keep, seed, numbers, given)
+        return _many(keep, seed, _until_stopped(numbers), given)
+
+
+def _until_stopped(numbers: Iterator[int]) -> Iterator[int]:
+    """Yield numbers until a signal; what is under way ends, a second signal ends it at once."""
+    stopped = threading.Event()
+
+    def stop(number: int, _frame: object) -> None:
+        stopped.set()
+        signal.signal(number, signal.SIG_DFL)
+        print("no further run is started", flush=True)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    return itertools.takewhile(lambda _: not stopped.is_set(), numbers)
 
 
 def _many(keep: Path, seed: int, numbers: Iterator[int], given: argparse.Namespace) -> int:
@@ -264,7 +319,13 @@ def _many(keep: Path, seed: int, numbers: Iterator[int], given: argparse.Namespa
                 outcomes.append(one)
                 print(chaos_page.line(one), flush=True)
                 given.out.write_text(chaos_page.page(kept(file)), encoding="utf-8")
-    return 1 if any(one.faults for one in outcomes) else 0
+    unlikely = sum((one.tally for one in outcomes), chaos_study.Tally()).unlikely()
+    for words in unlikely:
+        print(f"all runs together: {words}")
+    if len(outcomes) < given.runs:
+        print(f"{len(outcomes)} of {given.runs} runs were struck")
+        return 1
+    return 1 if unlikely or any(one.faults for one in outcomes) else 0
 
 
 def _one(keep: Path, seed: int, number: int) -> Outcome:

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -117,6 +117,11 @@ class Struck:
     victim: str = ""
     """Name of the program."""
     pid: int = 0
+    phase: str = ""
+    """That the run was in; empty in records of before: it is then the one that was drawn."""
+    began: float = 0.0
+    ended: float = 0.0
+    """Wall clock, s since 1970."""
 
     @property
     def tunnel(self) -> bool:
@@ -126,6 +131,13 @@ class Struck:
 
 def strike(run: Run, what: Strike) -> Struck:
     """Carry it out; return when it is over."""
+    run.catch_up()
+    phase, began = run.phase, time.time()
+    struck = _strike(run, what)
+    return replace(struck, phase=phase, began=began, ended=time.time()) if struck.victim else struck
+
+
+def _strike(run: Run, what: Strike) -> Struck:
     if what.fault == "disk filled":
         return _fill(run, what.lasts_s)
     for _ in range(20):
@@ -136,13 +148,17 @@ def strike(run: Run, what: Strike) -> Struck:
         pid = run.process.pid
         if not what.controller and victims:
             pid = victims[min(int(what.which * len(victims)), len(victims) - 1)]
-        started = start_time(pid)
+        started = run.seen.get(pid)
         try:
             name = ITSELF if pid == run.process.pid else _name(pid)
             if started is None or not _done(run, what, pid, started):
                 continue
         except OSError:
             continue  # it has ended meanwhile
+        # What starts a daemon has become it, unless it has ended.
+        if name != ITSELF and start_time(pid) == started:
+            with contextlib.suppress(OSError):
+                name = _name(pid)
         return Struck(_WHOLE if _whole(what) else name, pid)
     return Struck()
 
@@ -184,15 +200,33 @@ def _whole(what: Strike) -> bool:
 def _done(run: Run, what: Strike, pid: int, started: int) -> bool:
     """Strike one process; say whether it was there."""
     if what.fault in {"killed", "clock stepped"}:
-        os.kill(pid, signal.SIGKILL)
-    elif what.fault == "stopped":
-        os.kill(pid, signal.SIGSTOP)
+        return _signal(pid, started, signal.SIGKILL)
+    if what.fault == "stopped":
+        if not _signal(pid, started, signal.SIGSTOP):
+            return False
         time.sleep(what.lasts_s)
-        with contextlib.suppress(ProcessLookupError):
-            if start_time(pid) == started:
-                os.kill(pid, signal.SIGCONT)
+        _signal(pid, started, signal.SIGCONT)
+    elif start_time(pid) != started:
+        return False
     else:
         _starve(run, list(run.processes()) if _whole(what) else [pid], what.lasts_s)
+    return True
+
+
+def _signal(pid: int, started: int, number: int) -> bool:
+    """Signal a process if it is still the one that started then: its id may be another's."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if start_time(pid) != started:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
     return True
 
 

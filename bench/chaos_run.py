@@ -16,8 +16,13 @@ from tunnelmark.hosts.ledger import start_time
 from tunnelmark.store import Result, open_result
 
 ITSELF: Final = "the run itself"
-_ENDING_S: Final = 5.0
+_ENDING_S: Final = 15.0
 """What was killed may take so long to be gone on a busy computer."""
+_PLACES: Final = tuple(
+    Path(name)
+    for name in ("/dev/shm", "/etc/netns", "/run", "/tmp", "/var/tmp")  # noqa: S108
+)
+"""Where names with a run id in them are looked for."""
 
 
 class Run:
@@ -40,20 +45,26 @@ class Run:
         self.events: list[dict[str, Any]] = []
         self.seen: dict[int, int] = {}
         """Processes that it had: id and start time."""
+        self.phase = ""
+        """That it was in by its last events."""
         self.process: subprocess.Popen[str] | None = None
         self._ids: set[str] = set()
         self._lines: queue.Queue[str | None] = queue.Queue()
 
     def start(self, *words: str, inside: Sequence[str] = ()) -> None:
         """Start it, by the words of another program if those are given."""
-        argv = [*inside, sys.executable, "-m", "tunnelmark.cli", "run", "--json"]
+        # It ends with this program, and what the keyboard says to this one does not reach it.
+        argv = ["setpriv", "--pdeathsig", "KILL", *inside]
+        argv += [sys.executable, "-m", "tunnelmark.cli", "run", "--json"]
         with self.errors.open("a", encoding="utf-8") as errors:
             self.process = subprocess.Popen(
                 [*argv, "--results", str(self.results), *words],
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
                 env=self.environment,
+                process_group=0,
             )
         self._lines = queue.Queue()
         threading.Thread(target=_read, args=(self.process, self._lines), daemon=True).start()
@@ -70,7 +81,15 @@ class Run:
             return None
         event: dict[str, Any] = json.loads(line)
         self.events.append(event)
+        if event["event"] == "block_phase":
+            self.phase = event["phase"]
         return event
+
+    def catch_up(self) -> None:
+        """Take the events that are there by now."""
+        with contextlib.suppress(TimeoutError):
+            while self.next_event(time.monotonic()) is not None:
+                pass
 
     def finish(self, limit_s: float) -> int:
         """Read it to its end and return its exit status; ``TimeoutError``, killed, past a limit."""
@@ -101,11 +120,16 @@ class Run:
     @property
     def directory(self) -> Path | None:
         """The result directory."""
-        found = [path.parent for path in self.results.glob("*/manifest.json")]
-        return found[0] if found else None
+        return next(iter(self.directories), None)
+
+    @property
+    def directories(self) -> list[Path]:
+        """All result directories that there are; there must be one."""
+        return sorted(path.parent for path in self.results.glob("*/manifest.json"))
 
     def run_ids(self) -> set[str]:
-        """Return the ids of all ledgers that were ever seen beside it."""
+        """Return its own ids, and those of all ledgers that were ever seen beside it."""
+        self._ids |= {event["run_id"] for event in self.of("run_started")}
         with contextlib.suppress(FileNotFoundError):
             self._ids |= {path.name for path in self.runtime.iterdir()}
         return self._ids
@@ -132,29 +156,70 @@ class Run:
         """Call ``clean`` beside it; return what was wrong with that, or None."""
         words = [sys.executable, "-m", "tunnelmark.cli", "clean"]
         done = subprocess.run(
-            words, env=self.environment, check=False, capture_output=True, text=True, timeout=300
+            words,
+            env=self.environment,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            process_group=0,
         )
         return None if done.returncode == 0 else f"clean: {last_line(done.stderr)}"
 
-    def leftovers(self) -> list[str]:
-        """Return what is still there of it, and of all that ran in the same ``runtime``."""
+    def leftovers(self, *, in_results: bool = True) -> list[str]:
+        """Return what is still there of it, and of all that ran in the same ``runtime``.
+
+        ``in_results`` says that files of its own folders are not to be there either.
+        """
         deadline = time.monotonic() + _ENDING_S
-        while (found := self._leftovers()) and time.monotonic() < deadline:
+        while (found := self._leftovers(in_results)) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found
 
-    def _leftovers(self) -> list[str]:
+    def _leftovers(self, in_results: bool) -> list[str]:
         found = [f"process {pid}" for pid, t in self.seen.items() if start_time(pid) == t]
+        found += self._strays()
         mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
         names = words_of("ip", "netns", "list")
+        # Not Path.rglob: it fails where a group of another run goes meanwhile.
+        groups = [path for path, _, _ in os.walk("/sys/fs/cgroup")]
         for run_id in self.run_ids():
             found += [f"namespace {name}" for name in names if name.startswith(run_id)]
             found += [f"mount {line}" for line in mounts if run_id in line]
-            found += [f"memory {path}" for path in Path("/dev/shm").glob(f"{run_id}*")]  # noqa: S108
-            found += [f"group {path}" for path in Path("/sys/fs/cgroup").rglob(f"{run_id}*")]
+            found += [f"left {path}" for where in _PLACES for path in where.glob(f"*{run_id}*")]
+            found += [f"group {path}" for path in groups if Path(path).name.startswith(run_id)]
+        # The results themselves may be a small disk.
+        found += [
+            f"mount {line}"
+            for line in mounts
+            if f" {self.folder}/" in line and f" {self.results} " not in line
+        ]
         found += [f"ledger {path.name}" for path in self.runtime.iterdir()]
-        found += [f"file {path}" for path in self.temporary.iterdir()]
-        return [*found, *(f"part {path}" for path in self.results.rglob("*.part"))]
+        if in_results:
+            found += [f"file {path}" for path in self.temporary.iterdir()]
+            found += [f"part {path}" for path in self.results.rglob("*.part")]
+        return found
+
+    def _strays(self) -> list[str]:
+        """Return the processes that have its environment, or a run id in their words or folder.
+
+        Not those of which nothing can be read: they have ended.
+        """
+        marks = {
+            f"TMPDIR={self.temporary}".encode(),
+            f"TUNNELMARK_RUNTIME={self.runtime}".encode(),
+        }
+        ids = [os.fsencode(run_id) for run_id in self.run_ids()]
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                environment = (path / "environ").read_bytes().split(b"\0")
+                words = (path / "cmdline").read_bytes()
+                text = words + os.fsencode((path / "cwd").readlink())
+                if marks.intersection(environment) or any(run_id in text for run_id in ids):
+                    shown = words.replace(b"\0", b" ").decode(errors="replace").strip()
+                    found.append(f"process {path.name}: {shown}")
+        return found
 
 
 def last_line(text: str) -> str:
@@ -165,7 +230,8 @@ def last_line(text: str) -> str:
 
 def words_of(*argv: str) -> list[str]:
     """Return the words that a program prints."""
-    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, process_group=0)
+    return done.stdout.split()
 
 
 def _inhabitants(run_ids: set[str]) -> list[int]:

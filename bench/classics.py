@@ -54,7 +54,7 @@ class Ran:
 
 
 def main() -> int:
-    """Run all, or those that are named, and write the page."""
+    """Run all and write the page, or those that are named and write none."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("studies", nargs="*", metavar="STUDY", default=list(names()))
     parser.add_argument("--results", type=Path, help="keep the results here")
@@ -65,7 +65,8 @@ def main() -> int:
         if not given.read:
             _run(given.studies, folder)
         ran = [_read(study, folder) for study in given.studies]
-    PAGE.write_text(page(ran), encoding="utf-8")
+    if set(given.studies) == set(names()):  # else the page would lose the others
+        PAGE.write_text(page(ran), encoding="utf-8")
     for one in ran:
         for judged in one.silent:
             print(f"{one.study}, {judged.claim.claim_id}: {judged.outcome}, nothing says why")

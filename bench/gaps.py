@@ -1,7 +1,9 @@
 """The gaps between packets as a capture at the far end has them."""
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 import dpkt
 import numpy as np
@@ -27,11 +29,22 @@ def gap_errors_us(made: Pair, gap_us: int, load: Callable[[], object]) -> list[f
     load()
     time.sleep(_SETTLE_S)
     capture.terminate()
-    capture.communicate(timeout=10)
+    words, _ = capture.communicate(timeout=10)
+    dropped = re.search(r"(\d+) packets? dropped by kernel", words)
+    if dropped is None or int(dropped[1]):
+        raise RuntimeError(f"{path}: the capture is not whole: {words.strip()[-200:]}")
     with path.open("rb") as file:
         times_s = [stamp for stamp, _ in dpkt.pcap.Reader(file)]
     if len(times_s) < _FEWEST:
         raise RuntimeError(f"{path}: {len(times_s)} packets in the capture")
     # The first packets of iperf3 set its test up.
-    gaps_us = np.diff(np.asarray(times_s[10:], dtype=float)) * 1e6
-    return [float(error) for error in np.abs(gaps_us - gap_us)]
+    return errors_us(times_s[10:], gap_us)
+
+
+def errors_us(times_s: Sequence[Decimal], gap_us: int) -> list[float]:
+    """Return |gap - wanted| of consecutive times since 1970, µs.
+
+    They are decimal: a float that has the seconds since 1970 is rounded to 0.24 µs.
+    """
+    since_first = np.asarray([float(time_s - times_s[0]) for time_s in times_s])
+    return [float(error) for error in np.abs(np.diff(since_first) * 1e6 - gap_us)]

@@ -1,6 +1,7 @@
 """What the engine does, measured with its own events and record files."""
 
 import json
+import os
 import resource
 import struct
 import subprocess
@@ -54,6 +55,7 @@ def echo(
     one_way: bool = False,
     coalesce_ns: int = 0,
     segment: bool = False,
+    spin: bool = True,
 ) -> EchoRun:
     """Send at a fixed gap and return what arrived; ``one_way`` asks for no answers.
 
@@ -72,6 +74,7 @@ def echo(
         records=path if records else None,
         coalesce_ns=coalesce_ns,
         segment=segment,
+        spin=spin,
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     sent = pair.summary(sender, stop=False)
@@ -248,7 +251,7 @@ def relay_run(
     load()
     used = Path(f"/proc/{emulator.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
     ticks = int(used[11]) + int(used[12])
-    return pair.summary(emulator, stop=True), ticks / 100
+    return pair.summary(emulator, stop=True), ticks / os.sysconf("SC_CLK_TCK")
 
 
 def version(engine: str) -> str:

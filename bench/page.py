@@ -20,6 +20,8 @@ class Line:
     target: str
     met: bool | None
     """None: there is no target, or no peer on this machine."""
+    how: str = "one run"
+    """How often it was measured, and what stands here of it."""
 
 
 def ratio(  # noqa: PLR0917 - a line of the page
@@ -38,32 +40,35 @@ def ratio(  # noqa: PLR0917 - a line of the page
         f"{peer} {other:,.0f} {unit}",
         f"{target:g} times, seen {own / other if other else float('nan'):.1f} times",
         bool(other and own >= target * other),
+        f"median of {len(ours)}, alternating",
     )
 
 
 def below(name: str, ours: Sequence[float], theirs: Sequence[float], peer: str) -> Line:
     """Return the line of a cost in µs that has to be below a peer's."""
     own, other = statistics.median(ours), statistics.median(theirs)
-    return Line(name, f"{own:.2f} µs", f"{peer} {other:.2f} µs", f"below {peer}", own < other)
+    how = f"median of {len(ours)}, alternating"
+    return Line(name, f"{own:.2f} µs", f"{peer} {other:.2f} µs", f"below {peer}", own < other, how)
 
 
-def write(lines: Sequence[Line], *, version: str, repeats: int, load: float) -> None:
+def write(lines: Sequence[Line], *, version: str, load: float) -> None:
     """Write the page; ``load`` is the load average when the run began."""
     rows = [
         "# Benchmarks",
         "",
         (
             f"Made by `make bench` on {_cpu()}, {os.cpu_count()} cores, Linux "
-            f"{platform.release()}, engine {version}; medians of {repeats} alternating repeats; "
-            f"all figures of one run. Load average at its start: {load:.2f}."
+            f"{platform.release()}, engine {version}; all figures of one run of the bench. "
+            f"Load average at its start: {load:.2f}."
         ),
         "",
-        "| benchmark | engine | beside it | target | met |",
-        "| --- | --- | --- | --- | --- |",
+        "| benchmark | engine | beside it | target | met | how |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for line in lines:
         met = {True: "yes", False: "**missed**", None: "-"}[line.met]
-        rows.append(f"| {line.name} | {line.ours} | {line.peer} | {line.target} | {met} |")
+        cells = (line.name, line.ours, line.peer, line.target, met, line.how)
+        rows.append(f"| {' | '.join(cells)} |")
     RESULTS.write_text("\n".join(rows) + "\n", encoding="utf-8")
     print(f"written: {RESULTS}")
 

@@ -4,9 +4,12 @@ import json
 import re
 import resource
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pair import PORT, SERVER, Pair
+
+_REALTIME = ("chrt", "-f", "10")
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,8 @@ class PeerRun:
     seconds: float
     cpu_s: float
     rtt_p50_us: float | None = None
-    timer_p50_us: float | None = None
+    timer_mean_us: float | None = None
+    """irtt gives no median of it."""
     timer_max_us: float | None = None
 
     @property
@@ -67,37 +71,11 @@ def iperf3_udp(
     return PeerRun(packet_s, sent, sent - lost, float(end["seconds"]), _children_cpu_s() - before)
 
 
-def irtt(
-    pair: Pair, *, gap_us: float, duration_s: float, payload_bytes: int = 64, timer: str = "busy"
-) -> PeerRun:
-    """Run irtt at a gap with one of its timers."""
+def irtt(pair: Pair, *, gap_us: float, duration_s: float, realtime: bool = False) -> PeerRun:
+    """Run irtt at a gap with its busy timer; with the priority of ours where it has one."""
     before = _children_cpu_s()
-    server = pair.start(
-        pair.server,
-        ["irtt", "server", "-b", f"{SERVER}:{PORT + 2}", "-i", "0", "-d", "0", "-l", "0"],
-    )
-    time.sleep(0.3)
-    text = pair.run(
-        pair.client,
-        [
-            "irtt",
-            "client",
-            "-i",
-            f"{gap_us:.3f}us",
-            "-d",
-            f"{duration_s}s",
-            "-l",
-            str(payload_bytes),
-            f"--timer={timer}",
-            "-o",
-            "-",
-            "-Q",
-            f"{SERVER}:{PORT + 2}",
-        ],
-        timeout_s=duration_s + 60,
-    )
-    server.terminate()
-    server.communicate(timeout=10)
+    words = ("--timer=busy", "-o", "-", "-Q")
+    text = _irtt(pair, gap_us, duration_s, words, _REALTIME if realtime else ())
     stats = json.loads(text[text.index("{") :])["stats"]
     sent, received = int(stats["packets_sent"]), int(stats["packets_received"])
     error = stats["timer_error"]
@@ -108,9 +86,36 @@ def irtt(
         float(stats["send_call"]["n"]) * gap_us / 1e6 if sent else duration_s,
         _children_cpu_s() - before,
         stats["rtt"].get("median", 0) / 1000,
-        error.get("median", error["mean"]) / 1000,
+        error["mean"] / 1000,
         error["max"] / 1000,
     )
+
+
+def irtt_cost(pair: Pair, *, gap_us: float, duration_s: float) -> PeerRun:
+    """Run irtt asleep between its packets and without a record of each: what it costs."""
+    before = _children_cpu_s()
+    text = _irtt(pair, gap_us, duration_s, ("--timer=comp",), ())
+    found = re.search(r"packets sent/received: (\d+)/(\d+)", text)
+    if found is None:
+        raise RuntimeError(f"irtt: {text.strip()[-200:]}")
+    cost_s = _children_cpu_s() - before
+    return PeerRun(1e6 / gap_us, int(found[1]), int(found[2]), duration_s, cost_s)
+
+
+def _irtt(
+    pair: Pair, gap_us: float, duration_s: float, words: Sequence[str], before: Sequence[str]
+) -> str:
+    """Return what the client prints; ``before`` stands before both ends' words."""
+    at = f"{SERVER}:{PORT + 2}"
+    server = pair.start(
+        pair.server, [*before, "irtt", "server", "-b", at, "-i", "0", "-d", "0", "-l", "0"]
+    )
+    time.sleep(0.3)
+    client = [*before, "irtt", "client", "-i", f"{gap_us:.3f}us", "-d", f"{duration_s}s"]
+    text = pair.run(pair.client, [*client, "-l", "64", *words, at], timeout_s=duration_s + 60)
+    server.terminate()
+    server.communicate(timeout=10)
+    return text
 
 
 def ping_rtt_p50_us(pair: Pair, *, count: int = 2000, gap_ms: float = 1.0) -> float:

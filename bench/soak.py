@@ -51,6 +51,12 @@ _WARM_SHARE: Final = 0.1
 FLAT_MIB_PER_H: Final = 1.0
 _LEVEL: Final = 0.05
 _PORT: Final = 7792
+_LEAST_SENT: Final = 0.98
+_LEAST_RETURNED: Final = 0.99
+_ENDS_S: Final = 5.0
+"""Start of the sender and wait for the last packets, in which none is sent."""
+_UNSEEN_S: Final = 2 * _SAMPLE_S
+"""Between the last sample and the end."""
 _REALTIME_PRIORITY: Final = 10
 _DRAIN_NS: Final = 1_000_000_000
 
@@ -157,6 +163,8 @@ def soak(kind: str, seconds: float) -> Soaked:
             took = time.monotonic() - began
             if problem := tunnel.problem() or lab.problem():
                 raise LabError(f"{name}: {problem}")
+            if reflector.poll() is not None:
+                raise LabError(f"{name}: the reflector has ended: {reflector.log_tail(1)}")
             reflector.stop()
         day = datetime.now(UTC).date().isoformat()
         on = f"Linux {platform.release()}, {os.cpu_count()} cores"
@@ -169,7 +177,6 @@ def _configurations(path: TrafficPath, seconds: float) -> tuple[dict[str, Any], 
         session=session,
         target=config.address(path.server_address, _PORT),
         source=config.address(path.client_address, 0),
-        interface=None,
         gap_ns=10**9 // _PACKET_S,
         start_offset_ns=0,
         packets=int(seconds * _PACKET_S),
@@ -226,8 +233,8 @@ def page(soaked: Sequence[Soaked]) -> str:
         "# Soak",
         "",
         f"{_PACKET_S:,} packets/s of {_PAYLOAD_BYTES} bytes there and back through each tunnel.",
-        "Made by `make soak`. Memory is resident, read each 10 s; the first tenth of the samples is",
-        "left out. Flat: the 95 % interval of the slope of memory stays below",
+        "Made by `make soak`. Memory is resident, read each 10 s; the first tenth of the samples",
+        "is left out. Flat: the 95 % interval of the slope of memory stays below",
         f"{FLAT_MIB_PER_H:g} MiB an hour.",
         "",
         "| tunnel | process | samples | memory at last | slope per hour | memory | open files |",
@@ -254,14 +261,18 @@ def page(soaked: Sequence[Soaked]) -> str:
 
 def keep(one: Soaked, path: Path) -> list[Soaked]:
     """Put a tunnel's hour into a file, in place of the one before; return all that it has."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    kept = [_read(line) for line in lines]
-    kept = [*(other for other in kept if other.tunnel != one.tunnel), one]
+    kept = [*(other for other in read(path) if other.tunnel != one.tunnel), one]
     order = [name for name, _ in TUNNELS.values()]
     kept.sort(key=lambda each: order.index(each.tunnel))
     text = "".join(json.dumps(asdict(each)) + "\n" for each in kept)
     path.write_text(text, encoding="utf-8")
     return kept
+
+
+def read(path: Path) -> list[Soaked]:
+    """Return the hours of a file; none where there is no file yet."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [_read(line) for line in lines]
 
 
 def _read(line: str) -> Soaked:
@@ -284,6 +295,21 @@ def grown(soaked: Sequence[Soaked]) -> list[str]:
     return found
 
 
+def missing(soaked: Sequence[Soaked]) -> list[str]:
+    """Return what traffic and which samples there must be and are not."""
+    found = []
+    for one in soaked:
+        if one.sent < _LEAST_SENT * _PACKET_S * (one.seconds - _ENDS_S):
+            found.append(f"{one.tunnel}: packets sent, {one.sent:,} in {one.seconds:,.0f} s")
+        if one.returned < _LEAST_RETURNED * one.sent:
+            found.append(f"{one.tunnel}: packets returned, {one.returned:,} of {one.sent:,}")
+        for role in OURS:
+            series = one.series[role]
+            if max(series.seconds, default=0.0) < one.seconds - _UNSEEN_S - 0.02 * one.seconds:
+                found.append(f"{one.tunnel}: samples of the {role} to the end")
+    return found
+
+
 def _files(series: Series) -> str:
     kept = _behind_warm_up(series.files)
     span = f"{min(kept)}" if min(kept) == max(kept) else f"{min(kept)} to {max(kept)}"
@@ -291,8 +317,10 @@ def _files(series: Series) -> str:
 
 
 def _files_flat(series: Series) -> bool:
+    # Not first and last alone: either may be one that is open for a moment.
     kept = _behind_warm_up(series.files)
-    return kept[-1] <= kept[0]
+    half = len(kept) // 2
+    return max(kept[half:], default=0) <= max(kept[:half] or kept, default=0)
 
 
 def _behind_warm_up(values: Sequence[int]) -> Sequence[int]:
@@ -300,21 +328,33 @@ def _behind_warm_up(values: Sequence[int]) -> Sequence[int]:
 
 
 def main() -> int:
-    """Soak; exit status 1 if something of ours is not known to be flat."""
+    """Soak; exit status 1 if something of ours is not known to be flat, or traffic is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3600.0, help="of each tunnel")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("soak.md"))
     parser.add_argument("--tunnel", choices=TUNNELS, help="only this one; default: each in turn")
+    parser.add_argument("--page", action="store_true", help="write the page again, soak nothing")
     given = parser.parse_args()
-    found = []
+    file = given.out.with_suffix(".jsonl")
+    if given.page:
+        soaked = read(file)
+        given.out.write_text(page(soaked), encoding="utf-8")
+        return _verdict(soaked)
+    soaked = []
     for kind in [given.tunnel] if given.tunnel else TUNNELS:
         print(f"{TUNNELS[kind][0]}: {given.seconds:g} s", flush=True)
         one = soak(kind, given.seconds)
-        found += grown([one])
+        soaked.append(one)
         # At once: the next one may be ended.
-        given.out.write_text(page(keep(one, given.out.with_suffix(".jsonl"))), encoding="utf-8")
-    for what in found:
-        print(f"not known to be flat: {what}")
+        given.out.write_text(page(keep(one, file)), encoding="utf-8")
+    return _verdict(soaked)
+
+
+def _verdict(soaked: Sequence[Soaked]) -> int:
+    found = [f"not known to be flat: {what}" for what in grown(soaked)]
+    found += [f"too few: {what}" for what in missing(soaked)]
+    for words in found:
+        print(words)
     return 1 if found else 0
 
 

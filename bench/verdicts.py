@@ -9,6 +9,7 @@ import math
 import multiprocessing
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -203,8 +204,8 @@ class Line:
         return f"| {' | '.join(cells)} |"
 
 
-def main() -> None:
-    """Run all of them and write the page."""
+def main() -> int:
+    """Run all of them and write the page; exit status 1 if a line is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=2000)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
@@ -217,6 +218,7 @@ def main() -> None:
             print(line.row, flush=True)
     if options.only is None:
         _write(lines, options.simulations)
+    return 0 if all(line.met for line in lines) else 1
 
 
 Map = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]
@@ -301,4 +303,4 @@ def _write(lines: Sequence[Line], simulations: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,12 +1,13 @@
 """``make soak`` tells memory that grows from memory that does not."""
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from soak import OURS, TUNNELS, Series, Soaked, grown, keep, page, trend
+from soak import OURS, TUNNELS, Series, Soaked, grown, keep, main, missing, page, trend
 
 _HOUR = np.arange(10.0, 3600.0, 10.0)
 
@@ -65,9 +66,48 @@ def test_what_grows_is_named_and_every_process_has_its_row() -> None:
         in reported
     )
     assert "| grows | 7 to 8, grow |" in reported
-    assert "100 packets sent in 3,600 s, 1 did not come back (2026-11-27, Linux 6, 2 cores)" in (
-        reported
+    words = "36,000,000 packets sent in 3,601 s, 1 did not come back (2026-11-27, Linux 6, 2 cores)"
+    assert words in reported
+
+
+def test_traffic_that_is_missing_and_a_process_that_ended_are_named() -> None:
+    flat = Series(list(_HOUR), [20.0] * len(_HOUR), [7] * len(_HOUR))
+    fine = _soaked("OpenVPN", dict.fromkeys(OURS, flat))
+    assert grown([fine]) == missing([fine]) == []
+    assert missing([replace(fine, returned=0)]) == ["OpenVPN: packets returned, 0 of 36,000,000"]
+    slow = replace(fine, sent=18_000_000, returned=18_000_000)
+    assert missing([slow]) == ["OpenVPN: packets sent, 18,000,000 in 3,601 s"]
+    short = Series(list(_HOUR[:200]), [20.0] * 200, [7] * 200)
+    ended = replace(fine, series={**fine.series, "reflector": short})
+    assert missing([ended]) == ["OpenVPN: samples of the reflector to the end"]
+
+
+@pytest.mark.parametrize(
+    ("files", "flat"),
+    [
+        ([7] * 100, True),
+        ([*[7] * 60, *[8] * 39, 7], False),
+        ([*[7] * 30, 8, *[7] * 50, 8, *[7] * 18], True),
+    ],
+    ids=["constant", "more, and the last closed", "at times one more"],
+)
+def test_open_files_are_looked_at_all_the_way(files: list[int], *, flat: bool) -> None:
+    seconds = list(_HOUR[: len(files)])
+    series = Series(seconds, [20.0] * len(files), files)
+    one = replace(_soaked("OpenVPN", dict.fromkeys(OURS, series)), seconds=seconds[-1])
+    assert [what for what in grown([one]) if "open files" in what] == (
+        [] if flat else [f"OpenVPN: open files of the {role}" for role in OURS]
     )
+
+
+def test_the_page_is_written_again_without_a_soak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat = Series(list(_HOUR), [20.0] * len(_HOUR), [7] * len(_HOUR))
+    (one,) = keep(_soaked("OpenVPN, AES-256-GCM", dict.fromkeys(OURS, flat)), tmp_path / "s.jsonl")
+    monkeypatch.setattr(sys, "argv", ["soak.py", "--page", "--out", str(tmp_path / "s.md")])
+    assert main() == 0
+    assert (tmp_path / "s.md").read_text() == page([one])
 
 
 def test_each_tunnel_has_its_last_hour_on_the_page(tmp_path: Path) -> None:
@@ -83,4 +123,4 @@ def test_each_tunnel_has_its_last_hour_on_the_page(tmp_path: Path) -> None:
 
 
 def _soaked(tunnel: str, series: dict[str, Series]) -> Soaked:
-    return Soaked(tunnel, "2026-11-27", "Linux 6, 2 cores", 3600.0, 100, 99, series)
+    return Soaked(tunnel, "2026-11-27", "Linux 6, 2 cores", 3601.0, 36_000_000, 35_999_999, series)
