@@ -1,5 +1,6 @@
 # make demo, make test: everything else is for developers. `make help` lists all.
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 BIN := .venv/bin
 TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 CARGO := cargo
@@ -20,7 +21,7 @@ demo: setup ## OpenVPN and WireGuard on an emulated line: rate, delay, calls, la
 
 GALLERY_SCALE ?= short
 GALLERY_STUDIES ?=
-gallery: setup ## the classic studies run and reported on, into gallery/ (hours; GALLERY_SCALE=smoke: minutes)
+gallery: setup ## quickstart, the five publications and modern-2026, at scale short or whole, reported on in gallery/ (hours; GALLERY_SCALE=smoke: minutes)
 	@$(BIN)/python scripts/gallery.py --scale $(GALLERY_SCALE) $(GALLERY_STUDIES)
 
 engines: ## engine and agent for boards (ENGINES="arm64 armv7 armv6"), where runs over SSH find them
@@ -44,14 +45,16 @@ setup-tests:
 test-unit: setup ## the tests that need no root and no network namespace
 	$(BIN)/pytest -n auto tests/unit $(PYTEST_ARGS)
 
-PORTABLE := --package tm-io --package tunnelmark-engine --features tunnelmark-engine/portable --lib --bins
+PORTABLE := --package tm-io --package tunnelmark-engine --features tunnelmark-engine/portable --lib
 
 test-rust:
-	$(CARGO) test --workspace --locked --target $(TARGET)
+	$(CARGO) test --workspace --tests --locked --target $(TARGET)
+	@# the one crate whose documentation has examples
+	$(CARGO) test --package tm-wire --doc --locked --target $(TARGET)
 	@# what other systems than Linux have
 	$(CARGO) test $(PORTABLE) --locked --target $(TARGET)
 
-lint: setup ## formatters, linters, types, direction of imports, spelling and prose
+lint: setup ## formatters, linters, types, direction of imports, spelling (prose: tests/unit/docs/test_prose.py)
 	@# both halves at once, each with its output in one piece
 	$(MAKE) --no-print-directory -j2 --output-sync=recurse lint-rust lint-rest
 
@@ -59,7 +62,7 @@ lint-rust:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked --target $(TARGET) -- -D warnings
-	$(CARGO) clippy $(PORTABLE) --tests --locked --target $(TARGET) -- -D warnings
+	$(CARGO) clippy $(PORTABLE) --bins --tests --locked --target $(TARGET) -- -D warnings
 	@# a workspace of its own, so nothing else looks at what it uses of ours
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target} --locked --target $(TARGET) -- -D warnings
 
@@ -71,7 +74,6 @@ lint-rest:
 	$(BIN)/mypy bench
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/python scripts/prose.py README.md $$(find docs programs -name '*.md' | sort) $$(find src tests scripts bench fuzz crates -path tests/unit/docs/test_prose.py -o \( -name '*.py' -o -name '*.j2' -o -name '*.rs' -o -path 'src/*.toml' \) -print | sort)
 
 check: test lint ## what CI runs
 
@@ -98,8 +100,9 @@ classics: setup ## the five publications at full scale in virtual time, into ben
 COSTS_RESULTS ?= results/costs
 costs: setup ## cost models of the tunnels that run here, measured (about an hour, as root, on a quiet machine), into src/tunnelmark/sim/costs/
 	@# 6: some points have no valid trial, as where a sender cannot keep up; the fit takes the rest
-	$(BIN)/tunnelmark run costs --results $(COSTS_RESULTS) || [ $$? -eq 6 ]
-	$(BIN)/tunnelmark fit "$$(ls -td $(COSTS_RESULTS)/costs-*/ | head -1)" --output src/tunnelmark/sim/costs --force
+	mkdir -p $(COSTS_RESULTS) && folder=$$(mktemp -d $(COSTS_RESULTS)/XXXXXX) && \
+		{ $(BIN)/tunnelmark run costs --results "$$folder" || [ $$? -eq 6 ]; } && \
+		$(BIN)/tunnelmark fit "$$folder"/costs-*/ --output src/tunnelmark/sim/costs --force
 
 CHAOS_RUNS ?= 300
 CHAOS_ARGS ?=
@@ -134,7 +137,8 @@ $(MADE_PAGES):
 	$(BIN)/python scripts/$(subst -,_,$@).py
 
 report-schema: setup ## write docs/report.schema.json, of `report --format json`, from its models
-	$(BIN)/python -c 'from tunnelmark.report.document import schema; print(schema(), end="")' >docs/report.schema.json
+	$(BIN)/python -c 'from tunnelmark.report.document import schema; print(schema(), end="")' >docs/report.schema.json.new
+	mv docs/report.schema.json.new docs/report.schema.json
 
 plotly: setup ## fetch the script of the reports' figures again (npm), as src/tunnelmark/report/plotly.py names it
 	scripts/plotly

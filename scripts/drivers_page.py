@@ -7,6 +7,7 @@ from schema_table import table
 
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.params import Params
+from tunnelmark.study.schema import bound_shares
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.registry import workload_kinds
@@ -88,6 +89,8 @@ def _parameters(
     params: type[Params], *, only: Collection[str] = (), without: Collection[str] = ()
 ) -> list[str]:
     schema = params.model_json_schema()
+    if "properties" in schema:
+        bound_shares(schema, params)
     properties = schema.get("properties", {})
     wanted = {k: v for k, v in properties.items() if k not in without and (not only or k in only)}
     return table({**schema, "properties": wanted})

@@ -39,7 +39,9 @@ img {{ width: 100%; background: #fff; border-radius: 6px; }}
 def main() -> int:
     """Make the gallery; the exit status is that of the worst run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("studies", nargs="*", default=list(DEFAULT), help="names; all by default")
+    parser.add_argument(
+        "studies", nargs="*", default=list(DEFAULT), help=f"default: {' '.join(DEFAULT)}"
+    )
     parser.add_argument("--scale", choices=SCALES, default="short")
     parser.add_argument("--folder", type=Path, default=Path("gallery"))
     given = parser.parse_args()

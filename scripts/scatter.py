@@ -23,6 +23,8 @@ def main() -> None:
             found[name] = Scatter(
                 max(before.repeats, one.repeats), max(before.bring_ups, one.bring_ups)
             )
+    if not found:
+        sys.exit("no result was named, or none has what scatters: the file stays as it is")
     lines = [
         "# How much differences from no tunnel scatter: standard deviations, of the log of the",
         "# ratio or in the metric's stored unit. Written by scripts/scatter.py.",

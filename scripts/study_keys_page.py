@@ -87,9 +87,9 @@ def _driver(name: str, says: str, schema: Mapping[str, Any]) -> list[str]:
     chosen: dict[str, Any] = {}
     for choice in ("kind", "preset"):
         own = [one["properties"][choice] for one in kinds if choice in one["properties"]]
-        names = [name for one in own for name in one.get("enum", [one.get("const")])]
-        if names:
-            chosen[choice] = {"enum": names}
+        if own:
+            words = "; ".join(one["description"] for one in own if "description" in one)
+            chosen[choice] = {"anyOf": own, "description": words}
     tables = [one["properties"] for one in kinds]
     shared = {
         key: one
@@ -110,9 +110,7 @@ def _of_devices() -> dict[str, Any]:
         for key, one in params_type(kind).model_json_schema().get("properties", {}).items():
             found.setdefault(key, []).append(one)
     return {
-        key: kinds[0]
-        if all(one == kinds[0] for one in kinds)
-        else {"anyOf": kinds, "description": kinds[0]["description"]}
+        key: kinds[0] if all(one == kinds[0] for one in kinds) else {**kinds[0], "anyOf": kinds}
         for key, kinds in found.items()
     }
 

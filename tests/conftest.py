@@ -26,6 +26,14 @@ settings.load_profile("shared")
 
 _PLACES = pytest.StashKey[Places]()
 _TESTS = Path(__file__).parent
+_LONGEST = ("machine", "all-tunnels", "all-gateways", "studies", "packaging")
+"""Groups that workers begin with, in this order: what takes longest must not come last.
+
+Behind them come single tests: a worker with a group of one test is given the next group too, which
+then waits for it.
+"""
+_WITH_OWN_MACHINES = ("test_suites.py", "test_studies.py")
+"""Behind the other tests of the group ``machine``: theirs is not booted twice, nor idle beside."""
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and with them all programs
 # that they start: some of these are ended that way.
@@ -45,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # First: xdist reads the groups when it sees the items, and marks that come later are lost.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by place."""
+    """Mark by place, and put what takes longest first."""
     for item in items:
         if item.path.is_relative_to(_TESTS / "truth"):
             item.add_marker(pytest.mark.timing)
@@ -59,6 +67,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("machine"))
         if item.path.is_relative_to(_TESTS / "packaging"):
             item.add_marker(pytest.mark.xdist_group("packaging"))
+    items.sort(key=_place_in_order)
+
+
+def _place_in_order(item: pytest.Item) -> tuple[int, int]:
+    """Return where a test comes; all others stay as they were collected (scripts/test)."""
+    groups = {mark.args[0] for mark in item.iter_markers("xdist_group")}
+    first = next((n for n, name in enumerate(_LONGEST) if name in groups), len(_LONGEST))
+    own = _WITH_OWN_MACHINES if "machine" in groups else ()
+    return first, own.index(item.path.name) + 1 if item.path.name in own else 0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -93,10 +110,11 @@ def places(
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End the machine with the last test that needs it: idle, it still takes a tenth of a core."""
-    needed = nextitem is not None and nextitem.get_closest_marker("machine") is not None
     if (
         item.get_closest_marker("machine") is not None
-        and not needed
+        # Behind the last test of all the fixture has ended it.
+        and nextitem is not None
+        and nextitem.get_closest_marker("machine") is None
         and _PLACES in item.config.stash
     ):
         item.config.stash[_PLACES].close()

@@ -14,6 +14,9 @@ from tunnelmark.engine import transactions
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.model.errors import LabError
 
+# It answers within its time only where it is woken in time.
+pytestmark = pytest.mark.paced
+
 MS = 1_000_000
 
 

@@ -21,8 +21,6 @@ from scapy.contrib.stamp import (
 
 from tunnelmark.engine.records import join, read_reflect, read_send
 
-pytestmark = pytest.mark.timing
-
 KEY = bytes(range(32))
 PACKETS = 40
 NTP_ERA_S = 2_208_988_800
@@ -230,8 +228,9 @@ def send(engine: str, tmp_path: Path, port: int, key: bytes | None, size: int) -
             }
         ],
         "seed": 1,
-        "drain_ns": 2_000_000_000,
-        "late_ns": 2_000_000_000,
+        # Longer than a busy machine holds a packet up.
+        "drain_ns": 10_000_000_000,
+        "late_ns": 10_000_000_000,
         "missed": "send",
         "dont_fragment": False,
         "records": str(tmp_path / "send.rec"),

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from places import Places, driven, interfaces, placed
 from tunnelmark.lab.lab import Lab
+from tunnelmark.lab.place import MachinePlace
 from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.host import Completed, Host, Process
 from tunnelmark.model.overhead import IP_VERSIONS, datagram, fragmentation_point
@@ -85,10 +86,14 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("yggdrasil", {"outer": "ipv6", "mtu_bytes": 1400}),
     ("sing_box", {"protocol": "anytls", "stack": "system"}),
 ]
-SLOW = {"softether": 5, "l2tp_ipsec": 9, "pptp": 9, "sstp": 9}
+SLOW = dict.fromkeys(("ipsec", "ikev2", "ocserv", "tailscale"), 3)
+SLOW |= {"libreswan": 5, "softether": 5} | dict.fromkeys(("l2tp_ipsec", "pptp", "sstp"), 9)
 """Kinds that take seconds to start: of the places where that can fail, every so many are tried."""
 FIXED_NAMES = {"eth0", "ipsec0", "ipsec1", "ipsec2"}
 """Interfaces that are the lab's, or whose name is compiled into the program that makes them."""
+LAST_DAEMON = {"ipsec": "charon", "ikev2": "charon", "libreswan": "pluto"}
+LAST_DAEMON |= {"l2tp_ipsec": "xl2tpd", "pptp": "pptpd"}
+"""A part of the name of the process that a kind lists last: the one whose death is tried."""
 
 
 def name_of(variant: tuple[str, dict[str, object]]) -> str:
@@ -207,6 +212,17 @@ def nothing_stays(lab: Lab) -> None:
         assert [process.name for process in host.spawned if process.poll() is None] == []
 
 
+def no_association_stays(lab: Lab) -> None:
+    """A full kernel has no association and no policy any more, and ``eth0`` its own address."""
+    if not isinstance(lab.place, MachinePlace):
+        return
+    for host in (lab.client_host, lab.server_host):
+        for what in ("state", "policy"):
+            assert host.run(["ip", "xfrm", what]).text() == ""
+        addresses = host.run(["ip", "-4", "-o", "address", "show", "dev", "eth0"]).text()
+        assert len(addresses.splitlines()) == 1
+
+
 def ping(lab: Lab, up: TunnelUp, number: int = 0) -> bool:
     path = up.paths[number]
     done = lab.client_host.run(
@@ -267,6 +283,7 @@ def test_up_carries_traffic_and_down_leaves_nothing(
     finally:
         tunnel.down()
     nothing_stays(lab)
+    no_association_stays(lab)
     tunnel.down()
 
 
@@ -286,6 +303,7 @@ def test_each_daemon_that_dies_and_each_interface_that_vanishes_is_a_problem(
         up = tunnel.up(lab.site)
         if up.processes:
             _, victim = up.processes[-1]
+            assert LAST_DAEMON.get(variant[0], "") in victim.name
             victim.kill()
             # Its end is seen before what follows from it (a server that takes its interface away).
             victim.wait(10)
@@ -302,6 +320,7 @@ def test_each_daemon_that_dies_and_each_interface_that_vanishes_is_a_problem(
         tunnel.down()
     if variant[0] != "none":
         nothing_stays(lab)
+        no_association_stays(lab)
 
 
 @pytest.mark.lab
@@ -312,7 +331,7 @@ def test_each_daemon_that_dies_and_each_interface_that_vanishes_is_a_problem(
 def test_a_start_that_fails_half_way_leaves_nothing(lab_of: LabOf, kind: str, side: str) -> None:
     lab = lab_of(driven(kind, NO_PARAMS))
     succeeded = 0
-    for fails_at in range(0, 60, SLOW.get(kind, 1)):
+    for fails_at in range(0, 90, SLOW.get(kind, 1)):
         site = lab.site
         limping: Any = Limping(getattr(site, side).host, fails_at)
         end = replace(getattr(site, side), host=limping)

@@ -9,7 +9,7 @@ import pytest
 
 from tunnelmark.devices.profiles import SYSTEM_CALLS
 from tunnelmark.devices.registry import DEVICES
-from tunnelmark.hosts.cgroup import Controller, find_controller, quota_of
+from tunnelmark.hosts.cgroup import Controller, busiest_since, find_controller, quota_of
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost, NetnsHost
 from tunnelmark.lab.benchmarks import PLAIN_CODE, Goal, measure
@@ -20,7 +20,7 @@ from tunnelmark.model.host import Completed
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.model.tunnel import Encryption
 
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = pytest.mark.lab
 
 _BUSY = ["sh", "-c", "while :; do :; done"]
 
@@ -48,6 +48,7 @@ def wait_for_group(pid: int, name: str) -> None:
     pytest.fail(f"{pid} never entered {name}: {group_of(pid)}")
 
 
+@pytest.mark.timing
 def test_programs_are_held_back_and_the_group_goes_with_the_host(
     ledger: Ledger, controller: Controller
 ) -> None:
@@ -61,7 +62,7 @@ def test_programs_are_held_back_and_the_group_goes_with_the_host(
         assert busy.poll() is None
     assert b"OPENSSL_ia32cap=0:0" in reported.split(b"\0")
     before = limit.throttled()
-    while limit.throttled().since(before).throttled < 3:
+    while busiest_since(limit.throttled(), before).throttled < 3:
         assert busy.poll() is None
         time.sleep(0.02)
     inside = host.run(["cat", "/proc/self/cgroup"]).text()
@@ -72,6 +73,7 @@ def test_programs_are_held_back_and_the_group_goes_with_the_host(
     host.remove()
 
 
+@pytest.mark.timing
 def test_each_program_of_a_device_of_several_cores_has_a_core(
     ledger: Ledger, controller: Controller
 ) -> None:
@@ -86,6 +88,7 @@ def test_each_program_of_a_device_of_several_cores_has_a_core(
     assert not (controller.root / f"{ledger.run_id}-client").exists()
 
 
+@pytest.mark.timing
 def test_a_dead_run_leaves_no_group(tmp_path: Path, controller: Controller) -> None:
     root = tmp_path / "runtime"
     root.mkdir(mode=0o700)
@@ -116,6 +119,7 @@ def test_this_computer_runs_every_benchmark(ledger: Ledger, name: str) -> None:
     assert on_this_computer(ledger, Goal(name), PLAIN_CODE) > 0
 
 
+@pytest.mark.timing
 def test_the_cipher_of_a_tunnel_is_as_fast_as_the_device_in_its_own_library(
     ledger: Ledger,
 ) -> None:
@@ -131,6 +135,7 @@ def test_the_cipher_of_a_tunnel_is_as_fast_as_the_device_in_its_own_library(
     assert said == ["calibrating pi-3 on ChaCha20-Poly1305 of GnuTLS"]
 
 
+@pytest.mark.timing
 def test_a_device_without_its_programs_is_refused(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

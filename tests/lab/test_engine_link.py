@@ -24,7 +24,7 @@ from tunnelmark.hosts.local import LocalHost, NetnsHost
 from tunnelmark.lab.lab import Lab
 from tunnelmark.model.topology import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6, Topology
 
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = pytest.mark.lab
 
 T = TypeVar("T")
 
@@ -182,6 +182,7 @@ def line(ledger: Ledger, engine: str) -> Iterator[Make]:
         made.pop().close()
 
 
+@pytest.mark.timing
 def test_the_round_trip_is_41_ms_and_the_time_on_the_wire(line: Make) -> None:
     one = line(SERIAL, SERIAL)
     rtts_ms = _ping(one, SERVER_IPV4, count=30)
@@ -191,6 +192,7 @@ def test_the_round_trip_is_41_ms_and_the_time_on_the_wire(line: Make) -> None:
     assert statistics.median(rtts_ms) == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.timing
 def test_a_packet_of_1500_byte_is_on_the_wire_for_1500_us(line: Make) -> None:
     one = line(SERIAL, SERIAL)
     delays_ns: dict[int, list[int]] = {72: [], 1472: []}
@@ -207,6 +209,7 @@ def test_a_packet_of_1500_byte_is_on_the_wire_for_1500_us(line: Make) -> None:
     assert min(delays_ns[1472]) - min(delays_ns[72]) == pytest.approx(1_400_000, rel=0.05)
 
 
+@pytest.mark.timing
 def test_a_saturated_link_carries_its_rate(line: Make) -> None:
     one = line(SERIAL, SERIAL)
     end = time.monotonic() + 3.0
@@ -219,6 +222,7 @@ def test_a_saturated_link_carries_its_rate(line: Make) -> None:
     assert (len(arrived) - 1) * 1500 * 8 / seconds == pytest.approx(8e6, rel=0.01)
 
 
+@pytest.mark.timing
 def test_the_queue_holds_its_limit_and_no_byte_more(line: Make) -> None:
     # 1000 bytes take 0.4 s at 20 kbit/s: nothing leaves while the burst comes in
     queue = {"type": "bytes", "limit": 10_000}
@@ -234,6 +238,7 @@ def test_the_queue_holds_its_limit_and_no_byte_more(line: Make) -> None:
     assert _until(other.counters, lambda both: both[0]["offered"] == 30)[0]["queue_dropped"] == 20
 
 
+@pytest.mark.timing
 def test_loss_forward_is_loss_forward_only(line: Make) -> None:
     one = line({**WAY, "loss": {"type": "independent", "probability": 0.02}})
     frames = 10_000
@@ -253,6 +258,7 @@ def test_loss_forward_is_loss_forward_only(line: Make) -> None:
     assert arrived[True] == frames
 
 
+@pytest.mark.timing
 def test_copies_damage_and_overtaking_are_as_often_as_asked(line: Make) -> None:
     one = line(
         {
@@ -280,6 +286,7 @@ def test_copies_damage_and_overtaking_are_as_often_as_asked(line: Make) -> None:
     assert forward["delivered"] == frames + forward["duplicated"]
 
 
+@pytest.mark.timing
 def test_a_link_changes_when_its_schedule_says_and_begins_anew(line: Make) -> None:
     changes = [
         {"at_ns": 300_000_000, "delay_ns": 80_000_000},
@@ -287,7 +294,7 @@ def test_a_link_changes_when_its_schedule_says_and_begins_anew(line: Make) -> No
     ]
     one = line({**WAY, "delay_ns": 5_000_000, "changes": changes})
     for _ in range(2):
-        one.lab.restart_schedule()
+        one.lab.begin()
         begin = time.monotonic()
         sent = {}
         while (passed := time.monotonic() - begin) < 0.9:
@@ -305,6 +312,28 @@ def test_a_link_changes_when_its_schedule_says_and_begins_anew(line: Make) -> No
                 assert number not in came
 
 
+@pytest.mark.timing
+def test_recent_lateness_is_that_of_every_frame_since_the_beginning(line: Make) -> None:
+    """However often it was asked for in between."""
+    one = line(WAY)
+
+    def judged() -> int:
+        counters = one.lab.counters()
+        assert counters is not None
+        return int((counters.forward["lateness_recent_ns"] or {"count": 0})["count"])
+
+    assert one.lab.begin() is not None
+    assert judged() == 0
+    for sent in (10, 20):
+        for _ in range(10):
+            one.send(bytes(100))
+        one.received(wait_s=0.2)
+        assert judged() == sent
+    one.lab.begin()
+    assert judged() == 0
+
+
+@pytest.mark.timing
 def test_a_trace_gives_the_rate(line: Make) -> None:
     # Two packets of 1500 bytes every 2 ms.
     one = line(
@@ -320,6 +349,7 @@ def test_a_trace_gives_the_rate(line: Make) -> None:
     assert (len(arrived) - 1) / seconds == pytest.approx(1000, rel=0.01)
 
 
+@pytest.mark.paced
 def test_the_same_seed_loses_the_same_packets(line: Make) -> None:
     lossy = {**WAY, "loss": {"type": "independent", "probability": 0.3}}
 
@@ -340,6 +370,7 @@ def test_the_same_seed_loses_the_same_packets(line: Make) -> None:
     assert lost_of(6) != first
 
 
+@pytest.mark.paced
 def test_frames_are_conserved_while_they_are_under_way_and_when_it_ends(line: Make) -> None:
     one = line({**WAY, "delay_ns": 3_000_000_000}, {**WAY, "delay_ns": 1_000_000})
     for _ in range(50):
@@ -354,6 +385,7 @@ def test_frames_are_conserved_while_they_are_under_way_and_when_it_ends(line: Ma
     assert reverse["lateness_ns"]["count"] == 50
 
 
+@pytest.mark.timing
 def test_variation_keeps_the_order_unless_it_may_not(line: Make) -> None:
     varied = {
         **WAY,
@@ -374,6 +406,7 @@ def test_variation_keeps_the_order_unless_it_may_not(line: Make) -> None:
     assert mixed != sorted(mixed)
 
 
+@pytest.mark.paced
 def test_ipv6_and_address_resolution_pass(line: Make) -> None:
     one = line(SERIAL, SERIAL, quiet=False)
     for host in (one.lab.client_host, one.lab.server_host):
@@ -385,6 +418,7 @@ def test_ipv6_and_address_resolution_pass(line: Make) -> None:
     assert {entry["dst"] for entry in neighbours} >= {SERVER_IPV4, SERVER_IPV6}
 
 
+@pytest.mark.paced
 def test_vlan_tags_pass(line: Make) -> None:
     one = line()
     with _inside(one.lab.client_host):
@@ -409,6 +443,7 @@ def test_vlan_tags_pass(line: Make) -> None:
     assert one.settled()[0]["offered_bytes"] == len(frame)
 
 
+@pytest.mark.paced
 def test_offloads_at_an_endpoint_are_noticed(line: Make) -> None:
     one = line()
     offloads = ("tx", "sg", "gso", "tx-udp-segmentation")
@@ -425,6 +460,7 @@ def test_offloads_at_an_endpoint_are_noticed(line: Make) -> None:
     assert refused["offered"] == 1
 
 
+@pytest.mark.paced
 def test_the_emulator_ends_with_its_parent(line: Make, ledger: Ledger, engine: str) -> None:
     one = line()
     host = NetnsHost(ledger, "alone")
@@ -450,6 +486,7 @@ def test_the_emulator_ends_with_its_parent(line: Make, ledger: Ledger, engine: s
     assert one.lab.problem() is None, "the emulator beside it has another parent"
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_asked_to_end_it_tells_what_was_under_way(line: Make, number: signal.Signals) -> None:
     one = line({**WAY, "delay_ns": 3_000_000_000})
@@ -466,6 +503,7 @@ def test_asked_to_end_it_tells_what_was_under_way(line: Make, number: signal.Sig
     assert last["a_to_b"]["in_flight"] == last["a_to_b"]["offered"] == 7
 
 
+@pytest.mark.paced
 def test_an_interface_that_is_not_there_is_named(ledger: Ledger, engine: str) -> None:
     spec = Spec(WAY, WAY).to_json(
         a="tm-none-a", b="tm-none-b", parent_pid=os.getpid(), realtime_priority=None

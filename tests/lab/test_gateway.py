@@ -60,7 +60,7 @@ def _pids(namespace: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.timing
+@pytest.mark.paced
 @pytest.mark.parametrize("kind", ["openvpn", "wireguard"])
 def test_each_client_has_figures_and_the_gateway_its_cpu(
     study: Callable[[str], Any], kind: str
@@ -108,7 +108,7 @@ drain = "500 ms"
 )
 
 
-@pytest.mark.timing
+@pytest.mark.paced
 def test_gateways_with_a_process_for_each_client_serve_two_alike(
     study: Callable[[str], Any],
 ) -> None:

@@ -25,7 +25,7 @@ from tunnelmark.model.trial import DriverSpec
 from tunnelmark.probes.capture import Capture, WirePacket
 from tunnelmark.tunnels.registry import tunnel_kinds
 
-pytestmark = [pytest.mark.lab, pytest.mark.timing]
+pytestmark = pytest.mark.lab
 
 _DELAY_NS = 20_000_000
 _QUIET_S = 1.2
@@ -91,7 +91,15 @@ def ups(ledger: Ledger, engine: str) -> Iterator[Callable[..., SetUps]]:
         yield make
 
 
-@pytest.mark.parametrize("case", CASES, ids=[kind for kind, *_ in CASES])
+def _beside(kind: str) -> pytest.MarkDecorator:
+    """Bounds are lower ones, and counts; but of SSH the time says which packets count."""
+    return pytest.mark.timing if kind == "ssh_tun" else pytest.mark.paced
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=_beside(case[0]), id=case[0]) for case in CASES],
+)
 def test_a_handshake_takes_its_round_trips_and_is_counted_as_tcpdump_does(
     ups: Callable[..., SetUps],
     monkeypatch: pytest.MonkeyPatch,
@@ -140,6 +148,7 @@ def test_a_handshake_takes_its_round_trips_and_is_counted_as_tcpdump_does(
         assert (again.forward, again.reverse) == (Sent(1, 148 + 28), Sent(1, 92 + 28))
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("kind", ["openvpn", "wireguard", "ssh_tun"])
 def test_where_all_is_lost_each_set_up_fails_and_says_so(
     ups: Callable[..., SetUps], kind: str
@@ -191,6 +200,7 @@ packets = 20
 """
 
 
+@pytest.mark.paced
 def test_a_study_has_its_figures_and_the_tunnel_is_up_behind_them(
     study: Callable[[str], Any],
 ) -> None:

@@ -120,12 +120,6 @@ def openvpn(**params: object) -> Tunnel:
     return OpenVpnTunnel(OpenVpnTunnel.params_type.model_validate(params))
 
 
-def test_a_bulk_transfer_comes_near_what_ethernet_carries(transfer: Transfer) -> None:
-    # A queue of 0.8 s: a sender that a busy machine holds up catches up within it.
-    seen = transfer(none(), link("ethernet", rate="10 Mbit/s", queue="1 MiB"), duration="4 s")
-    assert 0.85 * SHARE < seen.goodput_bit_s / 10e6 < 1.01 * SHARE
-
-
 @pytest.mark.parametrize("rate", ["10 Mbit/s", "100 Mbit/s"])
 def test_a_bulk_transfer_is_within_1_percent_of_theory(transfer: Transfer, rate: str) -> None:
     number, _ = rate.split()
@@ -138,14 +132,11 @@ def test_a_bulk_transfer_is_within_1_percent_of_theory(transfer: Transfer, rate:
     assert seen.goodput_bit_s == pytest.approx(int(number) * 1e6 * SHARE, rel=0.01)
 
 
-@pytest.mark.parametrize("rate", ["2 Mbit/s", "10 Mbit/s"], ids=["2", "10"])
 def test_zeros_through_lzo_are_faster_than_the_line_and_random_data_is_not(
-    transfer: Transfer, rate: str
+    transfer: Transfer,
 ) -> None:
-    number, _ = rate.split()
-    line_bit_s = int(number) * 1e6
-    seconds = {"2": 3, "10": 10}[number]
-    spec = link("serial", rate=rate, queue="64 KiB")
+    line_bit_s, seconds = 2e6, 3
+    spec = link("serial", rate="2 Mbit/s", queue="64 KiB")
     zeros = transfer(openvpn(compression="lzo"), spec, duration=f"{seconds} s", content="zero")
     assert zeros.goodput_bit_s > 3 * line_bit_s
     # What the queue held when the last byte was sent comes after it.

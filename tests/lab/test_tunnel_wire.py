@@ -276,11 +276,11 @@ def test_an_independent_tcpdump_sees_the_same_overhead(
         lengths = {size: dumped(lab, path, size) for size in sizes}
     finally:
         tunnel.down()
-    for sample in proof.samples:
-        if sample.payload_bytes in sizes:
-            # Ten of each; a stray keepalive would be one packet of another length.
-            whole = sample.outer_packet_bytes * 10
-            assert sorted(lengths[sample.payload_bytes]) == sorted(whole)
+    assert proof.ok, proof.message
+    seen = {sample.payload_bytes: sample.outer_packet_bytes for sample in proof.samples}
+    for size in sizes:
+        # Ten of each; a stray keepalive would be one packet of another length.
+        assert sorted(lengths[size]) == sorted(seen[size] * 10)
 
 
 SENDER = """

@@ -1,4 +1,4 @@
-"""Real machines. One is shared by all tests; five more boot, a few seconds each, emulated."""
+"""Real machines. One is shared by all tests; a few more boot, some seconds each, emulated."""
 
 import json
 import os
@@ -20,12 +20,11 @@ import pytest
 from places import Places
 from skips import nobody_reads_this
 from tunnelmark.hosts.ledger import Ledger, dead_ledgers
-from tunnelmark.hosts.local import LocalHost, NetnsHost
+from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost, VmNetnsHost
 from tunnelmark.hosts.vm_accel import Choice
-from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.vm_machine import Booting, Machine
 from tunnelmark.hosts.vm_payload import Payload
-from tunnelmark.hosts.vm_qemu import MachineSpec, Nic
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
 from tunnelmark.vmimage import cache
@@ -228,50 +227,17 @@ def test_steadiness_is_measured_inside(host: VmHost) -> None:
     assert 0 <= late["p50"] <= late["p99"] <= late["max"]
 
 
-def test_an_endpoint_of_its_own_is_reached_through_its_tap(
-    ledger: Ledger, image: Image, payload: Payload
-) -> None:
-    link = NetnsHost(ledger, "link")
-    tap = f"{ledger.run_id}-t0"
-    link.run(["ip", "tuntap", "add", tap, "mode", "tap"])
-    link.run(["ip", "address", "add", "198.18.0.1/30", "dev", tap])
-    link.run(["ip", "link", "set", tap, "up"])
-    spec = MachineSpec(cpus=1, memory_mib=512, nics=(Nic(tap, "02:00:00:00:00:01"),))
-    machine = Machine.boot(
-        link, name="server", image=image, payload=payload, choice=EMULATED, spec=spec
-    )
-    try:
-        server = VmHost(
-            machine, name="server", unique=f"{ledger.run_id}-server", log_dir=ledger.work_dir
-        )
-        server.run(["ip", "address", "add", "198.18.0.2/30", "dev", "eth0"])
-        server.run(["ip", "link", "set", "eth0", "up"])
-        done = link.run(["ping", "-c", "5", "-i", "0.1", "-W", "5", "-s", "1472", "198.18.0.2"])
-        assert " 0% packet loss" in done.text()
-        features = server.run(["ethtool", "-k", "eth0"]).text()
-        assert "tcp-segmentation-offload: off" in features
-        assert "generic-receive-offload: on" in features  # the lab switches it off
-    finally:
-        machine.close()
-
-
 def test_a_machine_that_dies_names_its_last_words(
     base: LocalHost, ledger: Ledger, image: Image, payload: Payload
 ) -> None:
-    machine = Machine.boot(base, name="dying", image=image, payload=payload, choice=EMULATED)
+    booting = Booting(base, name="dying", image=image, payload=payload, choice=EMULATED)
+    machine = booting.machine()
     host = VmHost(machine, name="dying", unique=f"{ledger.run_id}-dying", log_dir=ledger.work_dir)
     daemon = host.spawn(["sleep", "1000"], name="daemon")
     with pytest.raises(LabError, match="Kernel panic - not syncing"):
         host.run(["sh", "-c", "echo c >/proc/sysrq-trigger; sleep 10"])
     assert daemon.wait(10) == -signal.SIGKILL
     machine.close()
-    assert not machine.alive()
-
-
-def test_a_machine_that_hangs_is_ended(base: LocalHost, image: Image, payload: Payload) -> None:
-    machine = Machine.boot(base, name="hanging", image=image, payload=payload, choice=EMULATED)
-    os.kill(machine.facts.qemu_pid, signal.SIGSTOP)
-    machine.close(grace_s=0.2)
     assert not machine.alive()
 
 
@@ -295,17 +261,20 @@ class SilentOnce:
         return process
 
 
-def test_a_machine_that_says_nothing_is_started_once_more(
+def test_a_machine_that_says_nothing_is_started_once_more_and_one_that_hangs_is_ended(
     base: LocalHost, image: Image, payload: Payload
 ) -> None:
     silent: Any = SilentOnce(base)
-    machine = Machine.boot(
+    machine = Booting(
         silent, name="silent", image=image, payload=payload, choice=EMULATED, limit_s=20
-    )
+    ).machine()
     assert len(silent.started) == 2
     assert machine.facts.qemu_pid == silent.started[1]
     assert not Path(f"/proc/{silent.started[0]}").exists()
-    machine.close()
+    # One that hangs is ended too.
+    os.kill(machine.facts.qemu_pid, signal.SIGSTOP)
+    machine.close(grace_s=0.2)
+    assert not machine.alive()
 
 
 def test_a_machine_that_does_not_boot_is_quoted(
@@ -317,11 +286,11 @@ def test_a_machine_that_does_not_boot_is_quoted(
     broken.system.unlink()
     broken.system.write_bytes(bytes(1 << 20))
     with pytest.raises(LabError, match="the system image cannot be mounted"):
-        Machine.boot(base, name="no-system", image=broken, payload=payload, choice=EMULATED)
+        Booting(base, name="no-system", image=broken, payload=payload, choice=EMULATED).machine()
     broken.vmlinux.unlink()
     broken.vmlinux.write_bytes(b"no kernel")
     with pytest.raises(LabError, match=r"QEMU exit status 1.*kernel too old"):
-        Machine.boot(base, name="no-kernel", image=broken, payload=payload, choice=EMULATED)
+        Booting(base, name="no-kernel", image=broken, payload=payload, choice=EMULATED).machine()
 
 
 KILLED = """
@@ -332,14 +301,14 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost, VmNetnsHost
 from tunnelmark.hosts.vm_accel import Choice
-from tunnelmark.hosts.vm_machine import Machine
+from tunnelmark.hosts.vm_machine import Booting
 from tunnelmark.vmimage import cache
 
 ledger = Ledger(Path(sys.argv[1]))
 image = cache.load(Path(sys.argv[2]))
 base = LocalHost(ledger)
-machine = Machine.boot(base, name="m", image=image, payload=vm_payload.installed(),
-                       choice=Choice("tcg", "a test"))
+machine = Booting(base, name="m", image=image, payload=vm_payload.installed(),
+                  choice=Choice("tcg", "a test")).machine()
 host = VmNetnsHost(machine, name="client", unique="tm0-client", log_dir=ledger.work_dir)
 print(machine.facts.qemu_pid, host.run(["id", "-u"]).text().strip(), flush=True)
 if sys.argv[3] == "wait":

@@ -1,18 +1,14 @@
 """WLAN security in a machine with a full kernel: hostapd, wpa_supplicant, radios, our medium."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
 from places import Places, interfaces
-from small_study import LOOSE_VALIDITY
 from tunnelmark.lab.lab import Lab
 from tunnelmark.links.wlan import Wlan, WlanParams
-from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.tunnel import TunnelUp
 from tunnelmark.tunnels.wpa2 import Wpa2Params, Wpa2Tunnel
 
@@ -118,80 +114,3 @@ def test_each_process_that_dies_is_a_problem(lab_of: Callable[..., Lab], number:
     finally:
         tunnel.down()
     nothing_stays(lab)
-
-
-@pytest.mark.parametrize(
-    ("preset", "more", "params", "words"),
-    [
-        (N, {}, {"security": "wep"}, "security is wep, which 802.11n excludes"),
-        (G, {"security": "ccmp"}, {}, "security is ccmp, but real encryption adds its own"),
-        (G, {"background_stations": 3}, {}, "background_stations is 3, but there are two radios"),
-        (N, {"mcs": 16}, {}, "mcs is 16, the kernel's simulated radios have 2 streams: 0 to 15"),
-    ],
-)
-def test_a_mode_that_cannot_be_is_reported_and_never_replaced(
-    lab_of: Callable[..., Lab],
-    preset: str,
-    more: dict[str, object],
-    params: dict[str, object],
-    words: str,
-) -> None:
-    lab, tunnel = lab_of(preset, **more), wpa2(params)
-    try:
-        with pytest.raises(TunnelError) as caught:
-            tunnel.up(lab.site)
-    finally:
-        tunnel.down()
-    assert words in str(caught.value)
-    nothing_stays(lab)
-
-
-STUDY = f"""
-format = 1
-name = "wpa2"
-title = "On air"
-seed = 7
-
-[precision]
-metric = "rtt_p50_ns"
-relative_half_width = "90 %"
-min_repeats = 2
-max_repeats = 2
-
-{LOOSE_VALIDITY}
-[[tunnel]]
-kind = "wpa2"
-inner = "ipv6"
-
-[[link]]
-preset = "wlan-80211b-11"
-
-[[workload]]
-kind = "udp_echo"
-gap = "40 ms"
-packets = 20
-payload_bytes = 512
-"""
-
-
-def test_the_proof_on_air(study: Callable[[str], Any]) -> None:
-    one = study(STUDY)
-    one.start(str(one.file), "--place", "machine")
-    # A busy computer makes an emulated sender late: such trials are invalid, and no failure here.
-    assert one.finish() in {0, 6}, one.errors
-    (block,) = [json.loads(path.read_text()) for path in one.directory.glob("blocks/*.json")]
-    assert block["error"] is None
-    (proof,), (bare,) = block["proofs"], block["baseline_proofs"]
-    assert proof["verdict"] == "proved"
-    assert bare["verdict"] == "proved"
-    assert proof["encrypted_expected"]
-    assert not proof["marker_seen"]
-    assert bare["marker_seen"]
-    outer = {
-        name: {s["payload_bytes"]: s["outer_packet_bytes"] for s in one["samples"]}
-        for name, one in (("wpa2", proof), ("open", bare))
-    }
-    # 24 MAC header, 8 SNAP, 40 IPv6, 8 UDP, 512, 4 FCS; CCMP brings 16.
-    assert outer["open"][512] == [596]
-    assert outer["wpa2"][512] == [612]
-    assert all(one["equal"] for one in block["layers"])

@@ -10,9 +10,13 @@ import prose
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "programs").glob("*/*.md")),
+]
 SOURCE = ROOT / "src" / "tunnelmark"
-PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir())
+PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() or path.suffix == ".py")
 TREE = ("src", "crates", "docs", "tests", "scripts", "bench", "fuzz")
 OWN = {"words.toml", "test_prose.py"}
 """Files that have the old words on purpose."""
@@ -29,10 +33,11 @@ def test_a_page_has_no_fault(page: Path) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_what_the_program_prints_has_no_fault(package: str) -> None:
     found = []
-    for path in sorted((SOURCE / package).rglob("*.py")):
+    place = SOURCE / package
+    for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
         faults = prose.faults_of_strings(path.read_text(encoding="utf-8"))
         found += [f"{path.relative_to(ROOT)}:{fault}" for fault in faults]
-    for path in sorted((SOURCE / package).rglob("*.j2")):
+    for path in sorted(place.rglob("*.j2")):
         faults = prose.faults_of_template(path.read_text(encoding="utf-8"))
         found += [f"{path.relative_to(ROOT)}:{fault}" for fault in faults]
     assert found == []
@@ -162,7 +167,11 @@ def test_readers_of_the_code_see_no_fault(folder: str) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "kind", "faults_of"),
-    [("crates", ".rs", prose.faults_of_rust), ("src", ".toml", prose.faults_of_toml)],
+    [
+        ("crates", ".rs", prose.faults_of_rust),
+        ("fuzz", ".rs", prose.faults_of_rust),
+        ("src", ".toml", prose.faults_of_toml),
+    ],
 )
 def test_readers_of_the_engine_and_of_studies_see_no_fault(
     folder: str, kind: str, faults_of: Callable[[str], list[str]]
