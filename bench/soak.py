@@ -14,7 +14,7 @@ import platform
 import random
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -159,7 +159,7 @@ def soak(kind: str, seconds: float) -> Soaked:
             }
             series = {role: Series() for role in pids}
             began = time.monotonic()
-            flow = _watch(sender, pids, series, seconds)
+            flow = _watch(sender, reflector, pids, series, seconds)
             took = time.monotonic() - began
             if problem := tunnel.problem() or lab.problem():
                 raise LabError(f"{name}: {problem}")
@@ -202,7 +202,11 @@ def _start(lab: Lab, engine: str, command: str, document: Mapping[str, Any]) -> 
 
 
 def _watch(
-    sender: Process, pids: Mapping[str, int], series: Mapping[str, Series], seconds: float
+    sender: Process,
+    reflector: Process,
+    pids: Mapping[str, int],
+    series: Mapping[str, Series],
+    seconds: float,
 ) -> SendFlow:
     """Read the sender's events to its end, and every process each 10 seconds."""
     began = time.monotonic()
@@ -210,6 +214,10 @@ def _watch(
     while (now := time.monotonic() - began) < 1.5 * seconds + 60:
         if now >= due:
             due += _SAMPLE_S
+            # What it says each second is kept until somebody reads it.
+            with suppress(TimeoutError):
+                while reflector.read_line(0) is not None:
+                    pass
             for role, pid in pids.items():
                 series[role].add(now, pid)
         try:
