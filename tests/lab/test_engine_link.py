@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from tunnelmark.engine.link import AnyLinkSpec
+from tunnelmark.engine.link import AnyLinkSpec, _Spec
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost, NetnsHost
 from tunnelmark.lab.lab import Lab
@@ -53,7 +53,7 @@ SERIAL = {**WAY, "rate_bit_s": 8_000_000, "delay_ns": 20_500_000}
 
 
 @dataclass(frozen=True)
-class Spec:
+class Spec(_Spec):
     """The engine's configuration, as it is written to it."""
 
     forward: Mapping[str, object]
@@ -63,29 +63,11 @@ class Spec:
     files: Mapping[str, bytes] = field(default_factory=dict)
     has_schedule = True
 
-    def to_json(
-        self,
-        *,
-        a: str,
-        b: str,
-        parent_pid: int,
-        realtime_priority: int | None,
-        files_dir: str = ".",
-    ) -> dict[str, object]:
+    def _medium(self, files_dir: str) -> dict[str, object]:
         forward = dict(self.forward)
         if self.files:
             forward["trace"] = {"path": f"{files_dir}/forward.trace"}
-        return {
-            "protocol": 2,
-            "parent_pid": parent_pid,
-            "a": {"interface": a},
-            "b": {"interface": b},
-            "a_to_b": forward,
-            "b_to_a": self.reverse,
-            "seed": self.seed,
-            "realtime_priority": realtime_priority,
-            "cpu": None,
-        }
+        return {"a_to_b": forward, "b_to_a": self.reverse, "seed": self.seed}
 
 
 class Line:

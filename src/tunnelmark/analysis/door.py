@@ -18,19 +18,17 @@ Whatever says that something differs asks here: the first page, the key findings
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tunnelmark.analysis.estimate import Estimate, Unit
 from tunnelmark.analysis.estimates import PointEstimates
-from tunnelmark.analysis.testing import FEWEST, OneSided, Quantity, Spread, combined
+from tunnelmark.analysis.testing import FEWEST, OneSided, Quantity, Spread, combined, grown
 from tunnelmark.model.metrics import METRICS
 
 Outcome = Literal["differs", "alike", "open"]
-
-_MOST_EXPONENT: Final = 700.0
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def _settled(test: OneSided, value: float, worth: float, level: float) -> int | 
 
 def _back(value: float, contrast: Contrast) -> float:
     if contrast.logarithmic:
-        return math.expm1(min(value, _MOST_EXPONENT))
+        return grown(value)
     # Nothing is less by more than all of it.
     return max(-1.0, value) if contrast.quantity == "ratio" else value
 

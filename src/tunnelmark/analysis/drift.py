@@ -2,16 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import polars as pl
 from scipy import special
 
+from tunnelmark.analysis.testing import grown
 from tunnelmark.model.metrics import METRICS
-
-_MOST_EXPONENT: Final = 700.0
-"""e to more than this is not a float."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ def baseline_drift(trials: pl.DataFrame, metric: str, *, confidence: float) -> D
     half = float(special.stdtrit(freedom, (1 + confidence) / 2)) * error
     span = float(begun.max() - begun.min())
     change, low, high = (
-        math.expm1(min(bound, _MOST_EXPONENT)) if relative else bound
+        grown(bound) if relative else bound
         for bound in (slope * span, (slope - half) * span, (slope + half) * span)
     )
     p = float(2 * special.stdtr(freedom, -abs(slope) / error)) if error else float(slope == 0)

@@ -14,6 +14,7 @@ from statsmodels.stats.anova import anova_lm
 
 from tunnelmark.analysis.cells import Cell, Slot
 from tunnelmark.analysis.contrasts import on_logarithms
+from tunnelmark.analysis.testing import grown
 
 _MOST_TERMS: Final = 300
 """Columns of the largest model that is fitted; beyond it interactions are left out."""
@@ -92,7 +93,7 @@ def _factorial(cells: Sequence[Cell], metric: str, workload: str) -> Factorial |
         if effects is not None:
             found, freedom = effects
             if logarithmic:
-                found = tuple(replace(e, reach=math.expm1(min(e.reach, 700.0))) for e in found)
+                found = tuple(replace(e, reach=grown(e.reach)) for e in found)
             interactions = len(terms) > len(single)
             return Factorial(
                 metric, workload, found, freedom, len(values), logarithmic, interactions

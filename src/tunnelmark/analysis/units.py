@@ -3,6 +3,7 @@
 import math
 from typing import Final
 
+from tunnelmark.analysis.testing import grown
 from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
 from tunnelmark.model.metrics import METRICS
 
@@ -22,8 +23,6 @@ _STEPS: Final = (
     ("_ns", 1e6, "ms"),
 )
 """Ending of a parameter's name, and the step of it that a slope is given for."""
-_MOST_EXPONENT: Final = 700.0
-"""e to more than this is not a float."""
 _NOISE: Final = 1e-9
 """In the shown unit: what is smaller is left by rounding in floating point, not measured."""
 
@@ -48,8 +47,8 @@ def change_as_text(value: float, metric: str, quantity: str, along: str | None =
         return f"{_digits(value * 100, sign=True)} %"
     step, each = _step(along)
     if quantity == "relative_slope":
-        grown = math.expm1(min(step * math.log1p(value), _MOST_EXPONENT)) if value > -1 else value
-        return f"{_digits(grown * 100, sign=True)} % per {each}"
+        ratio = grown(step * math.log1p(value)) if value > -1 else value
+        return f"{_digits(ratio * 100, sign=True)} % per {each}"
     factor, name = _SHOWN.get(unit_of(metric), (1.0, unit_of(metric)))
     name = "percentage points" if name == "%" else name
     if quantity == "slope":

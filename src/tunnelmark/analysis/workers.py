@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tunnelmark.analysis.strata import COMPUTER, computers
+from tunnelmark.analysis.testing import grown
 from tunnelmark.model.metrics import METRICS
 
 _UP = (COMPUTER, "block_id", "bring_up")
@@ -79,6 +80,6 @@ def _apart(rows: pl.DataFrame, metric: str) -> Apart | None:
         means.height,
         highest[COMPUTER],
         lowest[COMPUTER],
-        math.expm1(value) if relative else value,
+        grown(value) if relative else value,
         *(names[name] for name in ("tunnel", "link", "device", "workload")),
     )
