@@ -5,6 +5,7 @@ spacing of the probes is irregular, so just one shift between the two clocks mak
 """
 
 import copy
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,6 +39,13 @@ class Seen(Protocol):
 
 
 AnySeen = TypeVar("AnySeen", bound=Seen)
+
+Expected = Callable[[int], tuple[int, ...] | None]
+"""What a model says that a payload, in bytes, takes on the link: the IP bytes of each packet."""
+
+
+def anything(_payload_bytes: int) -> None:
+    """Expect nothing of any size."""
 
 
 def attribute(
@@ -90,6 +98,7 @@ class Votes:
         *,
         acknowledges: bool = False,
         stream: bool = False,
+        expected: Expected = anything,
     ) -> None:
         """Start without any.
 
@@ -97,11 +106,13 @@ class Votes:
         seen; None: what was seen is always all of it. ``acknowledges``: a packet may hold an
         acknowledgement beside the payload, as over QUIC (RFC 9000 section 13.2.1), and be so much
         longer. ``stream``: what does not fill a segment may come with the next datagram, which is
-        longer for it.
+        longer for it. ``expected``: what two probes saw as a model says is no less so because
+        others saw a part of it, or it behind a part of another: those have no vote.
         """
         self._one_packet_bytes = one_packet_bytes
         self._lengthens = acknowledges or stream
         self._stream = stream
+        self._expected = expected
         self._least: int | None = None
         """What stands around a datagram of one packet, at the least."""
         self._seen: dict[int, Counter[tuple[int, ...]]] = {}
@@ -136,6 +147,11 @@ class Votes:
             else:
                 self._seen.setdefault(size, Counter())[lengths] += 1
 
+    def forget(self, sizes: Iterable[int]) -> None:
+        """Take the votes of these sizes back."""
+        for size in sizes:
+            self._seen.pop(size, None)
+
     def agreed(self) -> dict[int, tuple[int, ...]]:
         """Return by payload size what more than half of its probes, and at least two, saw.
 
@@ -144,46 +160,66 @@ class Votes:
         acknowledgements or other datagrams may lengthen its packet, the shortest that two of them
         saw counts.
         """
-        agreed = {}
-        for payload_bytes, counter in sorted(self._seen.items()):
-            found = self._candidates(payload_bytes, counter)
-            if not self._stream:
-                enough = payload_bytes + (self._least or 0) - _BLOCK_BYTES
-                found = [seen for seen in found if not _torn(seen, counter, enough)]
-            if found:
-                agreed[payload_bytes] = min(found, key=sum)
-        return self._alone(agreed) if self._stream else agreed
+        found = {
+            size: self._candidates(size, counter) for size, counter in sorted(self._seen.items())
+        }
+        if self._stream:
+            found = self._alone(found)
+        return {size: min(seen, key=sum) for size, seen in found.items() if seen}
 
     def _candidates(
         self, payload_bytes: int, counter: Counter[tuple[int, ...]]
     ) -> list[tuple[int, ...]]:
         """Return what may be the packets of such a datagram alone."""
+        said = self._expected(payload_bytes)
+        if said is not None and counter[said] >= _LEAST_VOTES:
+            whole = [seen for seen in counter if not _torn(seen, [said], sum(said))]
+            counter = Counter({seen: counter[seen] for seen in whole})
         again = [seen for seen, votes in counter.items() if votes >= _LEAST_VOTES]
         if self._lengthens:
             # The length does not show where a stream cut.
             one = [seen for seen in again if len(seen) == 1] if self._stream else again
             if whole := [seen for seen in one if sum(seen) >= payload_bytes]:
                 return whole
-        return [seen for seen in again if counter[seen] * 2 > counter.total()]
+        most = [seen for seen in again if counter[seen] * 2 > counter.total()]
+        if self._stream:
+            return most
+        enough = payload_bytes + (self._least or 0) - _BLOCK_BYTES
+        return [seen for seen in most if not _torn(seen, counter, enough)]
 
-    def _alone(self, lengths: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-        """Return the lengths without single packets that hold less or more than one datagram.
+    def _alone(
+        self, found: Mapping[int, Sequence[tuple[int, ...]]]
+    ) -> dict[int, list[tuple[int, ...]]]:
+        """Return what was found without single packets that hold less or more than one datagram.
 
-        The first fragment of one may go alone, and a part of another beside it. What stands around
-        two datagrams differs by a cipher's block, if it has blocks, and a few digits of a counter.
+        The first fragment of one may go alone, and a part of another beside it; what stands around
+        most is what stands around one. It differs by a few digits of a counter, and by a
+        cipher's block, if it has blocks.
         """
-        around = {size: seen[0] - size for size, seen in lengths.items() if len(seen) == 1}
         one = self._one_packet_bytes or math.inf
-        sure = [bytes_ for size, bytes_ in around.items() if size <= one]
-        least = min(sure, default=0)
+        around = [
+            {seen[0] - size for seen in candidates if len(seen) == 1}
+            for size, candidates in found.items()
+            if size <= one
+        ]
+        sure = Counter(itertools.chain.from_iterable(around))
+        if not sure:
+            return {size: [*candidates] for size, candidates in found.items()}
+        least = max(
+            sorted(sure),
+            key=lambda start: sum(sure[start + more] for more in range(_COUNTER_BYTES + 1)),
+        )
         most = least + _COUNTER_BYTES
-        if any(most < bytes_ <= most + _BLOCK_BYTES for bytes_ in sure):
+        if any(
+            least - _BLOCK_BYTES <= bytes_ <= most + _BLOCK_BYTES
+            for bytes_ in sure
+            if not least <= bytes_ <= most
+        ):
             # Padding, of which some of so many sizes have nearly the most.
             least, most = least - _BLOCK_BYTES, most + _BLOCK_BYTES
         return {
-            size: seen
-            for size, seen in lengths.items()
-            if not sure or least <= around.get(size, least) <= most
+            size: [seen for seen in candidates if len(seen) > 1 or least <= seen[0] - size <= most]
+            for size, candidates in found.items()
         }
 
 

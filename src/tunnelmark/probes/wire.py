@@ -16,7 +16,7 @@ from tunnelmark.model.host import Host
 from tunnelmark.model.overhead import IP_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelmark.model.topology import MACS
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
-from tunnelmark.probes.attribution import Probe, Votes, attribute
+from tunnelmark.probes.attribution import Expected, Probe, Votes, anything, attribute
 from tunnelmark.probes.capture import Capture, Captured, Reader
 from tunnelmark.probes.carriers import Carrier, carriers
 from tunnelmark.probes.fragmentation import (
@@ -74,14 +74,6 @@ class Watch:
     """Rules of what the medium itself sends."""
 
 
-Expected = Callable[[int], tuple[int, ...] | None]
-"""What a model says that a payload, in bytes, takes on the link: the IP bytes of each packet."""
-
-
-def anything(_payload_bytes: int) -> None:
-    """Expect nothing of any size."""
-
-
 def prove(
     path: TrafficPath,
     rule: WireRule,
@@ -127,11 +119,12 @@ def prove(
     stream = bool(rule.tcp_ports)
     # Over QUIC, where shorter packets only acknowledge, longer ones may do so as well.
     acknowledges = rule.least_carrier_bytes > 0
-    votes = Votes(one_packet_bytes - headers_bytes, acknowledges=acknowledges, stream=stream)
-    lengths: dict[int, tuple[int, ...]] = {}
-    asked = _Asked(stream)
     # A stream cuts and joins packets as it likes, however often it is asked.
     held_to = anything if stream else expected
+    one_bytes = one_packet_bytes - headers_bytes
+    votes = Votes(one_bytes, acknowledges=acknowledges, stream=stream, expected=held_to)
+    lengths: dict[int, tuple[int, ...]] = {}
+    asked = _Asked(stream)
     tally = _Tally()
     classes: Counter[int | None] = Counter()
     seen = Sizes(wanted, votes, compresses=rule.compresses, stream=stream)
@@ -165,6 +158,11 @@ def prove(
             asked.counted.update(sizes if seen.add(batch.probes, batch.parts) else ())
             classes.update(one.traffic_class for parts in batch.parts for one in parts)
         lengths = consistent(votes.agreed())
+        small = [size for size in wanted if size in sizes and size <= one_bytes]
+        if batch.parts is not None and (doubtful := _doubtful(small, lengths, held_to)):
+            # Joined with the next one, or parted: further apart they tell more than they did.
+            prober.widen()
+            votes.forget(doubtful.intersection(votes.agreed()))
         if rule.compresses and tally.whole and lengths:
             break
     if rule.compresses:

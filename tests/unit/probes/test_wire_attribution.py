@@ -119,6 +119,38 @@ def test_a_late_part_that_stands_with_the_next_probe_is_of_neither() -> None:
     assert votes.agreed() == {200: (280,), 1370: (1380, 198), 1371: (1380, 199)}
 
 
+@pytest.mark.parametrize("wrong", [[(1456,)], [(80, 1456, 80)], [(1456,), (80, 1456, 80)]])
+def test_what_two_saw_as_the_model_says_holds_although_more_saw_a_part(
+    wrong: list[tuple[int, ...]],
+) -> None:
+    # As tinc's: the first fragment alone is as long as a whole datagram of that size would be.
+    seen = [*wrong * 4, (1456, 80), (1456, 80)]
+    probes = [Probe(n, 1373) for n in range(len(seen))]
+    parts = [[packet(0, length) for length in lengths] for lengths in seen]
+    agreed = {}
+    for said in (None, (1456, 80), (1472,)):
+        votes = Votes(1272, expected=lambda _size, said=said: said)
+        votes.add([Probe(0, 200)], [[packet(0, 279)]])
+        votes.add(probes, parts)
+        agreed[said] = votes.agreed().get(1373)
+    assert agreed[1456, 80] == (1456, 80)
+    # A model that nobody saw right makes no difference.
+    assert agreed[None] == agreed[1472,] != (1456, 80)
+
+
+def test_a_part_of_another_datagram_does_not_outvote_what_stands_around_all_others() -> None:
+    sizes = (25, 100, 600, 601, 1000)
+    probes = [Probe(n, size) for n, size in enumerate(sizes * 2)]
+    # In both rounds the beginning of the fourth came with the third.
+    outer = {25: 132, 100: 207, 600: 810, 601: 605, 1000: 1107}
+    votes = Votes(1272, stream=True)
+    votes.add(probes, [[packet(0, outer[probe.payload_bytes])] for probe in probes])
+    assert votes.agreed() == {25: (132,), 100: (207,), 1000: (1107,)}
+    # It is known as soon as two rounds have it alone.
+    votes.add([Probe(0, 601)] * 2, [[packet(0, 708)]] * 2)
+    assert votes.agreed() == {25: (132,), 100: (207,), 601: (708,), 1000: (1107,)}
+
+
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_slow_probes_do_not_shift_all_others_by_one(seed: int) -> None:

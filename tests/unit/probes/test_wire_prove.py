@@ -401,7 +401,25 @@ def test_what_contradicts_the_model_is_asked_for_again_until_it_is_certain(
     )
     assert found.verdict is ProofVerdict.PROVED, found.message
     assert WireSample(512, (seen,)) in found.samples
-    assert asked == {0: 1, 1: 3, 10**6: 4}[mistaken]
+    assert asked == {0: 1, 1: 2, 10**6: 4}[mistaken]
+
+
+@pytest.mark.parametrize("rest_ms", [3, 4, 5, 6, 8])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_second_packet_that_follows_late_is_waited_for(rest_ms: int, seed: int) -> None:
+    """As of tinc on a busy computer: it passed when the next probe was due."""
+
+    def said(size: int) -> tuple[int, ...]:
+        whole = size + 28 + 24 + 28
+        return (whole,) if whole <= 1500 else (1500, whole - 1480)
+
+    link = Link(encrypting(24), rest_ns=rest_ms * MS, rng=random.Random(seed))  # noqa: S311
+    wanted = (100, 1000, 1421, 1500, 2000)
+    found = proof(link, payload_sizes=wanted, expected=said)
+    assert found.ok, found.message
+    assert found.fragmentation_point_bytes == 1420
+    seen = {sample.payload_bytes: sample.outer_packet_bytes for sample in found.samples}
+    assert seen == {size: said(size) for size in (*wanted, 1420)}
 
 
 def test_a_baseline_whose_probes_do_not_arrive_is_not_called_encrypted() -> None:

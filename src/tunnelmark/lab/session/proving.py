@@ -12,9 +12,10 @@ from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.registry import make
 from tunnelmark.model.trial import Block
 from tunnelmark.model.tunnel import TrafficPath, TunnelUp
+from tunnelmark.probes.attribution import Expected
 from tunnelmark.probes.fragmentation import LARGEST_BYTES
 from tunnelmark.probes.prober import PROBE_SPACING_NS, EngineProber, least_gap_ns
-from tunnelmark.probes.wire import Expected, prove
+from tunnelmark.probes.wire import prove
 from tunnelmark.workloads.registry import workload_kinds
 
 PROOF_PAYLOADS_BYTES = (64, 512, 1400)

@@ -33,8 +33,8 @@ from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, Trial, TrialResult
 from tunnelmark.model.tunnel import DataPath, TunnelUp
+from tunnelmark.probes.attribution import Expected, anything
 from tunnelmark.probes.busy import Busy
-from tunnelmark.probes.wire import Expected, anything
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.background import loads_of
