@@ -26,6 +26,8 @@ struct Configuration {
     seed: u64,
     realtime_priority: Option<u8>,
     cpu: Option<usize>,
+    #[serde(default = "config::yes")]
+    spin: bool,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +45,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let threads = Threads {
         realtime_priority: config::priority(config.realtime_priority)?,
         cpu: config::cpu("cpu", config.cpu)?,
+        asleep: !config.spin,
     };
     let parent_pid = config.parent_pid;
     let plan = checked(config, clock::now())?;

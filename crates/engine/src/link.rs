@@ -37,6 +37,8 @@ struct LinkConfig {
     ring_frames: usize,
     realtime_priority: Option<u8>,
     cpu: Option<usize>,
+    #[serde(default = "config::yes")]
+    spin: bool,
 }
 
 fn usual_ring() -> usize {
@@ -55,6 +57,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let threads = Threads {
         realtime_priority: config::priority(config.realtime_priority)?,
         cpu: config::cpu("cpu", config.cpu)?,
+        asleep: !config.spin,
     };
     let (parent_pid, seed) = (config.parent_pid, config.seed);
     let ring_frames = config.ring_frames;

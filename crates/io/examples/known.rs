@@ -65,7 +65,7 @@ fn outward(mut device: File, socket: &UdpSocket, settings: &Settings) -> ! {
     let mut buffer = vec![0; LARGEST];
     let mut waiting: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     let mut random = settings.seed | 1;
-    let mut alarm = Alarm::default();
+    let mut alarm = Alarm::new(true);
     let mut cost = Cost::new();
     loop {
         let mut taken = 0;

@@ -29,25 +29,17 @@ pub struct Alarm {
     share: Option<i64>,
 }
 
-impl Default for Alarm {
-    fn default() -> Self {
+impl Alarm {
+    /// An alarm; one that does not `spin` takes no processor while it waits, and so is as late as the
+    /// kernel wakes.
+    #[must_use]
+    pub fn new(spin: bool) -> Self {
         Self {
             late: Duration(50_000),
             last: clock::now(),
             awake: Duration::ZERO,
             looked: None,
-            share: Some(SHARE),
-        }
-    }
-}
-
-impl Alarm {
-    /// An alarm that takes no processor while it waits, and so is as late as the kernel wakes.
-    #[must_use]
-    pub fn asleep() -> Self {
-        Self {
-            share: None,
-            ..Self::default()
+            share: spin.then_some(SHARE),
         }
     }
 
@@ -148,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_estimate_settles_where_one_in_twenty_is_later() {
-        let mut alarm = Alarm::default();
+        let mut alarm = Alarm::new(true);
         let mut later = 0;
         for k in 0..200_000_i64 {
             // 0 to 40 µs, evenly spread: the 95th percentile is 38 µs.
@@ -162,7 +154,7 @@ mod tests {
 
     #[test]
     fn no_more_than_its_share_of_the_time_is_spent_awake() {
-        let mut alarm = Alarm::default();
+        let mut alarm = Alarm::new(true);
         for _ in 0..1_000 {
             alarm.learn(Duration(1_000_000));
         }
@@ -171,13 +163,13 @@ mod tests {
         assert_eq!(alarm.stretch(last + Duration(40_000)), Duration(10_000));
         assert_eq!(alarm.stretch(last + Duration(1_000_000_000)), LONGEST);
         assert_eq!(alarm.stretch(last - Duration(5)), Duration(0));
-        alarm.share = Alarm::asleep().share;
+        alarm.share = Alarm::new(false).share;
         assert_eq!(alarm.stretch(last + Duration(1_000_000_000)), Duration(0));
     }
 
     #[test]
     fn what_is_spent_awake_is_what_was_waited_and_no_more() {
-        let mut alarm = Alarm::default();
+        let mut alarm = Alarm::new(true);
         let begun = clock::now();
         for _ in 0..50 {
             let due = clock::now() + Duration(400_000);
@@ -196,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_works_between_two_looks_did_not_wait() {
-        let mut alarm = Alarm::default();
+        let mut alarm = Alarm::new(true);
         let due = clock::now() + Duration(60_000_000_000);
         alarm.last = due - Duration(1_000);
         let mut asleep = 0;
@@ -214,7 +206,7 @@ mod tests {
 
     #[test]
     fn it_is_never_early() {
-        for mut alarm in [Alarm::default(), Alarm::asleep()] {
+        for mut alarm in [Alarm::new(true), Alarm::new(false)] {
             for _ in 0..20 {
                 let due = clock::now() + Duration(200_000);
                 while clock::now() < due {

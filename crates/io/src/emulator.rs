@@ -55,6 +55,8 @@ pub struct Threads {
     pub realtime_priority: Option<u8>,
     /// Processor.
     pub cpu: Option<usize>,
+    /// They sleep until a frame is due, and are as late as the kernel wakes.
+    pub asleep: bool,
 }
 
 /// What is asked of a running emulator.
@@ -230,7 +232,7 @@ fn drive<L: LinkDriver>(
     process::pin(threads.cpu)?;
     process::steady();
     let mut priority = Priority::take(threads.realtime_priority);
-    let mut alarm = Alarm::default();
+    let mut alarm = Alarm::new(!threads.asleep);
     let mut answered = 0;
     driver.restart();
     while !stop.requested() {
@@ -308,6 +310,56 @@ mod tests {
             fails,
         };
         (fails.map(driver), restarts)
+    }
+
+    /// Hands on a frame every 200 µs.
+    struct Paced {
+        next: Instant,
+    }
+
+    impl LinkDriver for Paced {
+        type Report = ();
+
+        fn turn(&mut self) -> Result<Turn, IoError> {
+            let now = clock::now();
+            if now < self.next {
+                return Ok(Turn::default());
+            }
+            self.next = now + Duration(200_000);
+            Ok(Turn { taken: 0, sent: 1 })
+        }
+
+        fn next_due(&self) -> Option<Instant> {
+            Some(self.next)
+        }
+
+        fn sleep(&self, up: Option<Instant>, _wake: &Wake) {
+            clock::sleep_until(up.unwrap());
+        }
+
+        fn report(&mut self) {}
+    }
+
+    #[test]
+    fn threads_that_shall_sleep_are_never_awake_for_nothing() {
+        for asleep in [false, true] {
+            let next = clock::now();
+            let threads = Threads {
+                asleep,
+                ..Threads::default()
+            };
+            let stop = Stop::listen(None).unwrap();
+            let begun = clock::now();
+            let mut requests = || {
+                if clock::now() > begun + Duration(100_000_000) {
+                    stop.request();
+                }
+                Requests::default()
+            };
+            let driver = Paced { next };
+            let (_, awake) = run([driver], threads, &stop, &mut requests, &mut |_| {}).unwrap();
+            assert_eq!(awake == Awake::default(), asleep, "{awake:?}");
+        }
     }
 
     #[test]

@@ -31,11 +31,10 @@ pub struct WiredPlan {
 impl WiredPlan {
     /// Opens both interfaces: a driver for the way forward and one for the reverse.
     pub fn open(&self) -> Result<[WiredDriver; 2], IoError> {
-        let (a, b, seed) = (&self.a, &self.b, self.seed);
-        let receive = |from: &str| Receiver::open(from, mtu_bytes(from)?, self.ring_frames);
+        let (a, b) = (&self.a, &self.b);
         Ok([
-            WiredDriver::open((a, b), receive(a)?, &self.a_to_b, seed, "a_to_b")?,
-            WiredDriver::open((b, a), receive(b)?, &self.b_to_a, seed, "b_to_a")?,
+            WiredDriver::open((a, b), self, &self.a_to_b, "a_to_b")?,
+            WiredDriver::open((b, a), self, &self.b_to_a, "b_to_a")?,
         ])
     }
 }
@@ -73,11 +72,11 @@ impl LinkDriver for WiredDriver {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        self.direction.next_due()
+        self.direction.look_by()
     }
 
     fn sleep(&self, up: Option<Instant>, wake: &Wake) {
-        match self.stream.nap() {
+        match self.stream.nap(clock::now()) {
             Some(until) => clock::sleep_until(up.map_or(until, |up| up.min(until))),
             None => self.receiver.wait(up, wake),
         }
@@ -105,19 +104,19 @@ impl LinkDriver for WiredDriver {
 impl WiredDriver {
     fn open(
         (from, to): (&str, &str),
-        receiver: Receiver,
+        plan: &WiredPlan,
         (config, opportunities): &(DirectionConfig, Option<Arc<Opportunities>>),
-        seed: u64,
         name: &str,
     ) -> Result<Self, IoError> {
         let mtu = mtu_bytes(from)?;
+        let direction = Direction::new(config.clone(), opportunities.clone(), plan.seed, name);
         Ok(Self {
             transmitter: Transmitter::open(to)?,
-            receiver,
-            direction: Direction::new(config.clone(), opportunities.clone(), seed, name),
+            receiver: Receiver::open(from, mtu, plan.ring_frames)?,
+            stream: Stream::new(direction.least_delay(), plan.ring_frames),
+            direction,
             mtu,
             last_arrival: Instant::MIN,
-            stream: Stream::default(),
             ready: Vec::with_capacity(BATCH),
             spare: Vec::with_capacity(SPARE),
             send_errors: 0,
@@ -199,18 +198,34 @@ impl WiredDriver {
 /// A thread that waits for the next frame is woken by each of them, which costs whoever sends more
 /// than the frame itself. In a dense stream it naps instead and finds several at once; they carry
 /// the kernel's time of arrival, so no delay is added where the link has one.
-#[derive(Default)]
 struct Stream {
     /// Moving mean of the gap; None: no stream.
     gap: Option<Duration>,
     last: Instant,
+    nap: Duration,
 }
 
-/// Frames that come closer than this are a dense stream.
-const DENSE: Duration = Duration(15_000);
-const NAP: Duration = Duration(20_000);
+/// A nap where frames may have to leave at once.
+const SHORT_NAP: Duration = Duration(20_000);
+/// Whoever asks for a report, or for the end, waits for no longer.
+const LONG_NAP: Duration = Duration(1_000_000);
+/// Frames that fill the ring come no closer to each other.
+const LEAST_GAP_NS: i64 = 250;
 
 impl Stream {
+    /// Of frames that arrive `least_delay` after they came in at the earliest.
+    fn new(least_delay: Duration, ring_frames: usize) -> Self {
+        let frames = i64::try_from(ring_frames).unwrap_or(i64::MAX);
+        let fills = Duration(frames.saturating_mul(LEAST_GAP_NS));
+        // Half of the delay is left for a nap that ends late.
+        let nap = Duration(least_delay.0 / 2).min(fills).min(LONG_NAP);
+        Self {
+            gap: None,
+            last: Instant(0),
+            nap: nap.max(SHORT_NAP),
+        }
+    }
+
     fn took(&mut self, frames: usize, now: Instant) {
         let passed = now - self.last;
         if frames > 0 {
@@ -218,14 +233,56 @@ impl Stream {
             let mean = self.gap.map_or(gap, |mean| (7 * mean.0 + gap) / 8);
             self.gap = Some(Duration(mean));
             self.last = now;
-        } else if passed > NAP.saturating_mul(4) {
+        } else if passed > self.nap.saturating_mul(4) {
             self.gap = None;
         }
     }
 
-    fn nap(&self) -> Option<Instant> {
-        self.gap
-            .is_some_and(|gap| gap < DENSE)
-            .then(|| clock::now() + NAP)
+    /// Until when to nap at `now`; None: the next frame is waited for.
+    fn nap(&self, now: Instant) -> Option<Instant> {
+        // Frames that come closer than three quarters of a nap are a dense stream.
+        let dense = self.gap.is_some_and(|gap| gap.0 < self.nap.0 / 4 * 3);
+        dense.then(|| now + self.nap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// For how long it naps at the end of 100 frames that far apart.
+    fn nap_ns(stream: &mut Stream, gap_ns: i64) -> Option<i64> {
+        let mut now = Instant(0);
+        for _ in 0..100 {
+            now += Duration(gap_ns);
+            stream.took(1, now);
+        }
+        stream.nap(now).map(|until| (until - now).0)
+    }
+
+    #[test]
+    fn a_nap_leaves_half_of_the_delay_and_room_in_the_ring() {
+        let nap = |delay_ns, ring_frames, gap_ns| {
+            nap_ns(&mut Stream::new(Duration(delay_ns), ring_frames), gap_ns)
+        };
+        assert_eq!(nap(0, 8192, 10_000), Some(20_000));
+        assert_eq!(nap(0, 8192, 100_000), None);
+        assert_eq!(nap(20 * MS, 8192, 100_000), Some(MS));
+        assert_eq!(nap(20 * MS, 8192, MS), None);
+        assert_eq!(nap(MS / 2, 8192, 100_000), Some(MS / 4));
+        assert_eq!(nap(20 * MS, 512, 50_000), Some(128_000));
+    }
+
+    #[test]
+    fn when_a_stream_ends_the_next_frame_is_waited_for_again() {
+        let mut stream = Stream::new(Duration(20 * MS), 8192);
+        assert_eq!(nap_ns(&mut stream, 10_000), Some(MS));
+        let end = Instant(100 * 10_000) + Duration(4 * MS);
+        stream.took(0, end);
+        assert!(stream.nap(end).is_some());
+        stream.took(0, end + Duration(1));
+        assert_eq!(stream.nap(end), None);
     }
 }

@@ -92,6 +92,7 @@ pub struct Direction<F> {
     waiting_bytes: u64,
     under_way: Flights<F>,
     latest_due: Instant,
+    least_delay: Duration,
     counters: Counters,
 }
 
@@ -156,8 +157,10 @@ impl<F: Frame> Direction<F> {
         seed: u64,
         name: &str,
     ) -> Self {
+        let changed = config.changes.iter().filter_map(|change| change.delay_ns);
         Self {
             fate: Fate::new(&config, seed, name),
+            least_delay: Duration(changed.fold(config.delay_ns, i64::min)),
             serializer: Serializer::new(opportunities),
             current: config.clone(),
             base: config,
@@ -222,6 +225,27 @@ impl<F: Frame> Direction<F> {
             (Some(arrival), Some(begin)) => Some(arrival.min(begin)),
             (one, other) => one.or(other),
         }
+    }
+
+    /// When it is to be polled, so that no frame is forwarded late; None while nothing is under way.
+    ///
+    /// That is no sooner than `next_due`: a frame begins when its turn comes, whenever that is seen, and
+    /// arrives [`Self::least_delay`] later at the earliest.
+    #[must_use]
+    pub fn look_by(&self) -> Option<Instant> {
+        let arrival = self.under_way.next_due();
+        let begun = (!self.waiting.is_empty()).then(|| self.serializer.free_at());
+        match (arrival, begun.map(|at| at.saturating_add(self.least_delay))) {
+            (Some(arrival), Some(other)) => Some(arrival.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The shortest time, by the configuration and all its changes, from when a frame is offered, or
+    /// begins after it has waited, until it arrives.
+    #[must_use]
+    pub fn least_delay(&self) -> Duration {
+        self.least_delay
     }
 
     /// The next frame that has arrived by `now`.

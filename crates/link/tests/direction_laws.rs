@@ -162,6 +162,62 @@ proptest! {
         prop_assert_eq!(damaged.len() as u64, c.corrupted);
     }
 
+    /// As the emulator does it: frames are seen only after naps of half of the delay, and nobody looks
+    /// before `look_by`.
+    #[test]
+    fn who_looks_no_sooner_than_needed_forwards_the_same_frames_and_none_late(
+        config in any_config(),
+        rate in 1_000_000_u64..20_000_000,
+        frames in proptest::collection::vec((0_i64..1_000_000, 60_u64..1514), 1..200),
+        seed: u64,
+    ) {
+        let config = DirectionConfig { rate_bit_s: Some(rate), ..config };
+        let mut came = Vec::new();
+        let mut at = Instant(1_000_000_000);
+        for (step, bytes) in frames {
+            at += Duration(step);
+            came.push((at, bytes));
+        }
+        let mut prompt = direction(config.clone(), seed);
+        let mut seldom = direction(config, seed);
+        let mut expected = Vec::new();
+        for (k, (at, bytes)) in came.iter().enumerate() {
+            while let Some(arrival) = prompt.poll(*at) {
+                expected.push(arrival);
+            }
+            prompt.offer(*at, *bytes, Number(k, false));
+        }
+        while let Some(due) = prompt.next_due() {
+            while let Some(arrival) = prompt.poll(due) {
+                expected.push(arrival);
+            }
+        }
+        let nap = Duration(seldom.least_delay().0 / 2);
+        let mut found = Vec::new();
+        let mut now = Instant(1_000_000_000);
+        let mut taken = 0;
+        loop {
+            while let Some((at, bytes)) = came.get(taken).filter(|(at, _)| *at <= now) {
+                seldom.offer(*at, *bytes, Number(taken, false));
+                taken += 1;
+            }
+            while let Some(arrival) = seldom.poll(now) {
+                prop_assert!(nap == Duration::ZERO || arrival.due == now, "late by {:?}", now - arrival.due);
+                found.push(arrival);
+            }
+            let next = came.get(taken).map(|(at, _)| (*at).max(now + nap));
+            now = match (next, seldom.look_by()) {
+                (Some(next), Some(due)) => next.min(due),
+                (next, due) => match next.or(due) {
+                    Some(one) => one,
+                    None => break,
+                },
+            };
+        }
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(seldom.counters(), prompt.counters());
+    }
+
     #[test]
     fn the_rate_is_exact_over_any_time(rate in 1_000_u64..40_000_000_000, bytes in 64_u64..1514) {
         let config = DirectionConfig {

@@ -117,11 +117,13 @@ def send_config(
     realtime_priority: int | None,
     parent_pid: int | None,
     segment: bool = False,
+    spin: bool = True,
     receive_time: ReceiveTime = "kernel",
 ) -> dict[str, object]:
     """Return the whole configuration of a sender.
 
     With ``segment``, packets of one length that are due together leave as one that the kernel cuts.
+    Without ``spin`` the sender sleeps until a packet is due.
     """
     return {
         "protocol": PROTOCOL,
@@ -132,6 +134,7 @@ def send_config(
         "late_ns": late_ns,
         "missed": "send",
         "segment": segment,
+        "spin": spin,
         "dont_fragment": False,
         "receive_time": receive_time,
         "records": records,

@@ -148,6 +148,7 @@ class _Spec:
         parent_pid: int,
         realtime_priority: int | None,
         files_dir: str = ".",
+        spin: bool = True,
     ) -> dict[str, object]:
         """Return the whole configuration for ``tunnelmark-engine link``."""
         return {
@@ -158,6 +159,7 @@ class _Spec:
             **self._medium(files_dir),
             "realtime_priority": realtime_priority,
             "cpu": None,
+            "spin": spin,
         }
 
     def _medium(self, files_dir: str) -> dict[str, object]:

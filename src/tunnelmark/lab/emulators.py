@@ -58,13 +58,17 @@ Reports = list[tuple[int, dict[str, dict[str, int]]]]
 class Emulators:
     """The links of a lab, which carry until they are stopped."""
 
-    def __init__(self, host: LabHost, link: AnyLinkSpec, *, engine: str, parent_pid: int) -> None:
+    def __init__(
+        self, host: LabHost, link: AnyLinkSpec, *, engine: str, parent_pid: int, spin: bool
+    ) -> None:
         """Put what the link needs onto its host; ``engine`` and ``parent_pid`` are as it has them.
+
+        With ``spin`` they wait awake for the last stretch before a frame is due.
 
         Nothing is started yet.
         """
         self._host, self._link, self._engine = host, link, engine
-        self._parent_pid = parent_pid
+        self._parent_pid, self._spin = parent_pid, spin
         self._links: list[_Emulator] = []
         for name, content in link.files.items():
             host.put(host.work_dir / name, content)
@@ -90,6 +94,7 @@ class Emulators:
                 parent_pid=self._parent_pid,
                 realtime_priority=_REALTIME_PRIORITY,
                 files_dir=str(self._host.work_dir),
+                spin=self._spin,
             )
             if links > 1:
                 config["ring_frames"] = max(_LEAST_RING_FRAMES, _RING_FRAMES // links)

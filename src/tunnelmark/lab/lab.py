@@ -74,10 +74,12 @@ class Lab:
         place: Place | None = None,
         emulate: bool = True,
         offloads: bool = False,
+        spin: bool = True,
     ) -> None:
         """Bring it up; without a ``link``, or not ``emulate``, the two hosts are joined directly.
 
-        Then ``offloads`` may stay on: what the kernel cuts and joins is nobody's frames.
+        Then ``offloads`` may stay on: what the kernel cuts and joins is nobody's frames. With
+        ``spin``, what waits for a packet's time is awake for the last stretch.
 
         A tunnel that is the link itself (``Tunnel.is_link``) makes it from ``site.shared``; what it
         made is handed in by ``adopt``.
@@ -89,6 +91,7 @@ class Lab:
         self.logs = logs
         self.place: Place = place or LocalPlace(ledger, engine=engine, logs=logs)
         self._topology = topology
+        self.spin = spin
         self.link = link
         self._emulators: Emulators | None = None
         self._adopted: Medium | None = None
@@ -154,6 +157,7 @@ class Lab:
                     link,
                     engine=self.place.link_engine,
                     parent_pid=self.place.link_owner_pid,
+                    spin=spin,
                 )
                 self._emulators.start(self.wires)
         except BaseException:
@@ -181,6 +185,7 @@ class Lab:
             gateway_ipv6 if self.is_gateway else inner_ipv6,
             engine=self.place.engine,
             owner_pid=self.place.owner_pid,
+            spin=self.spin,
             nat_ipv4=OUTSIDE_ROUTER_IPV4 if self._topology.router == "nat" else None,
             nat_helpers=self._nat_helpers,
             shared=SharedMedium(link.medium, link.seed)

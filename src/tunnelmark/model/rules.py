@@ -88,7 +88,7 @@ class Precision(Params):
 
 
 class Probes(Params):
-    """Observations that a study has to ask for; see docs/probes.md."""
+    """What a study asks of the instrument beside its workloads; see docs/probes.md."""
 
     capture_packets: int = Field(
         0,
@@ -96,6 +96,13 @@ class Probes(Params):
         le=50_000,
         description="packets to capture at each end of the link in every trial, for the "
         "delay by place and the packet sizes; 0: no capture, since it costs CPU",
+    )
+    spin: bool = Field(
+        default=True,
+        description="sender and link emulator stay awake shortly before a packet is due, for at "
+        "most a quarter of the time; false: they sleep until then, so that packets are as late as "
+        "the kernel wakes (some 50 microseconds), and leave a computer of one or two cores to "
+        "what is measured",
     )
 
 

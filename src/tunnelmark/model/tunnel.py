@@ -86,6 +86,8 @@ class Site:
     """Path of ``tunnelmark-engine`` on both ends."""
     owner_pid: int = 1
     """Process, as the ends see it, with whose end everything there ends."""
+    spin: bool = True
+    """Whether a medium that a driver brings waits awake shortly before a frame is due."""
     nat_ipv4: str | None = None
     """What the server sees in place of the client's IPv4 address, where NAT is between them."""
     nat_helpers: frozenset[str] = frozenset()

@@ -70,6 +70,8 @@ class TrialContext:
     """Waits so many seconds of the time in which traffic is sent."""
     enough: Callable[[], bool] = lambda: False
     """True when no more is wanted of a load beside another one: it ends in order, as planned."""
+    spin: bool = True
+    """Whether senders wait awake for the last stretch before a packet is due."""
     receive_time: ReceiveTime = "kernel"
     """When a packet has arrived; ``user`` where the kernel's time is that of an outer packet."""
     one_clock: bool = True

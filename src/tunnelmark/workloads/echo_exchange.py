@@ -124,6 +124,7 @@ class Exchange:
             parent_pid=self._context.owner_pid,
             receive_time=self._context.receive_time,
             segment=self._segment,
+            spin=self._context.spin,
         )
         self._context.begins()
         return self._start(self._context.client, "send", document)

@@ -29,11 +29,7 @@ pub(super) fn sending(
     let flows = plan.flows.iter().map(|flow| &flow.outgoing);
     let mut outgoing = Outgoing::new(flows, plan.missed);
     let mut batch = Batch::new(plan.largest_bytes());
-    let mut alarm = if plan.spin {
-        Alarm::default()
-    } else {
-        Alarm::asleep()
-    };
+    let mut alarm = Alarm::new(plan.spin);
     let Some(start) = start() else {
         return Ok((priority.fate(), alarm.awake()));
     };

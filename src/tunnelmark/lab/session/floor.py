@@ -66,6 +66,7 @@ def measure_floor(
         progress=lambda _progress: None,
         cancelled=lambda: False,
         owner_pid=lab.place.owner_pid,
+        spin=lab.spin,
         receive_time=receive_time,
         one_clock=lab.place.one_clock,
     )

@@ -180,6 +180,7 @@ class LabSession:
             place=self._place(),
             emulate=not tunnel.is_link,
             offloads=spec is None,
+            spin=self._job.probes.spin,
         )
 
     def _brought_up(self, lab: Lab, tunnel: Tunnel, baseline: Tunnel) -> "_Made":

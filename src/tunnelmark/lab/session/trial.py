@@ -310,6 +310,7 @@ class _Running:
             waited_awake=self.awake.sender,
             begins=self._begins,
             owner_pid=lab.place.owner_pid,
+            spin=lab.spin,
             link=lab.link,
             link_mtu_bytes=lab.client.mtu_bytes,
             outside=self.stand.base.up.paths,

@@ -50,6 +50,7 @@ def _silent(up: TunnelUp, lab: Lab, wait_ns: int, *, seed: int) -> list[str]:
         progress=lambda _progress: None,
         cancelled=lambda: False,
         owner_pid=lab.place.owner_pid,
+        spin=lab.spin,
     )
     outcome = UdpEcho(stream(len(up.paths), wait_ns)).run(context)
     if not outcome.measurements:

@@ -102,6 +102,7 @@ class Radios:
             "seed": self._shared.seed,
             "realtime_priority": _REALTIME_PRIORITY,
             "cpu": None,
+            "spin": site.spin,
         }
         self._process = site.server.host.spawn(
             [site.engine, "wlan-medium", "-"],

@@ -107,6 +107,7 @@ class Lab:
             setattr(self, name, broken.get(name, _nothing))
 
     direct = False
+    spin = True
     link: Any = None
 
     def reports(self, _since_ns: int) -> list[Any]:

@@ -49,7 +49,7 @@ def test_a_path_that_is_silent_is_asked_once_more_and_waited_for_longer(
     place = SimpleNamespace(engine="", owner_pid=1, stratum=Stratum.NAMESPACES)
     host, end = SimpleNamespace(), SimpleNamespace(mtu_bytes=1500)
     lab: Any = SimpleNamespace(
-        client_host=host, server_host=host, place=place, link=None, client=end
+        client_host=host, server_host=host, place=place, link=None, client=end, spin=True
     )
     up: Any = SimpleNamespace(paths=(1, 2))
     if silent_streams == 2:
