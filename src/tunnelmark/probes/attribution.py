@@ -192,9 +192,9 @@ class Votes:
     ) -> dict[int, list[tuple[int, ...]]]:
         """Return what was found without single packets that hold less or more than one datagram.
 
-        The first fragment of one may go alone, and a part of another beside it; what stands around
-        most is what stands around one. It differs by a few digits of a counter, and by a
-        cipher's block, if it has blocks.
+        The first fragment of one may go alone, and a part of another beside it. The least that
+        stands around many is what stands around one. It differs by a few digits of a counter,
+        and by a cipher's block, if it has blocks.
         """
         one = self._one_packet_bytes or math.inf
         around = [
@@ -205,10 +205,11 @@ class Votes:
         sure = Counter(itertools.chain.from_iterable(around))
         if not sure:
             return {size: [*candidates] for size, candidates in found.items()}
-        least = max(
-            sorted(sure),
-            key=lambda start: sum(sure[start + more] for more in range(_COUNTER_BYTES + 1)),
-        )
+        many = {
+            start: sum(sure[start + more] for more in range(_COUNTER_BYTES + 1)) for start in sure
+        }
+        # Sizes that follow each other closely and are joined each with the next one are many, too.
+        least = min(start for start, sizes in many.items() if sizes * _MANY > max(many.values()))
         most = least + _COUNTER_BYTES
         if any(
             least - _BLOCK_BYTES <= bytes_ <= most + _BLOCK_BYTES
@@ -242,6 +243,8 @@ _BLOCK_BYTES: Final = 16
 """Of a cipher: padding to it makes what stands around datagrams differ by less."""
 _COUNTER_BYTES: Final = 8
 """By how much a number that grows may lengthen a header."""
+_MANY: Final = 3
+"""Of the most: more than one in so many."""
 _LONE_PROBE_NS: Final = 10_000_000
 _TRIED_SHIFTS: Final = 8
 _CLOSE: Final = 0.5

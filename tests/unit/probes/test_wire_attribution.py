@@ -146,6 +146,12 @@ def test_a_part_of_another_datagram_does_not_outvote_what_stands_around_all_othe
     votes = Votes(1272, stream=True)
     votes.add(probes, [[packet(0, outer[probe.payload_bytes])] for probe in probes])
     assert votes.agreed() == {25: (132,), 100: (207,), 1000: (1107,)}
+    # Sizes in a row, each with the next one in both rounds, are no majority either.
+    row = range(200, 230, 2)
+    votes.add(
+        [Probe(0, size) for size in row] * 2, [[packet(0, 2 * size + 215)] for size in row] * 2
+    )
+    assert votes.agreed() == {25: (132,), 100: (207,), 1000: (1107,)}
     # It is known as soon as two rounds have it alone.
     votes.add([Probe(0, 601)] * 2, [[packet(0, 708)]] * 2)
     assert votes.agreed() == {25: (132,), 100: (207,), 601: (708,), 1000: (1107,)}
