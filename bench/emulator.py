@@ -5,9 +5,10 @@ import statistics
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from ours import echo, relay_run
+from ours import EchoRun, echo, relay_run
 from page import Line
 from pair import Pair, pair
 from search import LOSS_FREE, LOST, best_rate
@@ -136,6 +137,49 @@ def delay_error(made: Pair, seconds: float) -> list[Line]:
             None,
         ),
     ]
+
+
+def shares(made: Pair, seconds: float, repeats: int) -> list[Line]:
+    """CPU of the emulator and of both ends at some rates, waiting awake and asleep."""
+    lines = []
+    for rate in (1_000, 10_000, 100_000):
+        awake, asleep = (_share(made, rate, seconds, repeats, spin=spin) for spin in (True, False))
+        lines.append(
+            Line(
+                f"{rate:,} packet/s echoed over two delays of 20 ms, share of a core",
+                f"emulator {awake.emulator:.1%}, both ends {awake.ends:.1%}, {awake.lost:.3%} lost",
+                f"asleep until each is due: {asleep.emulator:.1%}, {asleep.ends:.1%}, "
+                f"{asleep.lost:.3%} lost",
+                "-",
+                None,
+                f"median of {repeats}",
+            )
+        )
+    return lines
+
+
+@dataclass(frozen=True)
+class _Share:
+    """CPU seconds per second."""
+
+    emulator: float
+    ends: float
+    lost: float
+
+
+def _share(made: Pair, packet_s: int, seconds: float, repeats: int, *, spin: bool) -> _Share:
+    seen: list[tuple[float, float, float]] = []
+    for _ in range(repeats):
+        runs: list[EchoRun] = []
+
+        def load(runs: list[EchoRun] = runs) -> None:
+            gap_ns = 1_000_000_000 // packet_s
+            runs.append(echo(made, gap_ns=gap_ns, duration_s=seconds, spin=spin))
+
+        _, cpu_s = relay_run(made, direction(delay_ns=_DELAY_NS), load, spin=spin)
+        (run,) = runs
+        seen.append((cpu_s / seconds, run.cpu_s / seconds, 1 - run.returned / run.sent))
+    return _Share(*(statistics.median(one) for one in zip(*seen, strict=True)))
 
 
 def netem(engine: str, seconds: float) -> str:

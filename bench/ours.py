@@ -228,7 +228,7 @@ class PeakMemory:
 
 
 def relay_run(
-    pair: Pair, spec: Mapping[str, object], load: object
+    pair: Pair, spec: Mapping[str, object], load: object, *, spin: bool = True
 ) -> tuple[dict[str, object], float]:
     """Start the emulator with a direction used both ways; ``load`` is called in between.
 
@@ -244,6 +244,8 @@ def relay_run(
         "seed": 1,
         "realtime_priority": 20,
         "cpu": None,
+        # Engines before this option are measured, too.
+        **({} if spin else {"spin": False}),
     }
     emulator = pair.start_engine(pair.link, "link", config)
     assert callable(load)  # noqa: S101

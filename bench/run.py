@@ -81,6 +81,7 @@ def _endpoints(repeats: int, seconds: float) -> list[Group]:
 def _emulator(repeats: int, seconds: float, flood: Path) -> list[Group]:
     return [
         partial(emulator.delay_error, seconds=seconds * 3),
+        partial(emulator.shares, seconds=seconds * 2, repeats=repeats),
         partial(emulator.rate_accuracy, flood=flood, seconds=seconds * 5),
         partial(emulator.frame_rate, flood=flood, seconds=seconds, repeats=repeats),
     ]

@@ -93,9 +93,14 @@ CASES += [
     for more in ({"protocol": "http"}, {}, {"http": "2"}, {"connections": 1, "large": 0})
 ]
 DNS_ALWAYS = frozenset(KINDS["dns"].metrics)
+# A busy computer may answer too few of 400 queries in a second for a 99th percentile.
+DNS_LIMITED_ALWAYS = DNS_ALWAYS - {"dns_latency_p99_ns"}
 CASES += [
-    Case("dns", {"duration": "1 s", **more}, {"duration": "60 s"}, udp=udp, always=DNS_ALWAYS)
-    for more, udp in (({}, True), ({"transport": "tcp", "outstanding": 2, "rate": 400}, False))
+    Case("dns", {"duration": "1 s", **more}, {"duration": "60 s"}, udp=udp, always=always)
+    for more, udp, always in (
+        ({}, True, DNS_ALWAYS),
+        ({"transport": "tcp", "outstanding": 2, "rate": 400}, False, DNS_LIMITED_ALWAYS),
+    )
 ]
 RR_ALWAYS = frozenset(KINDS["request_response"].metrics)
 CASES += [
