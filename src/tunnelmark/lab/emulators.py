@@ -59,7 +59,7 @@ class Emulators:
     """The links of a lab, which carry until they are stopped."""
 
     def __init__(
-        self, host: LabHost, link: AnyLinkSpec, *, engine: str, parent_pid: int, spin: bool
+        self, host: LabHost, link: AnyLinkSpec, *, engine: str, parent_pid: int, spin: bool = True
     ) -> None:
         """Put what the link needs onto its host; ``engine`` and ``parent_pid`` are as it has them.
 
