@@ -246,8 +246,9 @@ def page(soaked: Sequence[Soaked]) -> str:
     lines = [
         "# Soak",
         "",
-        f"{_PACKET_S:,} packets/s of {_PAYLOAD_BYTES} bytes there and back through each tunnel.",
-        "Made by `make soak`: 10,000 packets a second, five at a time. Memory is resident, read each 10 s; the first tenth of the samples",
+        f"{_PACKET_S:,} packets/s of {_PAYLOAD_BYTES} bytes, those of {_TOGETHER_NS // 1000} µs at a "
+        "time, there and back through each tunnel.",
+        "Made by `make soak`. Memory is resident, read each 10 s; the first tenth of the samples",
         "is left out. Flat: the 95 % interval of the slope of memory stays below",
         f"{FLAT_MIB_PER_H:g} MiB an hour.",
         "",
