@@ -1,7 +1,8 @@
 """An hour of traffic through OpenVPN and WireGuard each, in which nothing may grow; into soak.md.
 
 10,000 packets a second, five at a time, go through each tunnel and come back, one tunnel after the
-other, for as long as is asked. Memory and open files of every process are read each 10 seconds; what they do with time is a
+other, for as long as is asked.
+Memory and open files of every process are read each 10 seconds; what they do with time is a
 straight line whose slope has an interval that knows of neighbouring samples alike (HAC).
 The samples of the last run of each tunnel are kept beside the page, so that the tunnels can have
 their hours on different days. Needs root.
@@ -246,8 +247,8 @@ def page(soaked: Sequence[Soaked]) -> str:
     lines = [
         "# Soak",
         "",
-        f"{_PACKET_S:,} packets/s of {_PAYLOAD_BYTES} bytes, those of {_TOGETHER_NS // 1000} µs at a "
-        "time, there and back through each tunnel.",
+        f"{_PACKET_S:,} packets/s of {_PAYLOAD_BYTES} bytes there and back through each tunnel,",
+        f"those of {_TOGETHER_NS // 1000} µs together.",
         "Made by `make soak`. Memory is resident, read each 10 s; the first tenth of the samples",
         "is left out. Flat: the 95 % interval of the slope of memory stays below",
         f"{FLAT_MIB_PER_H:g} MiB an hour.",
