@@ -1,9 +1,9 @@
 """An hour of traffic through OpenVPN and WireGuard each, in which nothing may grow; into soak.md.
 
 10,000 packets a second, five at a time, go through each tunnel and come back, one tunnel after the
-other, for as long as is asked.
-Memory and open files of every process are read each 10 seconds; what they do with time is a
-straight line whose slope has an interval that knows of neighbouring samples alike (HAC).
+other, for as long as is asked. Memory and open files of every process are read each 10 seconds;
+what they do with time is a straight line whose slope has an interval that knows of neighbouring
+samples alike (HAC).
 The samples of the last run of each tunnel are kept beside the page, so that the tunnels can have
 their hours on different days. Needs root.
 """

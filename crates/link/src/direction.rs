@@ -219,12 +219,7 @@ impl<F: Frame> Direction<F> {
     /// When something happens next; None while nothing is under way.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        let arrival = self.under_way.next_due();
-        let begin = (!self.waiting.is_empty()).then(|| self.serializer.free_at());
-        match (arrival, begin) {
-            (Some(arrival), Some(begin)) => Some(arrival.min(begin)),
-            (one, other) => one.or(other),
-        }
+        self.next(Duration::ZERO)
     }
 
     /// When it is to be polled, so that no frame is forwarded late; None while nothing is under way.
@@ -233,10 +228,16 @@ impl<F: Frame> Direction<F> {
     /// arrives [`Self::least_delay`] later at the earliest.
     #[must_use]
     pub fn look_by(&self) -> Option<Instant> {
+        self.next(self.least_delay)
+    }
+
+    /// The next arrival, or so long after the next frame begins, whichever comes first.
+    fn next(&self, after_begin: Duration) -> Option<Instant> {
         let arrival = self.under_way.next_due();
-        let begun = (!self.waiting.is_empty()).then(|| self.serializer.free_at());
-        match (arrival, begun.map(|at| at.saturating_add(self.least_delay))) {
-            (Some(arrival), Some(other)) => Some(arrival.min(other)),
+        let begin = (!self.waiting.is_empty())
+            .then(|| self.serializer.free_at().saturating_add(after_begin));
+        match (arrival, begin) {
+            (Some(arrival), Some(begin)) => Some(arrival.min(begin)),
             (one, other) => one.or(other),
         }
     }
