@@ -13,20 +13,13 @@ from typing import Final, Protocol
 
 from tunnelmark.model.block import ProofVerdict, WireProof, WireSample
 from tunnelmark.model.host import Host
-from tunnelmark.model.overhead import IP_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelmark.model.topology import MACS
 from tunnelmark.model.tunnel import Endpoint, TrafficPath, WireRule
-from tunnelmark.probes.attribution import Expected, Probe, Votes, anything, attribute
+from tunnelmark.probes.asking import Asking
+from tunnelmark.probes.attribution import Expected, Probe, anything, attribute
 from tunnelmark.probes.capture import Capture, Captured, Reader
 from tunnelmark.probes.carriers import Carrier, carriers
-from tunnelmark.probes.fragmentation import (
-    LARGEST_BYTES,
-    SMALLEST_BYTES,
-    bracket,
-    consistent,
-    next_sizes,
-    sizes_around,
-)
+from tunnelmark.probes.fragmentation import LARGEST_BYTES, SMALLEST_BYTES, bracket
 from tunnelmark.probes.judge import Judge, is_link_control, make_marker
 from tunnelmark.probes.pcap import UDP, read_pcap
 from tunnelmark.probes.sizes import Sizes
@@ -91,18 +84,13 @@ def prove(
 ) -> WireProof:
     """Send probes through a path and judge what a capture on the link shows of them.
 
-    ``payload_sizes`` (bytes) are those of the study; sizes for the fragmentation point are added
-    with ``search``, else nothing is said of it; ``expected_bytes`` is where it was before: if it is
-    still there, the first batch shows that, else it is searched for. A size of which something else
-    was seen than ``expected`` says is asked for again, as one of which too little was seen: on a
-    busy computer a packet may have been taken for that of another probe.
-    ``seed`` makes the marker. ``idle`` are the rules of tunnels that are up beside this path: a
-    keepalive of theirs is not foreign. ``keep`` is called with (name without an ending,
-    pcap file) for each capture.
+    ``payload_sizes`` (bytes) are those of the study; ``search``, ``expected_bytes`` and
+    ``expected`` are as ``Asking`` takes them. ``seed`` makes the marker. ``idle`` are the rules of
+    tunnels that are up beside this path: a keepalive of theirs is not foreign. ``keep`` is called
+    with (name without an ending, pcap file) for each capture.
 
     Raises ``LabError`` if the capture or the sender does not work; a tunnel that fails the proof is
-    no exception but a ``WireProof`` that is not ``ok``. Only what was seen can be wrong: what was
-    not seen is asked for again, a bounded number of times.
+    no exception but a ``WireProof`` that is not ``ok``.
     """
     marker = make_marker(seed)
     judge = Judge(_with_port(rule, prober.port), marker, (*idle, *watch.housekeeping))
@@ -111,71 +99,34 @@ def prove(
     name = f"proof-{what}-{path.name}"
     ours = _client_addresses(watch, path)
     bench = _Bench(name, prober, watch, ours, marker, repeats, keep, rule)
-    version = ipaddress.ip_address(path.client_address).version
-    headers_bytes = IP_HEADER_BYTES[version] + UDP_HEADER_BYTES
-    # Whatever the overhead, that much goes in one packet, of which nothing can be cut off.
-    one_packet_bytes = min(path.mtu_bytes, watch.client.mtu_bytes - _MOST_OVERHEAD_BYTES)
-    wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
-    stream = bool(rule.tcp_ports)
-    # Over QUIC, where shorter packets only acknowledge, longer ones may do so as well.
-    acknowledges = rule.least_carrier_bytes > 0
-    # A stream cuts and joins packets as it likes, however often it is asked.
-    held_to = anything if stream else expected
-    one_bytes = one_packet_bytes - headers_bytes
-    votes = Votes(one_bytes, acknowledges=acknowledges, stream=stream, expected=held_to)
-    lengths: dict[int, tuple[int, ...]] = {}
-    asked = _Asked(stream)
+    asking = Asking(
+        payload_sizes,
+        rule,
+        ip_version=ipaddress.ip_address(path.client_address).version,
+        inner_mtu_bytes=path.mtu_bytes,
+        # Whatever the overhead, that much goes in one packet, of which nothing can be cut off.
+        one_packet_bytes=min(path.mtu_bytes, watch.client.mtu_bytes - _MOST_OVERHEAD_BYTES),
+        search=search,
+        expected_bytes=expected_bytes,
+        expected=expected,
+    )
     tally = _Tally()
-    classes: Counter[int | None] = Counter()
-    seen = Sizes(wanted, votes, compresses=rule.compresses, stream=stream)
-    for number in range(_MAX_BATCHES + len(wanted) // _BATCH_SIZES):
-        open_ = asked.open(_doubtful(wanted, lengths, held_to))
-        searched = (
-            sizes_around(expected_bytes, _LEAST_SIZES)
-            if expected_bytes is not None and not number
-            else asked.worth(
-                next_sizes(
-                    lengths,
-                    inner_mtu_bytes=path.mtu_bytes,
-                    headers_bytes=headers_bytes,
-                    limit=_SEARCH_SIZES if search else 0,
-                )
-            )
-        )
-        sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *searched)))
-        # Nothing was seen, again and again: a busy machine may spoil a batch, hardly all.
-        if not sizes or (number >= _FUTILE_BATCHES and not lengths):
-            break
-        asked.sent.update(sizes)
-        # A batch of few probes can be mistaken for one shifted by one; known sizes fill it up.
-        known_sizes = [size for size in lengths if size not in sizes]
-        batch = bench.run(number, (*sizes, *known_sizes[: max(0, _LEAST_SIZES - len(sizes))]))
+    while sizes := asking.batch():
+        batch = bench.run(tally.batches, sizes)
         judge.look_at(batch.captured.frames)
         tally.add(batch)
-        if batch.parts is None:
+        if not asking.answer(batch.probes, batch.parts, whole=batch.whole):
+            # Further apart they tell more than they did.
             prober.widen()
-        elif batch.whole:
-            asked.counted.update(sizes if seen.add(batch.probes, batch.parts) else ())
-            classes.update(one.traffic_class for parts in batch.parts for one in parts)
-        lengths = consistent(votes.agreed())
-        small = [size for size in wanted if size in sizes and size <= one_bytes]
-        if batch.parts is not None and (doubtful := _doubtful(small, lengths, held_to)):
-            # Joined with the next one, or parted: further apart they tell more than they did.
-            prober.widen()
-            votes.forget(doubtful.intersection(votes.agreed()))
-        if rule.compresses and tally.whole and lengths:
-            break
-    if rule.compresses:
-        lengths, votes = {}, votes.empty()
+    lengths = asking.lengths
     known = bracket(lengths)
     samples = tuple(
         WireSample(size, lengths[size])
-        for size in sorted({*wanted, *((known.low, known.high) if known.point else ())})
+        for size in sorted({*asking.seen.wanted, *((known.low, known.high) if known.point else ())})
         if size in lengths
     )
-    lost = sorted(votes.cut.intersection(wanted).difference(lengths))
-    unseen = _unseen(tally, judge, {size: asked.sent[size] for size in lost}, stream=stream)
-    wrong = _wrong(tally, judge, seen)
+    unseen = _unseen(tally, judge, asking.lost(), stream=bool(rule.tcp_ports))
+    wrong = _wrong(tally, judge, asking.seen)
     return WireProof(
         path=path.name,
         verdict=ProofVerdict.SAW_WRONG
@@ -191,25 +142,14 @@ def prove(
         encrypted_expected=rule.encrypted,
         samples=samples,
         fragmentation_point_bytes=known.point,
-        traffic_class=_usual(classes),
+        traffic_class=_usual(tally.classes),
     )
 
 
-_MAX_BATCHES: Final = 8
 _NEARLY_ALL: Final = 10
 """All but one of so many."""
 _MOST_OVERHEAD_BYTES: Final = 200
 """More than any tunnel puts around a packet."""
-_FUTILE_BATCHES: Final = 4
-_LEAST_SIZES: Final = 12
-_BATCH_SIZES: Final = 60
-_SEARCH_SIZES: Final = 24
-# How often a size is sent until a majority of its probes agrees, and how often with the batches
-# that do not count.
-_MAX_ASKED: Final = 4
-_MAX_SENT: Final = 6
-# A stream that joins segments does so each time.
-_STREAM_ASKED: Final = 2
 
 
 @dataclass(frozen=True)
@@ -232,29 +172,6 @@ class _Batch:
 
 
 @dataclass
-class _Asked:
-    """How often each size was sent."""
-
-    stream: bool
-    sent: Counter[int] = field(default_factory=Counter)
-    counted: Counter[int] = field(default_factory=Counter)
-    """In batches that count."""
-
-    def open(self, sizes: set[int]) -> list[int]:
-        """Return those of the sizes that may be sent once more."""
-        return [
-            size
-            for size in sorted(sizes)
-            if self.counted[size] < _MAX_ASKED and self.sent[size] < _MAX_SENT
-        ]
-
-    def worth(self, searched: tuple[int, ...]) -> tuple[int, ...]:
-        """Return sizes of the search; none where a stream has shown of each what it will show."""
-        shown = all(self.counted[size] >= _STREAM_ASKED for size in searched)
-        return () if self.stream and shown else searched
-
-
-@dataclass
 class _Tally:
     """What became of all probes."""
 
@@ -270,6 +187,8 @@ class _Tally:
     """Of all probes of the whole batches."""
     seen_bytes: int = 0
     """On the link in their direction, meanwhile."""
+    classes: Counter[int | None] = field(default_factory=Counter)
+    """Traffic classes of the probes' packets in the whole batches."""
 
     def add(self, batch: _Batch) -> None:
         self.sent += len(batch.sent.probes)
@@ -280,6 +199,8 @@ class _Tally:
         self.dropped += batch.captured.dropped
         self.attributed |= batch.parts is not None
         if batch.whole:
+            for part in batch.parts or ():
+                self.classes.update(one.traffic_class for one in part)
             self.payload_bytes += sum(probe.payload_bytes for probe in batch.sent.probes)
             self.seen_bytes += batch.forward_bytes
 
@@ -365,14 +286,6 @@ def _wrong(tally: _Tally, judge: Judge, seen: Sizes) -> list[str]:
         wrong += judge.missing()
         wrong += [] if seen.bypassed is None else [_bypassed(seen.bypassed, judge.rule)]
     return wrong
-
-
-def _doubtful(
-    wanted: Sequence[int], lengths: Mapping[int, tuple[int, ...]], expected: Expected
-) -> set[int]:
-    """Return the sizes of which too little was seen, or something else than expected."""
-    other = {size for size, seen in lengths.items() if expected(size) not in {None, seen}}
-    return {*wanted}.difference(lengths) | other
 
 
 def _client_addresses(watch: Watch, path: TrafficPath) -> frozenset[str]:
