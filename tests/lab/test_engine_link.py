@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from tunnelmark.engine.link import AnyLinkSpec, _Spec
+from tunnelmark.engine.link import AnyLinkSpec, BaseSpec
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.local import LocalHost, NetnsHost
 from tunnelmark.lab.lab import Lab
@@ -53,7 +53,7 @@ SERIAL = {**WAY, "rate_bit_s": 8_000_000, "delay_ns": 20_500_000}
 
 
 @dataclass(frozen=True)
-class Spec(_Spec):
+class Spec(BaseSpec):
     """The engine's configuration, as it is written to it."""
 
     forward: Mapping[str, object]

@@ -137,7 +137,7 @@ class Direction:
         }
 
 
-class _Spec:
+class BaseSpec:
     """What both kinds of link have in common."""
 
     def to_json(
@@ -167,7 +167,7 @@ class _Spec:
 
 
 @dataclass(frozen=True)
-class LinkSpec(_Spec):
+class LinkSpec(BaseSpec):
     """Both directions: ``a`` is the client's side, so ``a_to_b`` is forward."""
 
     a_to_b: Direction
@@ -195,7 +195,7 @@ class LinkSpec(_Spec):
 
 
 @dataclass(frozen=True)
-class SharedLinkSpec(_Spec):
+class SharedLinkSpec(BaseSpec):
     """A medium that both directions share, such as a WLAN; ``a`` is the client's side."""
 
     medium: Mapping[str, object]
