@@ -17,6 +17,8 @@ HEADER_MAX: Final = 512 * 1024
 PAYLOAD_MAX: Final = 1024 * 1024
 
 _KILL_LIMIT_S: Final = 30.0
+_SILENT_S: Final = 3.0
+"""So long a machine that hangs is asked: what is to be removed there are dozens of things."""
 _LENGTHS: Final = struct.Struct(">II")
 
 
@@ -67,6 +69,10 @@ class Channel:
         """Programs to which nobody listens any more; an agent gives no number twice."""
         self._ready: Ready | None = None
         self._error: str | None = None
+        self._heard = 0
+        """Frames that came from the agent."""
+        self._silent_since: int | None = None
+        """How many had come when a request was given up during which none did."""
         self._reader = threading.Thread(target=self._read, name=f"{name}-channel", daemon=True)
         self._reader.start()
 
@@ -85,7 +91,8 @@ class Channel:
     ) -> tuple[object, bytes]:
         """Ask and return the answer with its payload.
 
-        Raises ``LabError`` with the agent's words, or when no answer comes in time.
+        Raises ``LabError`` with the agent's words, or when no answer comes in time. An agent that
+        let a request go by and has said nothing at all since is not waited for that long again.
         """
         with self._state:
             if self._error is not None:
@@ -93,6 +100,9 @@ class Channel:
             number = self._next_id
             self._next_id += 1
             self._answers[number] = None
+            heard = self._heard
+            if self._silent_since == heard:
+                timeout_s = min(timeout_s, _SILENT_S)
         try:
             self._send({"id": number, "op": {op: dict(arguments)}}, payload)
             with self._state:
@@ -101,6 +111,7 @@ class Channel:
                 )
                 answer = self._answers[number]
                 if answer is None:
+                    self._silent_since = heard
                     late = f"{self._name}: {op} got no response after {timeout_s:g} s"
                     raise LabFailedError(self._error or late)
         finally:
@@ -194,6 +205,8 @@ class Channel:
         return bytes(data)
 
     def _take(self, header: Mapping[str, object], payload: bytes) -> None:
+        with self._state:
+            self._heard += 1
         if "event" not in header:
             number = header["id"]
             with self._state:

@@ -120,6 +120,44 @@ def test_a_late_answer_disturbs_nobody(peer: Peer) -> None:
     thread.join()
 
 
+def late(channel: Channel, timeout_s: float) -> str:
+    with pytest.raises(LabError, match="got no response after") as caught:
+        channel.ask("signal", {}, timeout_s=timeout_s)
+    return str(caught.value).rpartition(" after ")[2]
+
+
+def test_an_agent_that_says_nothing_is_not_waited_for_as_long_each_time(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelmark.hosts.vm_channel._SILENT_S", 0.01)
+    assert [late(peer.channel, 0.05) for _ in range(3)] == ["0.05 s", "0.01 s", "0.01 s"]
+    # It only hung: whatever it says, it has all the time again.
+    notes = Notes()
+    peer.channel.listen(3, notes)
+    peer.say({"event": "exit", "proc": 3, "code": 0, "signal": None})
+    assert notes.end.wait(10)
+    assert late(peer.channel, 0.05) == "0.05 s"
+
+
+def test_an_agent_that_is_busy_with_something_else_is_not_silent(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelmark.hosts.vm_channel._SILENT_S", 0.01)
+    notes = Notes()
+    peer.channel.listen(3, notes)
+
+    def exits() -> None:
+        peer.hear()
+        peer.say({"event": "exit", "proc": 3, "code": 0, "signal": None})
+        assert notes.end.wait(10)
+
+    thread = threading.Thread(target=exits)
+    thread.start()
+    assert late(peer.channel, 2) == "2 s"
+    thread.join()
+    assert late(peer.channel, 0.05) == "0.05 s"
+
+
 def test_output_that_overtakes_the_listener_is_kept_in_order(peer: Peer) -> None:
     peer.say({"event": "output", "proc": 3, "stream": 1}, b"a")
     peer.say({"event": "output", "proc": 3, "stream": 2}, b"b")
