@@ -18,7 +18,7 @@ from tunnelmark.workloads.latency_under_load import LatencyUnderLoad, LatencyUnd
 from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams
 
 # What judges the machine and not the workload: this one may be busy with anything.
-TIMING = "sender_lateness"
+TIMING = ("sender_lateness", "reply_lateness")
 
 
 def bursts(**values: object) -> Bursts:

@@ -20,7 +20,7 @@ from tunnelmark.workloads.voip import Voip, VoipParams
 from tunnelmark.workloads.voip_capacity import VoipCapacity, VoipCapacityParams
 
 # What judges the machine and not the workload: this one may be busy with anything.
-TIMING = "sender_lateness"
+TIMING = ("sender_lateness", "reply_lateness")
 
 
 def load(**values: object) -> UdpLoad:

@@ -24,7 +24,7 @@ from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams, plan_flows
 KINDS = workload_kinds()
 
 # What judges the machine and not the workload: this one may be busy with anything.
-TIMING = {"sender_lateness"}
+TIMING = {"sender_lateness", "reply_lateness"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -171,6 +171,27 @@ def test_a_reflector_that_is_killed_is_a_failed_check(context: TrialContext) -> 
     assert not verdict(outcome).valid
     assert any("reflector (reflect) died" in reason for reason in verdict(outcome).reasons)
     assert left(context) == []
+
+
+@pytest.mark.parametrize("stopped_s", [0.2, 1.0], ids=["shorter than the drain", "longer"])
+def test_a_reflector_that_holds_replies_is_a_failed_check(
+    context: TrialContext, stopped_s: float
+) -> None:
+    pids: dict[str, int] = {}
+    hold: list[threading.Timer] = []
+
+    def progress(_progress: Progress) -> None:
+        if not hold:
+            os.kill(pids["server"], signal.SIGSTOP)
+            hold.append(threading.Timer(stopped_s, os.kill, (pids["server"], signal.SIGCONT)))
+            hold[0].start()
+
+    context = replace(context, progress=progress, measuring_processes=pids.__setitem__)
+    outcome = echo(packets=400, drain="400 ms").run(context)
+    (timer,) = hold
+    timer.join()
+    failed = {check.name for check in outcome.checks if not check.ok}
+    assert failed - {"sender_lateness"} == {"reply_lateness"}
 
 
 def test_a_sender_that_is_killed_is_a_failed_check(context: TrialContext) -> None:

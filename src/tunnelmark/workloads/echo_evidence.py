@@ -5,11 +5,11 @@ from typing import Final
 
 from tunnelmark.engine.config import ReceiveTime
 from tunnelmark.engine.records import Flow
-from tunnelmark.engine.summary import ReflectSummary, SendSummary
+from tunnelmark.engine.summary import Histogram, ReflectSummary, SendSummary
 from tunnelmark.model.validity import Check
 
 INSTRUMENT_LIMITS: Final = frozenset(
-    {"sender_lateness", "all_sent", "receiver_overrun", "realtime"}
+    {"sender_lateness", "reply_lateness", "all_sent", "receiver_overrun", "realtime"}
 )
 """Checks that fail where a load is more than the sender or the receiver of ours can do."""
 
@@ -25,7 +25,13 @@ def evidence(
 ) -> tuple[Check, ...]:
     """Return the checks of one trial; ``reflected`` is None if the reflector was killed."""
     return (
-        _lateness(sent, late_limit_ns),
+        _lateness("sender_lateness", "packets", [f.lateness_ns for f in sent.flows], late_limit_ns),
+        # Replies that leave late leave in bursts, or when nobody waits for them any more.
+        _lateness(
+            *("reply_lateness", "replies"),
+            [reflected.residence_ns if reflected else None],
+            late_limit_ns,
+        ),
         _all_sent(sent),
         _forward(sent, reflected, joined),
         _reverse(sent, reflected, joined),
@@ -37,12 +43,12 @@ def evidence(
     )
 
 
-def _lateness(sent: SendSummary, limit_ns: int) -> Check:
-    worst = max((flow.lateness_ns.tail for flow in sent.flows if flow.lateness_ns), default=0)
+def _lateness(name: str, what: str, lateness: Sequence[Histogram | None], limit_ns: int) -> Check:
+    worst = max((one.tail for one in lateness if one), default=0)
     return Check(
-        "sender_lateness",
+        name,
         ok=worst <= limit_ns,
-        message=f"1 % of the packets (two at least) left {worst / 1e6:.3f} ms late or more; "
+        message=f"1 % of the {what} (two at least) left {worst / 1e6:.3f} ms late or more; "
         f"the limit is {limit_ns / 1e6:.3f} ms",
         value=float(worst),
         limit=float(limit_ns),

@@ -33,6 +33,10 @@ def flow(*packets: tuple[int, int, int, int], size: int = 100, late: tuple[int, 
     )
 
 
+def durations(tail_ns: int) -> Histogram:
+    return Histogram(1, 0, 0, 0, 0, 0, tail_ns, 0, 0.0)
+
+
 def reported(one: Flow, **changes: int | None) -> SendFlow:
     returned = int((one.returned & ~one.late).sum())
     values = {
@@ -61,7 +65,7 @@ def reported(one: Flow, **changes: int | None) -> SendFlow:
         rtt_ns=None,
         owd_forward_ns=None,
         owd_reverse_ns=None,
-        lateness_ns=Histogram(1, 0, 0, 0, 0, 0, 500_000, 0, 0.0),
+        lateness_ns=durations(500_000),
     )
 
 
@@ -328,6 +332,16 @@ def test_lateness_is_judged_at_its_limit_and_a_killed_reflector_is_no_evidence()
     assert failed(FIVE, sent, None) == ["conservation_forward", "conservation_reverse"]
     silent = replace(sent, flows=(replace(reported(FIVE), lateness_ns=None, due=0, sent=0),))
     assert "all_sent" in failed(FIVE, silent, heard)
+
+
+def test_replies_that_the_reflector_held_are_no_loss_and_no_burst_of_the_path() -> None:
+    sent, heard = summaries(FIVE)
+    held = replace(heard, residence_ns=durations(4_300 * MS))
+    assert failed(FIVE, sent, held) == ["reply_lateness"]
+    (check,) = (c for c in evidence(sent, held, [FIVE], late_limit_ns=MS) if not c.ok)
+    assert check.message.startswith("1 % of the replies (two at least) left 4300.000 ms late")
+    assert failed(FIVE, sent, replace(heard, residence_ns=durations(MS))) == []
+    assert failed(FIVE, sent, replace(heard, residence_ns=None)) == [], "it answered nothing"
 
 
 @pytest.mark.parametrize("end", ["sender", "reflector"])
