@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,39 @@ def test_a_part_that_is_killed_makes_the_trial_invalid_and_the_run_goes_on(
     assert any(evidence in reason for event in invalid for reason in event["reasons"]), invalid
     # Both points have both repeats all the same.
     assert sum(event["valid"] for event in done) == 4
+    assert one.of("run_ended")[0]["outcome"] == "complete"
+    assert one.leftovers() == []
+
+
+_TRANSACTIONS = (
+    _TEXT[: _TEXT.index("[[workload]]")].replace("rtt_p50", "rr_latency_p50")
+    + """
+[[workload]]
+kind = "request_response"
+duration = "2 s"
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [(_TEXT, "reflect"), (_TRANSACTIONS, "answer")],
+    ids=["reflector", "responder"],
+)
+def test_an_instrument_that_is_stopped_makes_the_trial_invalid(
+    study: Callable[[str], Any], text: str, program: str
+) -> None:
+    one = study(text)
+    one.start()
+    one.until(_under_way)
+    (pid,) = one.inhabitants("server", program)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.5)
+    os.kill(pid, signal.SIGCONT)
+    assert one.finish() == 0, one.errors
+    invalid = [event for event in one.of("trial_done") if not event["valid"]]
+    stopped = "measuring server was stopped"
+    assert any(stopped in reason for event in invalid for reason in event["reasons"]), invalid
     assert one.of("run_ended")[0]["outcome"] == "complete"
     assert one.leftovers() == []
 

@@ -81,6 +81,8 @@ class GroupUsage:
     """What the thread ran that ran most; None without a thread."""
     unseen: int = 0
     """Processes that came and went between two readings: what they used is not in here."""
+    stopped: int = 0
+    """Processes that a reading found stopped, by a signal or a tracer."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,8 @@ class Reading:
     """Clock ticks."""
     threads: Mapping[int, ThreadReading] = field(default_factory=dict)
     """Those that live, by their id."""
+    stopped: bool = False
+    """By a signal or a tracer; not known of a process in a virtual machine."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +237,7 @@ class CpuProbe:
         self._last: dict[int, Reading] = {}
         self._members: dict[str, set[int]] = {}
         self._earlier: set[int] = set()
+        self._stopped: set[int] = set()
         self._cores: tuple[CoreTicks, ...] = ()
         self._others_s: float | None = 0.0
         self._own_s = 0.0
@@ -277,7 +282,7 @@ class CpuProbe:
             own_s - self._own_s,
         )
 
-    def _usage(self, pids: Iterable[int]) -> GroupUsage:
+    def _usage(self, pids: set[int]) -> GroupUsage:
         run_s = user_s = system_s = wait_s = 0.0
         unseen = 0
         tells = True
@@ -296,7 +301,9 @@ class CpuProbe:
                 tells &= thread.wait_ns is not None
                 wait_s += ((thread.wait_ns or 0) - (before.wait_ns or 0)) / 1e9
         wait = wait_s if tells else None
-        return GroupUsage(run_s, user_s, system_s, wait, max(threads_s, default=None), unseen)
+        stopped = len(self._stopped.intersection(pids))
+        busiest_s = max(threads_s, default=None)
+        return GroupUsage(run_s, user_s, system_s, wait, busiest_s, unseen, stopped)
 
     def _read(self, view: CpuView) -> set[int]:
         """Read every process of the groups; return those that live."""
@@ -311,6 +318,8 @@ class CpuProbe:
                 # A thread that ended stays as it was last seen.
                 threads = {**before.threads, **reading.threads}
                 self._last[pid] = replace(reading, threads=threads)
+                if reading.stopped:
+                    self._stopped.add(pid)
         return alive
 
     def _beside(self, view: CpuView, groups: set[int]) -> tuple[float | None, float]:

@@ -71,6 +71,11 @@ def parse_process(text: str) -> tuple[int, int, int, int]:
     return int(fields[1]), int(fields[11]), int(fields[12]), int(fields[13]) + int(fields[14])
 
 
+def is_stopped(text: str) -> bool:
+    """Say whether ``/proc/PID/stat`` is of a process that a signal or a tracer has stopped."""
+    return text.rpartition(")")[2].split()[0] in {"T", "t"}
+
+
 def process_clock(pid: int) -> int:
     """Return the clock of what all threads of a process ever ran: clock_getcpuclockid(3)."""
     return (~pid << 3) | _SCHEDULED
@@ -80,7 +85,8 @@ def _reading(pid: int) -> Reading | None:
     directory = Path(f"/proc/{pid}")
     threads = {}
     try:
-        _, user, system, _ = parse_process((directory / "stat").read_text(errors="replace"))
+        stat = (directory / "stat").read_text(errors="replace")
+        _, user, system, _ = parse_process(stat)
         for task in (directory / "task").iterdir():
             try:
                 fields = (task / "schedstat").read_text(encoding="ascii").split()
@@ -90,7 +96,7 @@ def _reading(pid: int) -> Reading | None:
         run_ns = time.clock_gettime_ns(process_clock(pid))
     except (*_ENDED, OSError):
         return None
-    return Reading(run_ns, user, system, threads)
+    return Reading(run_ns, user, system, threads, is_stopped(stat))
 
 
 def _children(pid: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Readings of /proc: parsed exactly, summed over processes that come and go."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -263,3 +264,18 @@ def test_this_process_tells_how_long_it_waited() -> None:
     assert os.getpid() in own.threads
     assert all(thread.wait_ns is not None for thread in own.threads.values())
     assert os.getpid() in view.children(os.getppid())
+
+
+def test_a_process_that_is_stopped_between_two_readings_is_known() -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper, subprocess.Popen(["sleep", "60"]) as other:
+        probe = CpuProbe(lambda: {"measuring": [sleeper.pid], "client": [other.pid]}, ProcCpu())
+        probe.start(0)
+        sleeper.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED)
+        probe.sample(1)
+        sleeper.send_signal(signal.SIGCONT)
+        os.waitid(os.P_PID, sleeper.pid, os.WCONTINUED)
+        usage = probe.stop(2)
+        sleeper.kill()
+        other.kill()
+    assert [usage.groups[name].stopped for name in ("measuring", "client")] == [1, 0]

@@ -50,9 +50,13 @@ def cpu_checks(usage: CpuUsage, limits: Limits, *, measuring_s: float) -> list[C
     for name, group in usage.groups.items():
         if not name.startswith(MEASURING):
             continue
-        if group.unseen:
-            words = f"{name} ended before its CPU time was read: how much it used is unknown"
-            checks.append(Check(name.replace(" ", "_"), ok=True, message=words))
+        if group.stopped or group.unseen:
+            words = (
+                f"{name} was stopped for a time, by a signal or a tracer"
+                if group.stopped
+                else f"{name} ended before its CPU time was read: how much it used is unknown"
+            )
+            checks.append(Check(name.replace(" ", "_"), ok=not group.stopped, message=words))
             continue
         share = group.run_s / busy_s if busy_s > 0 else 0.0
         checks.append(

@@ -415,3 +415,13 @@ def test_what_no_longer_holds_fails_and_says_what() -> None:
     check = evidence.agreed_check(fallen_back)
     assert not check.ok
     assert "runs with TLS1.3" in check.message
+
+
+def test_a_measuring_program_that_was_stopped_fails_the_trial_and_any_other_does_not() -> None:
+    seen = usage()
+    stopped = GroupUsage(0.1, 0.0, 0.0, stopped=1)
+    groups = {**seen.groups, "measuring server": stopped, evidence.TUNNEL: stopped}
+    checks = evidence.cpu_checks(replace(seen, groups=groups), Limits(), measuring_s=1.0)
+    assert [(c.name, c.message) for c in checks if not c.ok] == [
+        ("measuring_server", "measuring server was stopped for a time, by a signal or a tracer")
+    ]
