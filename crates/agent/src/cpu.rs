@@ -2,13 +2,13 @@
 //!
 //! ```json
 //! {"stat": "cpu  1 2 …", "time_ns": 3,
-//!  "processes": [[pid, parent, user_ticks, system_ticks, waited_ticks, [[tid, run_ns], …]], …],
+//!  "processes": [[pid, parent, user_ticks, system_ticks, waited_ticks, [[tid, run_ns], …], stopped], …],
 //!  "ended": [[pid, …], …]}
 //! ```
 //!
 //! `time_ns` is the machine's monotonic clock when `stat` was read. `run_ns` is exact
-//! (`task/*/schedstat`); `waited_ticks` is what children used that were waited for. Threads of the
-//! kernel are no processes here: what they do shows in the cores alone. `ended` are programs that the
+//! (`task/*/schedstat`); `waited_ticks` is what children used that were waited for;
+//! `stopped` whether a signal or a tracer has stopped it. Threads of the kernel are no processes here: what they do shows in the cores alone. `ended` are programs that the
 //! agent started and that have ended, the last [`ENDED_MAX`] of them, as they were then.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -87,18 +87,24 @@ struct Reading {
     ticks: [u64; 3],
     /// Thread and what it ran, ns.
     threads: Vec<(u64, u64)>,
+    stopped: bool,
 }
 
 impl Reading {
     fn row(&self, pid: u64) -> Value {
-        let [user, system, waited] = self.ticks;
-        json!([pid, self.parent, user, system, waited, self.threads])
+        let Self {
+            parent,
+            ticks: [user, system, waited],
+            threads,
+            stopped,
+        } = self;
+        json!([pid, parent, user, system, waited, threads, stopped])
     }
 }
 
 fn read(directory: &Path) -> Option<Reading> {
     let stat = fs::read(directory.join("stat")).ok()?;
-    let (parent, ticks) = parse(&String::from_utf8_lossy(&stat))?;
+    let (parent, ticks, stopped) = parse(&String::from_utf8_lossy(&stat))?;
     let mut threads = Vec::new();
     for task in fs::read_dir(directory.join("task")).ok()?.flatten() {
         let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
@@ -110,16 +116,18 @@ fn read(directory: &Path) -> Option<Reading> {
         parent,
         ticks,
         threads,
+        stopped,
     })
 }
 
-/// Parse the line of a process: parent, user and system ticks, both of children that it waited for;
-/// its name may hold anything.
-fn parse(stat: &str) -> Option<(u64, [u64; 3])> {
+/// Parse the line of a process: parent, user and system ticks, both of children that it waited for,
+/// and whether it is stopped; its name may hold anything.
+fn parse(stat: &str) -> Option<(u64, [u64; 3], bool)> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let waited = number(13)?.saturating_add(number(14)?);
-    Some((number(1)?, [number(11)?, number(12)?, waited]))
+    let stopped = matches!(*fields.first()?, "T" | "t");
+    Some((number(1)?, [number(11)?, number(12)?, waited], stopped))
 }
 
 fn nanoseconds(time: Timespec) -> i64 {
@@ -133,7 +141,9 @@ mod tests {
     #[test]
     fn a_name_with_brackets_and_blanks_is_passed_over() {
         let line = "42 (a) b (c) S 7 42 42 0 -1 0 0 0 0 0 123 45 6 1 20 0 1 0 99";
-        assert_eq!(parse(line), Some((7, [123, 45, 7])));
+        assert_eq!(parse(line), Some((7, [123, 45, 7], false)));
+        let stopped = line.replace(") S", ") T");
+        assert_eq!(parse(&stopped), Some((7, [123, 45, 7], true)));
         assert_eq!(parse("42 (short) S 7"), None);
         assert_eq!(parse("nonsense"), None);
     }

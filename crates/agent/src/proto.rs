@@ -10,7 +10,7 @@ use crate::error::RequestError;
 use crate::limits::{ARGS_MAX, FILES_MAX, PAYLOAD_MAX};
 
 /// Version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// A request: an id chosen by the client, and what to do.
 #[derive(Debug, Deserialize)]

@@ -142,6 +142,8 @@ class ProcessCpu:
     """Of children that ended and were waited for."""
     threads: tuple[tuple[int, int], ...]
     """Those that live: id, and what it ran in ns."""
+    stopped: bool = False
+    """By a signal or a tracer."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,9 @@ def _processes(rows: list[Any]) -> dict[int, ProcessCpu]:
             _integer(system),
             _integer(waited),
             tuple((_integer(tid), _integer(run_ns)) for tid, run_ns in threads),
+            stopped is True,
         )
-        for pid, parent, user, system, waited, threads in rows
+        for pid, parent, user, system, waited, threads, stopped in rows
     }
 
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from tunnelmark.hosts.vm_process import KILL
 from tunnelmark.model.errors import LabError, LabFailedError
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 HEADER_MAX: Final = 512 * 1024
 PAYLOAD_MAX: Final = 1024 * 1024
 

@@ -40,7 +40,8 @@ class MachineCpu:
             if usage is None:
                 return None
             threads = {tid: ThreadReading(run_ns) for tid, run_ns in usage.threads}
-            return Reading(None, usage.user_ticks, usage.system_ticks, threads)
+            ticks = usage.user_ticks, usage.system_ticks
+            return Reading(None, *ticks, threads, usage.stopped)
 
         def programs_s(without: set[int]) -> float:
             ticks = sum(

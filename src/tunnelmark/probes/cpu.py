@@ -194,7 +194,7 @@ class Reading:
     threads: Mapping[int, ThreadReading] = field(default_factory=dict)
     """Those that live, by their id."""
     stopped: bool = False
-    """By a signal or a tracer; not known of a process in a virtual machine."""
+    """By a signal or a tracer."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The hosts of a machine against its true agent; only the machine around it is missing."""
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -189,6 +190,10 @@ class TestHost:
         assert snapshot.processes[process.pid].parent == machine.facts.qemu_pid
         assert dict(snapshot.processes[os.getpid()].threads)[os.getpid()] > 0
         assert snapshot.time_ns > 0
+        assert not snapshot.processes[process.pid].stopped
+        process.signal(signal.SIGSTOP)
+        while not machine.cpu().processes[process.pid].stopped:
+            time.sleep(0.01)
 
     def test_lines_are_read_while_the_program_runs(self, host: VmHost) -> None:
         argv = ["sh", "-c", "echo ready; read line; echo $line; read line"]

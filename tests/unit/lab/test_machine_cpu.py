@@ -1,5 +1,6 @@
 """CPU time inside a machine: what ended is not lost."""
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -50,6 +51,16 @@ def test_what_a_program_used_is_there_when_it_has_ended_between_two_readings() -
     assert usage.groups["workload"].run_s == 0.03
     # Waited for by the agent, which looks: it is nobody else's.
     assert usage.others_s == 0
+
+
+def test_a_program_that_was_stopped_there_is_known_here() -> None:
+    stat = "cpu0 0 0 0 0 0 0 0 0\n"
+    runs, stopped = process(DAEMON, 100), dataclasses.replace(process(DAEMON, 100), stopped=True)
+    machine = Reported(*(CpuSnapshot(stat, 0, {DAEMON: one}) for one in (runs, stopped, runs)))
+    probe = CpuProbe(lambda: {"measuring": [DAEMON]}, MachineCpu(cast("Any", machine)))
+    probe.start(0)
+    probe.sample(MS)
+    assert probe.stop(2 * MS).groups["measuring"].stopped == 1
 
 
 class Machine:
