@@ -45,8 +45,7 @@ class Asking:
         """
         self._stream = bool(rule.tcp_ports)
         self._compresses = rule.compresses
-        # A stream cuts and joins packets as it likes, however often it is asked.
-        self._held_to = anything if self._stream else expected
+        self._expected = expected
         self._mtu_bytes, self._search, self._point_bytes = inner_mtu_bytes, search, expected_bytes
         self._headers_bytes = IP_HEADER_BYTES[ip_version] + UDP_HEADER_BYTES
         self._one_bytes = one_packet_bytes - self._headers_bytes
@@ -55,7 +54,7 @@ class Asking:
             # Over QUIC, where shorter packets only acknowledge, longer ones may do so as well.
             acknowledges=rule.least_carrier_bytes > 0,
             stream=self._stream,
-            expected=self._held_to,
+            expected=anything if self._stream else expected,
         )
         wanted = tuple(sorted({size for size in payload_sizes if size >= SMALLEST_BYTES}))
         self.seen = Sizes(wanted, self._votes, compresses=rule.compresses, stream=self._stream)
@@ -149,8 +148,13 @@ class Asking:
     def _doubtful(self, sizes: Iterable[int]) -> set[int]:
         """Return those of the sizes that were not seen, and all of which something else was."""
         known = self._lengths
-        other = {size for size, seen in known.items() if self._held_to(size) not in {None, seen}}
+        other = {size for size, seen in known.items() if self._said(size) not in {None, seen}}
         return {*sizes}.difference(known) | other
+
+    def _said(self, size: int) -> tuple[int, ...] | None:
+        """Return what the model says; a stream cuts what is longer than one packet as it likes."""
+        said = self._expected(size)
+        return None if self._stream and said is not None and len(said) > 1 else said
 
 
 _MAX_BATCHES: Final = 8

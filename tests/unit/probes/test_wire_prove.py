@@ -280,6 +280,25 @@ def test_padding_to_blocks_in_a_stream_is_not_a_part_of_another_datagram(seed: i
     assert all(seen[size] == ((size + 28 + 15) // 16 * 16 + 55,) for size in sizes[1:])
 
 
+@pytest.mark.parametrize("sizes", [(200,), (64, 200, 1000)])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_segments_that_report_a_loss_are_longer_for_a_while(
+    sizes: tuple[int, ...], batches: int
+) -> None:
+    """While a segment of the way back is missing, each on the way there has a SACK option."""
+    whole = joining(24)
+
+    def wrap(payload: bytes) -> bytes:
+        data = whole(payload)
+        return udp(1194, data[8:] + NOISE[:12]) if data and link.batches <= batches else data
+
+    link = Counting(wrap)
+    found = proof(link, STREAM, payload_sizes=sizes, expected=lambda size: (size + 80,))
+    assert found.ok, found.message
+    seen = {one.payload_bytes: one.outer_packet_bytes for one in found.samples}
+    assert [seen[size] for size in sizes] == [(size + 80,) for size in sizes]
+
+
 def test_a_stream_without_the_rest_of_a_datagram_proves_nothing() -> None:
     whole = encrypting(24)
     found = proof(Link(lambda payload: whole(payload[:1000])), STREAM, payload_sizes=(100, 2000))
