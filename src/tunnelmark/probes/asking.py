@@ -148,13 +148,8 @@ class Asking:
     def _doubtful(self, sizes: Iterable[int]) -> set[int]:
         """Return those of the sizes that were not seen, and all of which something else was."""
         known = self._lengths
-        other = {size for size, seen in known.items() if self._said(size) not in {None, seen}}
+        other = {size for size, seen in known.items() if self._expected(size) not in {None, seen}}
         return {*sizes}.difference(known) | other
-
-    def _said(self, size: int) -> tuple[int, ...] | None:
-        """Return what the model says; a stream cuts what is longer than one packet as it likes."""
-        said = self._expected(size)
-        return None if self._stream and said is not None and len(said) > 1 else said
 
 
 _MAX_BATCHES: Final = 8
