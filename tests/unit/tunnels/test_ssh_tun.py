@@ -8,6 +8,7 @@ from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.daemon import Daemon, last_complaint
 from tunnelmark.tunnels.ssh_tun.driver import SshTunParams, SshTunTunnel
+from tunnelmark.tunnels.ssh_tun.log import last_words
 
 SAID = """\
 debug1: kex: algorithm: sntrup761x25519-sha512@openssh.com
@@ -39,6 +40,12 @@ def test_keys_exchanged_anew_for_another_cipher_are_reported(up: Any) -> None:
     process.log = OURS + SAID.format(cipher="aes128-ctr")
     with pytest.raises(RefusedError, match=r"on client runs \S+ with \('aes128-ctr', '<implicit>'"):
         tunnel.check_agreed()
+
+
+def test_what_sshd_says_of_its_own_end_is_not_why_it_ended() -> None:
+    closed = "Connection closed by 198.18.0.1 port 40000 [preauth]"
+    log = f"{closed}\ndebug1: do_cleanup [preauth]\ndebug1: audit_event: unhandled event 12\n"
+    assert last_words(log) == closed
 
 
 def test_a_gateway_must_have_agreed_with_each_client(up: Any) -> None:

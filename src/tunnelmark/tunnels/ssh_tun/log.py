@@ -62,7 +62,8 @@ _KEX: Final = re.compile(
 _KEX_ALGORITHM: Final = re.compile(r"kex: algorithm: (\S{1,60})")
 _VERSION: Final = re.compile(r"Local version string SSH-2\.0-(OpenSSH_[\w.]{1,20})")
 _NOISE: Final = re.compile(
-    r"Could not load host certificate|debug1: (?:SELinux|Will attempt|Reading|identity file)"
+    r"Could not load host certificate|debug1: (?:SELinux|Will attempt|Reading|identity file"
+    r"|do_cleanup|audit_event)"
     r"|no such identity|Unable to load|fd \d+ clearing|Warning: Permanently added"
     r"|agent_fd|pledge|type -1$|error while closing"
 )
