@@ -7,9 +7,10 @@
 //! ```
 //!
 //! `time_ns` is the machine's monotonic clock when `stat` was read. `run_ns` is exact
-//! (`task/*/schedstat`); `waited_ticks` is what children used that were waited for;
-//! `stopped` whether a signal or a tracer has stopped it. Threads of the kernel are no processes here: what they do shows in the cores alone. `ended` are programs that the
-//! agent started and that have ended, the last [`ENDED_MAX`] of them, as they were then.
+//! (`task/*/schedstat`); `waited_ticks` is what children used that were waited for; `stopped` says
+//! whether a signal or a tracer has stopped it. Threads of the kernel are no processes here: what they
+//! do shows in the cores alone. `ended` are programs that the agent started and that have ended, the
+//! last [`ENDED_MAX`] of them, as they were then.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;

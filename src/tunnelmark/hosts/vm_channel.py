@@ -18,7 +18,7 @@ PAYLOAD_MAX: Final = 1024 * 1024
 
 _KILL_LIMIT_S: Final = 30.0
 _SILENT_S: Final = 3.0
-"""So long a machine that hangs is asked: what is to be removed there are dozens of things."""
+"""Longest wait once an agent is silent: dozens of requests follow when its hosts are removed."""
 _LENGTHS: Final = struct.Struct(">II")
 
 

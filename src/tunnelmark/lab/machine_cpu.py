@@ -40,8 +40,7 @@ class MachineCpu:
             if usage is None:
                 return None
             threads = {tid: ThreadReading(run_ns) for tid, run_ns in usage.threads}
-            ticks = usage.user_ticks, usage.system_ticks
-            return Reading(None, *ticks, threads, usage.stopped)
+            return Reading(None, usage.user_ticks, usage.system_ticks, threads, usage.stopped)
 
         def programs_s(without: set[int]) -> float:
             ticks = sum(

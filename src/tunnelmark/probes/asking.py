@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
-from tunnelmark.model.overhead import IP_HEADER_BYTES, UDP_HEADER_BYTES
+from tunnelmark.model.overhead import IP_HEADER_BYTES, UDP_HEADER_BYTES, IpVersion
 from tunnelmark.model.tunnel import WireRule
 from tunnelmark.probes.attribution import Expected, Probe, Votes, anything
 from tunnelmark.probes.carriers import Carrier
@@ -30,7 +30,7 @@ class Asking:
         payload_sizes: Sequence[int],
         rule: WireRule,
         *,
-        ip_version: Literal[4, 6],
+        ip_version: IpVersion,
         inner_mtu_bytes: int,
         one_packet_bytes: int,
         search: bool,

@@ -24,14 +24,12 @@ def evidence(
     emulated: bool = False,
 ) -> tuple[Check, ...]:
     """Return the checks of one trial; ``reflected`` is None if the reflector was killed."""
+    packets = [flow.lateness_ns for flow in sent.flows]
+    # Replies that leave late leave in bursts, or when nobody waits for them any more.
+    replies = [reflected.residence_ns] if reflected else []
     return (
-        _lateness("sender_lateness", "packets", [f.lateness_ns for f in sent.flows], late_limit_ns),
-        # Replies that leave late leave in bursts, or when nobody waits for them any more.
-        _lateness(
-            *("reply_lateness", "replies"),
-            [reflected.residence_ns if reflected else None],
-            late_limit_ns,
-        ),
+        _lateness("sender_lateness", "packets", packets, late_limit_ns),
+        _lateness("reply_lateness", "replies", replies, late_limit_ns),
         _all_sent(sent),
         _forward(sent, reflected, joined),
         _reverse(sent, reflected, joined),
