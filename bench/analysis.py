@@ -21,12 +21,15 @@ from tunnelmark.store import open_result
 summary = summarise(open_result(sys.argv[1]))
 assert len(summary.points) > 5000 and summary.statements and summary.findings
 """
-_PLAN: Final = f"""
+_PLAN: Final = """
+import sys
+sys.path.append(sys.argv[1])
 from synthetic import large
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import first_round, jobs
-plan = jobs(parse_study(large({_POINTS}, {_REPEATS}).text, "synthetic.toml"))
-assert sum(len(first_round(job)) for job in plan) == {_POINTS} * {_REPEATS}
+points, repeats = map(int, sys.argv[2:])
+plan = jobs(parse_study(large(points, repeats).text, "synthetic.toml"))
+assert sum(len(first_round(job)) for job in plan) == points * repeats
 """
 # A program counts the memory of the one that started it until it is loaded: so a small one does.
 _WATCH: Final = """
@@ -57,7 +60,7 @@ def analysis(repeats: int) -> list[Line]:
         return [
             _line(
                 f"Plan of a study of {_POINTS} points with {_REPEATS} repeats, every trial listed",
-                [sys.executable, "-c", _PLAN],
+                plan_of(_POINTS, _REPEATS),
                 seconds=2,
                 repeats=repeats,
             ),
@@ -78,6 +81,11 @@ def analysis(repeats: int) -> list[Line]:
         ]
 
 
+def plan_of(points: int, repeats: int) -> list[str]:
+    """Return a program that plans a study."""
+    return [sys.executable, "-c", _PLAN, str(Path(__file__).parent), str(points), str(repeats)]
+
+
 def _line(
     name: str,
     arguments: Sequence[str],
@@ -87,7 +95,7 @@ def _line(
     mebibytes: float | None = None,
 ) -> Line:
     """Return the median of what a program takes; compiled modules are there before."""
-    took, memory = zip(*(_measured(arguments) for _ in range(repeats + 1)), strict=True)
+    took, memory = zip(*(measured(arguments) for _ in range(repeats + 1)), strict=True)
     median = sorted(took[1:])[(repeats - 1) // 2]
     most = max(memory)
     limit = f" and {mebibytes:.0f} MiB" if mebibytes else ""
@@ -96,7 +104,7 @@ def _line(
     return Line(name, f"{median:.2f} s, {most:.0f} MiB", "", target, met, how)
 
 
-def _measured(arguments: Sequence[str]) -> tuple[float, float]:
+def measured(arguments: Sequence[str]) -> tuple[float, float]:
     """Return seconds and MiB of one run."""
     watched = [sys.executable, "-S", "-c", _WATCH, *arguments]
     done = subprocess.run(watched, stdout=subprocess.PIPE, text=True, check=False)

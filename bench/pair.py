@@ -57,6 +57,15 @@ class Pair:
         self.processes.append(process)
         return process
 
+    def end(self) -> None:
+        """End every program that was started and still runs."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self.processes.clear()
+
     def start_engine(
         self, namespace: str, command: str, config: Mapping[str, object]
     ) -> subprocess.Popen[str]:
@@ -111,11 +120,7 @@ def pair(engine: str, *, emulated: bool = False, mtu_bytes: int = 1500) -> Itera
                 _ip("-n", name, "address", "add", f"{address}/24", "dev", "eth0")
             yield made
         finally:
-            for process in made.processes:
-                process.kill()
-                process.wait()
-                if process.stdout is not None:
-                    process.stdout.close()
+            made.end()
 
 
 def _veth(one: tuple[str, str], other: tuple[str, str], mtu_bytes: int) -> None:

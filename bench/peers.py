@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pair import PORT, SERVER, Pair
 
 _REALTIME = ("chrt", "-f", "10")
+_TRIES = 3
+_START_S, _END_S = 0.3, 30.0
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,8 @@ def iperf3_udp(
 
 def irtt(pair: Pair, *, gap_us: float, duration_s: float, realtime: bool = False) -> PeerRun:
     """Run irtt at a gap with its busy timer; with the priority of ours where it has one."""
-    before = _children_cpu_s()
     words = ("--timer=busy", "-o", "-", "-Q")
-    text = _irtt(pair, gap_us, duration_s, words, _REALTIME if realtime else ())
+    text, cpu_s = _irtt(pair, gap_us, duration_s, words, _REALTIME if realtime else ())
     stats = json.loads(text[text.index("{") :])["stats"]
     sent, received = int(stats["packets_sent"]), int(stats["packets_received"])
     error = stats["timer_error"]
@@ -84,7 +86,7 @@ def irtt(pair: Pair, *, gap_us: float, duration_s: float, realtime: bool = False
         sent,
         received,
         float(stats["send_call"]["n"]) * gap_us / 1e6 if sent else duration_s,
-        _children_cpu_s() - before,
+        cpu_s,
         stats["rtt"].get("median", 0) / 1000,
         error["mean"] / 1000,
         error["max"] / 1000,
@@ -93,29 +95,42 @@ def irtt(pair: Pair, *, gap_us: float, duration_s: float, realtime: bool = False
 
 def irtt_cost(pair: Pair, *, gap_us: float, duration_s: float) -> PeerRun:
     """Run irtt asleep between its packets and without a record of each: what it costs."""
-    before = _children_cpu_s()
-    text = _irtt(pair, gap_us, duration_s, ("--timer=comp",), ())
+    text, cpu_s = _irtt(pair, gap_us, duration_s, ("--timer=comp",), ())
     found = re.search(r"packets sent/received: (\d+)/(\d+)", text)
     if found is None:
         raise RuntimeError(f"irtt: {text.strip()[-200:]}")
-    cost_s = _children_cpu_s() - before
-    return PeerRun(1e6 / gap_us, int(found[1]), int(found[2]), duration_s, cost_s)
+    return PeerRun(1e6 / gap_us, int(found[1]), int(found[2]), duration_s, cpu_s)
 
 
 def _irtt(
     pair: Pair, gap_us: float, duration_s: float, words: Sequence[str], before: Sequence[str]
-) -> str:
-    """Return what the client prints; ``before`` stands before both ends' words."""
+) -> tuple[str, float]:
+    """Return what the client prints, and the CPU time of both ends in seconds.
+
+    ``before`` stands before both ends' words. A client that hangs is tried again: with real-time
+    priority its spinning threads have been seen to keep each other from the end.
+    """
     at = f"{SERVER}:{PORT + 2}"
-    server = pair.start(
-        pair.server, [*before, "irtt", "server", "-b", at, "-i", "0", "-d", "0", "-l", "0"]
-    )
-    time.sleep(0.3)
     client = [*before, "irtt", "client", "-i", f"{gap_us:.3f}us", "-d", f"{duration_s}s"]
-    text = pair.run(pair.client, [*client, "-l", "64", *words, at], timeout_s=duration_s + 60)
-    server.terminate()
-    server.communicate(timeout=10)
-    return text
+    for left in reversed(range(_TRIES)):
+        cpu_s = _children_cpu_s()
+        server = pair.start(
+            pair.server, [*before, "irtt", "server", "-b", at, "-i", "0", "-d", "0", "-l", "0"]
+        )
+        time.sleep(_START_S)
+        try:
+            text = pair.run(
+                pair.client, [*client, "-l", "64", *words, at], timeout_s=duration_s + _END_S
+            )
+        except subprocess.TimeoutExpired:
+            if not left:
+                raise
+            continue
+        finally:
+            server.terminate()
+            server.communicate(timeout=10)
+        return text, _children_cpu_s() - cpu_s
+    raise AssertionError("unreachable")
 
 
 def ping_rtt_p50_us(pair: Pair, *, count: int = 2000, gap_ms: float = 1.0) -> float:

@@ -8,7 +8,8 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,8 @@ from simulation import simulation
 from tunnelmark.engine.binary import find_engine
 
 _GROUPS: Final = ("endpoints", "emulator", "analysis", "simulation", "cluster")
+_MOST_WORDS: Final = 150
+"""Characters of why a group failed, on the page."""
 
 
 def main() -> int:
@@ -49,16 +52,16 @@ def main() -> int:
     lines: list[Line] = []
     if options.only in {None, "endpoints"}:
         with pair(engine) as made:
-            lines += _each(made, *_endpoints(options.repeats, options.seconds))
+            lines += _each(made, _endpoints(options.repeats, options.seconds))
     if options.only in {None, "emulator"}:
         with pair(engine, emulated=True) as made:
-            lines += _each(made, *_emulator(options.repeats, options.seconds, options.flood))
+            lines += _each(made, _emulator(options.repeats, options.seconds, options.flood))
     if options.only in {None, "analysis"}:
-        lines += _reported(analysis(options.repeats))
+        lines += _reported("analysis", partial(analysis, options.repeats))
     if options.only in {None, "simulation"}:
-        lines += _reported(simulation(options.repeats))
+        lines += _reported("simulation", partial(simulation, options.repeats))
     if options.only in {None, "cluster"}:
-        lines += _reported(cluster(options.points))
+        lines += _reported("cluster", partial(cluster, options.points))
     if options.only is None:
         write(lines, version=version(engine), load=load)
     return 1 if any(line.met is False for line in lines) else 0
@@ -67,31 +70,47 @@ def main() -> int:
 Group = Callable[[Pair], list[Line]]
 
 
-def _endpoints(repeats: int, seconds: float) -> list[Group]:
-    return [
-        partial(endpoints.floor, repeats=repeats),
-        partial(endpoints.pacing, seconds=seconds * 3, drift_seconds=seconds * 30),
-        partial(endpoints.one_way, repeats=repeats, seconds=seconds),
-        partial(endpoints.echo_rate, repeats=repeats, seconds=seconds),
-        partial(endpoints.flows, repeats=repeats, seconds=seconds),
-        partial(endpoints.endurance, packets=10_000_000),
-    ]
+def _endpoints(repeats: int, seconds: float) -> dict[str, Group]:
+    return {
+        "RTT floor": partial(endpoints.floor, repeats=repeats),
+        "pacing": partial(endpoints.pacing, seconds=seconds * 3, drift_seconds=seconds * 30),
+        "one way": partial(endpoints.one_way, repeats=repeats, seconds=seconds),
+        "echo": partial(endpoints.echo_rate, repeats=repeats, seconds=seconds),
+        "many flows": partial(endpoints.flows, repeats=repeats, seconds=seconds),
+        "endurance": partial(endpoints.endurance, packets=10_000_000),
+    }
 
 
-def _emulator(repeats: int, seconds: float, flood: Path) -> list[Group]:
-    return [
-        partial(emulator.delay_error, seconds=seconds * 3),
-        partial(emulator.shares, seconds=seconds * 2, repeats=repeats),
-        partial(emulator.rate_accuracy, flood=flood, seconds=seconds * 5),
-        partial(emulator.frame_rate, flood=flood, seconds=seconds, repeats=repeats),
-    ]
+def _emulator(repeats: int, seconds: float, flood: Path) -> dict[str, Group]:
+    return {
+        "delay of the emulator": partial(emulator.delay_error, seconds=seconds * 3),
+        "share of a core": partial(emulator.shares, seconds=seconds * 2, repeats=repeats),
+        "rate of the emulator": partial(emulator.rate_accuracy, flood=flood, seconds=seconds * 5),
+        "frames of the emulator": partial(
+            emulator.frame_rate, flood=flood, seconds=seconds, repeats=repeats
+        ),
+    }
 
 
-def _each(made: Pair, *groups: Group) -> list[Line]:
-    return [line for group in groups for line in _reported(group(made))]
+def _each(made: Pair, groups: Mapping[str, Group]) -> list[Line]:
+    lines = []
+    for name, group in groups.items():
+        lines += _reported(name, partial(group, made))
+        made.end()
+    return lines
 
 
-def _reported(lines: list[Line]) -> list[Line]:
+def _reported(name: str, group: Callable[[], list[Line]]) -> list[Line]:
+    """Return the lines of a group; one that fails has a line that says so, and the rest goes on."""
+    try:
+        lines = group()
+    except (Exception, SystemExit) as error:
+        # Whoever asks for the end has a number.
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            raise
+        traceback.print_exc()
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_WORDS]
+        lines = [Line(name, f"failed: {words.replace('|', '/')}", "", "ends", met=False)]
     for line in lines:
         mark = {True: "met", False: "MISSED", None: ""}[line.met]
         print(f"{line.name}: {line.ours}; {line.peer}; {line.target} {mark}", flush=True)

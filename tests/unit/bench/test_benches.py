@@ -1,11 +1,14 @@
 """What the benches make of what they measure; they themselves need root and a quiet computer."""
 
+import subprocess
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
+import analysis
 import classics
 import gaps
 import page
@@ -66,14 +69,78 @@ def test_irtt_is_read_without_a_record_of_each_packet(monkeypatch: pytest.Monkey
     text = "packets sent/received: 2000/1999 (0.05% loss)\nserver packets received: 2000/2000\n"
     given: list[Sequence[str]] = []
 
-    def client(_pair: object, _gap_us: float, _s: float, words: Sequence[str], _: object) -> str:
+    def client(
+        _pair: object, _gap_us: float, _s: float, words: Sequence[str], _: object
+    ) -> tuple[str, float]:
         given.append(words)
-        return text
+        return text, 1.0
 
     monkeypatch.setattr(peers, "_irtt", client)
     found = peers.irtt_cost(cast("Any", None), gap_us=1000, duration_s=2)
     assert (found.sent, found.received) == (2000, 1999)
     assert given == [("--timer=comp",)]
+
+
+class Hanging:
+    """A pair in which clients hang so often, and then print."""
+
+    client = server = "netns"
+
+    def __init__(self, times: int) -> None:
+        self.left, self.ended = times, 0
+
+    def start(self, _namespace: str, _argv: Sequence[str]) -> Any:
+        return self
+
+    def terminate(self) -> None:
+        self.ended += 1
+
+    def communicate(self, *, timeout: float) -> None:
+        assert timeout
+
+    def run(self, _namespace: str, argv: Sequence[str], *, timeout_s: float) -> str:
+        self.left -= 1
+        if self.left >= 0:
+            raise subprocess.TimeoutExpired(argv, timeout_s)
+        return "packets sent/received: 2000/1999"
+
+
+def test_a_client_of_irtt_that_hangs_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bench of half an hour ended after a minute."""
+    monkeypatch.setattr(peers, "_START_S", 0.0)
+    for times in (0, 2):
+        pair = Hanging(times)
+        assert peers.irtt_cost(cast("Any", pair), gap_us=1000, duration_s=2).received == 1999
+        assert pair.ended == times + 1
+    with pytest.raises(subprocess.TimeoutExpired):
+        peers.irtt_cost(cast("Any", Hanging(3)), gap_us=1000, duration_s=2)
+
+
+def test_a_group_that_fails_is_a_missed_line_and_the_others_go_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for failure in (RuntimeError("too | small"), SystemExit("bench: the engine ended")):
+        (line,) = run._reported("echo", Mock(side_effect=failure))
+        assert (line.name, line.met) == ("echo", False)
+        assert str(failure).replace("|", "/") in line.ours
+        assert "MISSED" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run._reported("echo", Mock(side_effect=SystemExit(143)))
+    ended = Mock()
+    good = [Line("a", "1", "", "2", met=True)]
+    groups = {"one": Mock(side_effect=RuntimeError), "two": Mock(return_value=good)}
+    assert [line.met for line in run._each(ended, groups)] == [False, True]
+    assert ended.end.call_count == 2, "what a group leaves is not in the way of the next"
+
+
+def test_the_plan_of_the_bench_is_made_wherever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the whole bench: the module that it imports stands in no path."""
+    monkeypatch.chdir(tmp_path)
+    seconds, mebibytes = analysis.measured(analysis.plan_of(100, 2))
+    assert seconds > 0
+    assert mebibytes > 1
 
 
 def test_each_line_says_how_often_it_was_measured(
