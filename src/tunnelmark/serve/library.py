@@ -3,24 +3,17 @@
 import os
 import re
 import threading
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-import polars as pl
-
 from tunnelmark.analysis.estimates import PointEstimates
-from tunnelmark.model.errors import LabError, ResultError, StudyError
+from tunnelmark.model.errors import ResultError
 from tunnelmark.report.summary import Summary, points_of, summarise
-from tunnelmark.sim.backend import BACKEND
-from tunnelmark.sim.refusals import possible_points
+from tunnelmark.serve.seen import Seen, Watch
 from tunnelmark.store import Manifest, Result, open_result
 from tunnelmark.store.manifest import read_manifest
-from tunnelmark.study import parse_study
-from tunnelmark.study.points import blocks
 
 MOST_RESULTS: Final = 500
 """Listed, the newest; more are read by name."""
@@ -44,28 +37,6 @@ class Entry:
         return "cannot be read" if self.manifest is None else self.manifest.outcome or "not ended"
 
 
-@dataclass(frozen=True)
-class Seen:
-    """How far a run has come, by what is on disk: of one that another process does."""
-
-    valid: int
-    invalid: int
-    least: int | None
-    """Trials that it needs at least; None: it has ended, or its study cannot be read here."""
-    last: str
-    """The last trial, in words."""
-    written_at: float
-    """When it was written, in seconds since 1970."""
-    left_s: float | None
-    """Until the least are done, at the pace of the last sitting; None: it has none yet."""
-    outcome: str | None
-
-    @property
-    def written_s(self) -> float:
-        """Seconds since the last trial was written."""
-        return max(0.0, time.time() - self.written_at)
-
-
 class Library:
     """The results in one folder; a folder that is itself a result is the only one."""
 
@@ -78,6 +49,7 @@ class Library:
         self._lock = threading.Lock()
         self._pointed: tuple[str, tuple[int, ...], Result, tuple[PointEstimates, ...]] | None = None
         self._watched: tuple[str, tuple[int, ...], Seen] | None = None
+        self._watch: Watch | None = None
         self._kept: OrderedDict[str, tuple[tuple[int, ...], Result, Summary]] = OrderedDict()
 
     def entries(self) -> tuple[Entry, ...]:
@@ -129,7 +101,9 @@ class Library:
         with self._lock:
             stamp = _stamp(path)
             if self._watched is None or self._watched[:2] != (name, stamp):
-                self._watched = (name, stamp, _seen(open_result(path)))
+                if self._watch is None or self._watch.directory != path:
+                    self._watch = Watch(path)
+                self._watched = (name, stamp, self._watch.look())
             return self._watched[2]
 
     def _names(self) -> list[str]:
@@ -173,59 +147,3 @@ def _stamp(path: Path) -> tuple[int, ...]:
         except OSError:
             continue  # was replaced meanwhile: the next request sees the new one
     return (len(found), *sorted(found))
-
-
-def _seen(result: Result) -> Seen:
-    manifest, trials = result.manifest, result.trials()
-    total = trials.filter(trials["path"] == "total")
-    valid = int(total["valid"].sum())
-    last, left, written = "none yet", None, time.time()
-    least = None if manifest.outcome else _least(manifest)
-    if total.height:
-        end = total.row(total.height - 1, named=True)
-        words = "valid" if end["valid"] else f"invalid: {'; '.join(end['reasons'])}"
-        last = f"{end['tunnel']}, {end['workload']}, repeat {end['repeat']}: {words}"
-        written = end["started_at"].timestamp() + end["duration_s"]
-        # Between two sittings nothing is measured: that time is not its pace.
-        sitting = total.filter(pl.col("run_id") == end["run_id"])
-        begun, done = sitting["started_at"][0].timestamp(), int(sitting["valid"].sum())
-        if least is not None and done:
-            left = max(0.0, (written - begun) / done * (least - valid))
-    invalid = total.height - valid
-    return Seen(valid, invalid, least, last, written, left, manifest.outcome)
-
-
-def _least(manifest: Manifest) -> int | None:
-    return _least_of(
-        (manifest.study_text, manifest.study_source, manifest.scale),
-        frozenset(manifest.jobs),
-        frozenset(manifest.omitted),
-        frozenset(manifest.skipped),
-        simulated=manifest.environment.get("backend") == BACKEND,
-    )
-
-
-@lru_cache(maxsize=8)  # a page asks after every trial, and a study may have thousands of points
-def _least_of(
-    text: tuple[str, str, str],
-    only: frozenset[str],
-    omitted: frozenset[str],
-    skipped: frozenset[str],
-    *,
-    simulated: bool,
-) -> int | None:
-    try:
-        study = parse_study(*text)
-    except (StudyError, LabError):
-        return None
-    own = [
-        block
-        for block in blocks(study)
-        if block.block_id not in omitted and (not only or block.block_id in only)
-    ]
-    if simulated:
-        # What is skipped may run over another link: the jobs that are omitted say it all.
-        points = possible_points(own)
-    else:
-        points = sum(len(b.points) for b in own if b.tunnel.label not in skipped)
-    return study.precision.min_repeats * points

@@ -72,6 +72,10 @@ class Result:
         """
         return self._trials
 
+    def trials_of(self, job: str) -> pl.DataFrame:
+        """Return those of one of ``jobs``, as they are now; what is wrong elsewhere is not seen."""
+        return self._completed(read_trials(self.jobs()[job], self._converting))
+
     @cached_property
     def _trials(self) -> pl.DataFrame:
         frames = list(self._frames())
@@ -89,6 +93,10 @@ class Result:
         if (twice := trials.filter(trials.select(key).is_duplicated())).height:
             name = twice["trial_id"][0]
             raise ResultError(f"{self.directory}/trials: {name} has the same attempt twice")
+        return self._completed(trials)
+
+    def _completed(self, trials: pl.DataFrame) -> pl.DataFrame:
+        """Add what is known of their blocks."""
         strata = {name: block.stratum.value for name, block in self.blocks.items()}
         of_block = pl.col("block_id").replace_strict(
             strata, default=Stratum.NAMESPACES.value, return_dtype=pl.String

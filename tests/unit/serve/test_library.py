@@ -1,16 +1,20 @@
 """How far a run has come, by what is on disk."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import polars as pl
 import pytest
 from synthetic import Design
 
-from made_results import START, manifest, trial_result
-from tunnelmark.serve.library import Library, Seen
+from made_results import START, block_record, manifest, trial_result
+from tunnelmark.model.block import Attempt, ProofVerdict
+from tunnelmark.serve.library import Library
+from tunnelmark.serve.seen import Seen, Watch
 from tunnelmark.sim.backend import BACKEND
-from tunnelmark.store import Writer
+from tunnelmark.store import Result, Writer
 from tunnelmark.study import parse_study
 from tunnelmark.study.points import blocks, pair_id
 
@@ -73,3 +77,44 @@ def test_the_pace_is_that_of_the_last_sitting(seen: Callable[..., Seen]) -> None
 
 def test_a_sitting_without_a_trial_has_no_pace_of_its_own(seen: Callable[..., Seen]) -> None:
     assert seen((0.0, 9.0), ()).left_s == pytest.approx(5.0 * 46)
+
+
+def test_only_the_job_that_has_a_new_trial_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All jobs of a run were read after each of its trials, on the computer that measures."""
+    read: list[str] = []
+    trials_of = Result.trials_of
+
+    def noted(result: Result, job: str) -> pl.DataFrame:
+        read.append(job)
+        return trials_of(result, job)
+
+    monkeypatch.setattr(Result, "trials_of", noted)
+    writer = Writer.create(tmp_path / "now", manifest(study_text=DESIGN.text))
+    writer.begin("here", {}, "tm0")
+    watch = Watch(tmp_path / "now")
+
+    def added(block: str, repeat: int, *, valid: bool = True) -> Seen:
+        one = trial_result("openvpn", 64, repeat, {"rtt_p50_ns": 2e6}, block=block, valid=valid)
+        writer.append(one, pair_id=pair_id(one.trial.point))
+        read.clear()
+        found = watch.look()
+        assert found == replace(Watch(tmp_path / "now").look(), written_at=found.written_at)
+        return found
+
+    added("b1", 1)
+    writer.seal("b1")
+    added("b2", 2)
+    assert read.count("b1") == 2
+    assert added("b2", 3, valid=False).invalid == 1
+    assert read.count("b2") == 2
+    assert read.count("b1") == 1
+    # A job whose proof fails when its trials are done has no valid one any more.
+    record = block_record()
+    wrong = replace(record.proofs[0], verdict=ProofVerdict.SAW_WRONG)
+    last = Attempt(1, "proof", "why", transient=False, seconds={}, end_proofs=(wrong,))
+    writer.write_block(replace(record, attempts=(last,)))
+    found = watch.look()
+    assert (found.valid, found.invalid) == (1, 2)
+    writer.close()
