@@ -99,7 +99,7 @@ class EndpointMachinesPlace:
     def cpu(self) -> CpuSource:
         """The cores of both machines, and the processes of the link beside theirs."""
         inside = [MachineCpu(m, pid_base=_PID_BASES[role]) for role, m in self._machines.items()]
-        return CpuOfAll(inside, unseen=[ProcCpu()])
+        return CpuOfAll(inside, ProcCpu())
 
     def allow_congestion(self, name: str) -> bool:  # noqa: ARG002 - as places have it
         """Each has the first namespaces of its machine, where nothing is withheld."""

@@ -1,12 +1,13 @@
 """CPU time inside machines, as the CPU probe reads it."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from tunnelmark.hosts.agent import Agent
 from tunnelmark.probes.cpu import (
     TICKS_PER_S,
+    CoreTicks,
     CpuSource,
     CpuView,
     Reading,
@@ -22,10 +23,17 @@ _MOST_CORES: Final = 1 << 13
 class MachineCpu:
     """CPU time inside a machine, or of our programs on a host over SSH, read by the agent there."""
 
-    def __init__(self, machine: Agent, *, pid_base: int = 0) -> None:
-        """``pid_base`` is that of the hosts in this machine."""
+    def __init__(
+        self,
+        machine: Agent,
+        *,
+        pid_base: int = 0,
+        underlying: Callable[[], tuple[CoreTicks, ...]] = tuple,
+    ) -> None:
+        """``pid_base`` is that of the hosts in it; ``underlying`` reads the cores that run it."""
         self._machine = machine
         self._base = pid_base
+        self._underlying = underlying
 
     def look(self) -> CpuView:
         """Read all processes and cores at one moment."""
@@ -56,25 +64,27 @@ class MachineCpu:
             reading,
             programs_s,
             (base + _AGENT,),
+            underlying=self._underlying(),
         )
 
 
 class CpuOfAll:
     """Several machines as one: their cores one after the other, their processes side by side.
 
-    ``unseen`` are sources whose processes count but whose cores do not: those of the computer that
-    emulates the machines would count everything twice.
+    ``computer`` is what runs the machines: its processes count, but its cores would count
+    everything twice.
     """
 
-    def __init__(self, machines: Sequence[CpuSource], unseen: Sequence[CpuSource] = ()) -> None:
+    def __init__(self, machines: Sequence[CpuSource], computer: CpuSource | None = None) -> None:
         """Process ids of the sources must differ."""
         self._machines = tuple(machines)
-        self._unseen = tuple(unseen)
+        self._computer = computer
 
     def look(self) -> CpuView:
         """Read them one after the other."""
         seen = [source.look() for source in self._machines]
-        views = [*seen, *(source.look() for source in self._unseen)]
+        under = [] if self._computer is None else [self._computer.look()]
+        views = [*seen, *under]
 
         def children(pid: int) -> Iterable[int]:
             return [child for view in views for child in view.children(pid)]
@@ -98,4 +108,5 @@ class CpuOfAll:
             reading,
             programs_s,
             tuple(pid for view in seen for pid in view.own),
+            underlying=tuple(core for view in under for core in view.cores),
         )

@@ -27,7 +27,7 @@ from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
 from tunnelmark.model.together import together
 from tunnelmark.probes.cpu import CpuSource
-from tunnelmark.probes.proc import ProcCpu
+from tunnelmark.probes.proc import ProcCpu, cores_now
 
 _OFFLOADS: Final = ("tso", "gso", "gro", "lro", "tx", "rx", "sg", "rxvlan", "txvlan")
 _ETHTOOL_SOME_FIXED: Final = 1
@@ -298,7 +298,7 @@ class MachinePlace:
         emulated = machine.facts.emulated
         self.stratum = Stratum.EMULATED if emulated else Stratum.VIRTUALIZED
         self.limits: Mapping[str, DeviceLimit] = NO_LIMITS
-        self.cpu: CpuSource = MachineCpu(machine)
+        self.cpu: CpuSource = MachineCpu(machine, underlying=cores_now)
         self._machine = machine
         self._run_id = run_id
         self._logs = logs

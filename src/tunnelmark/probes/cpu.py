@@ -100,6 +100,8 @@ class CpuUsage:
     """CPU seconds of programs on these cores that are in no group; None: they are not seen."""
     own_s: float = 0.0
     """CPU seconds of this program, or of the agent that reads for it."""
+    underlying: tuple[CoreTicks, ...] = ()
+    """Cores of the computer that runs the machines whose cores these are, if it is another."""
 
     @property
     def softirq_ratio(self) -> float | None:
@@ -167,9 +169,16 @@ class CpuUsage:
 
     @property
     def steal_ratio(self) -> float | None:
-        """Share of time taken by the hypervisor."""
-        total = sum(core.total for core in self.cores)
-        return sum(core.steal for core in self.cores) / total if total else None
+        """Share of time taken by the hypervisor, from these cores or from those that run them.
+
+        A machine does not see what is taken from the computer that it runs on.
+        """
+        shares = (
+            sum(core.steal for core in cores) / total
+            for cores in (self.cores, self.underlying)
+            if (total := sum(core.total for core in cores))
+        )
+        return max(shares, default=None)
 
 
 @dataclass(frozen=True)
@@ -215,6 +224,8 @@ class CpuView:
     """Processes that look: this one, or the agent of a machine."""
     load_average: float | None = None
     """Of the last minute, as ``/proc/loadavg`` has it; None where it is not read."""
+    underlying: tuple[CoreTicks, ...] = ()
+    """Cores of the computer that runs the machines which are looked at, if it is another."""
 
 
 class CpuSource(Protocol):
@@ -239,6 +250,7 @@ class CpuProbe:
         self._earlier: set[int] = set()
         self._stopped: set[int] = set()
         self._cores: tuple[CoreTicks, ...] = ()
+        self._underlying: tuple[CoreTicks, ...] = ()
         self._others_s: float | None = 0.0
         self._own_s = 0.0
         self._start_ns = 0
@@ -251,6 +263,7 @@ class CpuProbe:
         self._start_ns = self._second_ns = now_ns
         view = self._source.look()
         self._cores = self._second_cores = view.cores
+        self._underlying = view.underlying
         self._others_s, self._own_s = self._beside(view, self._read(view))
         self._first = dict(self._last)
         # What was started before and is not there any more used nothing since.
@@ -280,6 +293,7 @@ class CpuProbe:
             view.load_average,
             max(0.0, (others_s or 0.0) - (self._others_s or 0.0)) if known else None,
             own_s - self._own_s,
+            _since(view.underlying, self._underlying),
         )
 
     def _usage(self, pids: set[int]) -> GroupUsage:

@@ -7,7 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tunnelmark.probes.cpu import TICKS_PER_S, CpuView, Reading, ThreadReading, parse_cores
+from tunnelmark.probes.cpu import (
+    TICKS_PER_S,
+    CoreTicks,
+    CpuView,
+    Reading,
+    ThreadReading,
+    parse_cores,
+)
 
 PROC: Final = Path("/proc")
 _KTHREADD: Final = 2
@@ -26,15 +33,20 @@ class ProcCpu:
 
     def look(self) -> CpuView:
         """Read the cores now."""
-        stat = (self._proc / "stat").read_text(encoding="ascii")
         return CpuView(
-            parse_cores(stat, time.monotonic_ns()),
+            cores_now(self._proc),
             _children,
             _reading,
             partial(programs_s, proc=self._proc) if sees_all(self._proc) else _unseen,
             (os.getpid(),),
             parse_load_average((self._proc / "loadavg").read_text(encoding="ascii")),
         )
+
+
+def cores_now(proc: Path = PROC) -> tuple[CoreTicks, ...]:
+    """Read the cores of this computer."""
+    stat = (proc / "stat").read_text(encoding="ascii")
+    return parse_cores(stat, time.monotonic_ns())
 
 
 def sees_all(proc: Path = PROC) -> bool:

@@ -12,6 +12,8 @@ from tunnelmark.probes.cpu import TICKS_PER_S, CpuProbe, CpuView, parse_cores
 
 MS = 1_000_000
 AGENT, DAEMON, SHORT = 1, 40, 50
+_TAKEN = ((0, 0), (86, 14))
+"""User ticks and stolen ones, before and after."""
 
 
 class Reported:
@@ -61,6 +63,35 @@ def test_a_program_that_was_stopped_there_is_known_here() -> None:
     probe.start(0)
     probe.sample(MS)
     assert probe.stop(2 * MS).groups["measuring"].stopped == 1
+
+
+def test_what_is_taken_from_the_computer_under_a_machine_is_taken_from_the_machine() -> None:
+    """The machine counts none of it; a trial in it once said 0 % while a seventh was taken."""
+    inside = "cpu0 0 0 0 {idle} 0 0 0 0\n"
+    machine = Reported(*(CpuSnapshot(inside.format(idle=i), 0, {}) for i in (0, 100)))
+    computer = [parse_cores(f"cpu0 {user} 0 0 0 0 0 0 {steal}\n", 0) for user, steal in _TAKEN]
+    source = MachineCpu(cast("Any", machine), underlying=lambda: computer.pop(0))
+    probe = CpuProbe(lambda: {"tunnel": []}, source)
+    probe.start(0)
+    usage = probe.stop(1000 * MS)
+    assert usage.steal_ratio == 0.14
+    # Nothing else of that computer is the machine's.
+    assert len(usage.cores) == 1
+    assert usage.cores[0].total == 100
+
+
+def test_the_same_under_a_machine_for_each_endpoint() -> None:
+    ends = [Machine(f"cpu0 0 0 0 0 0 0 0 {steal}\n", 0.0) for steal in (0, 3)]
+    computer = Machine("cpu0 0 0 0 0 0 0 0 0\n", None)
+    probe = CpuProbe(lambda: {"tunnel": []}, CpuOfAll(ends, computer))
+    probe.start(0)
+    ends[0].stat, ends[1].stat = "cpu0 100 0 0 0 0 0 0 0\n", "cpu0 99 0 0 0 0 0 0 4\n"
+    computer.stat = "cpu0 86 0 0 0 0 0 0 14\n"
+    assert probe.stop(1000 * MS).steal_ratio == 0.14
+    # What a machine itself says was taken from it counts, too.
+    probe.start(0)
+    ends[0].stat = "cpu0 100 0 0 0 0 0 0 50\n"
+    assert probe.stop(1000 * MS).steal_ratio == 1.0
 
 
 class Machine:

@@ -1,5 +1,6 @@
 """A lab that could not be made once can be made again: nothing of the first attempt is left."""
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tunnelmark.hosts import local
+from tunnelmark.hosts.agent import CpuSnapshot
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab import devices, endpoints, hosts_place, place
 from tunnelmark.lab.devices import Devices
@@ -193,6 +195,15 @@ def test_one_host_that_cannot_be_removed_keeps_no_other_there(
     with pytest.raises(LabFailedError, match="netns link failed"):
         one.make(mtu_bytes=1500, through_link=True)
     assert kernel.there == set()
+
+
+def test_the_cores_that_run_a_machine_are_looked_at_with_its_own(tmp_path: Path) -> None:
+    snapshot = CpuSnapshot("cpu0 0 0 0 9 0 0 0 0\n", 0, {}, {})
+    facts = SimpleNamespace(emulated=True, describe=lambda: "machine")
+    machine: Any = SimpleNamespace(facts=facts, cpu=lambda: snapshot)
+    view = MachinePlace(machine, "tm0", logs=tmp_path).cpu.look()
+    assert [core.idle for core in view.cores] == [9]
+    assert len(view.underlying) == os.cpu_count()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tunnelmark.lab.session.warm import warm_up
 from tunnelmark.links.base import Link
 from tunnelmark.links.registry import link_of
 from tunnelmark.model.block import ProofVerdict, Stratum, WireProof
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, TunnelError
 from tunnelmark.model.faults import write
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
@@ -33,6 +33,7 @@ from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import BASELINE, Block, Trial, TrialResult
 from tunnelmark.model.tunnel import DataPath, TunnelUp
+from tunnelmark.model.validity import Check
 from tunnelmark.probes.attribution import Expected, anything
 from tunnelmark.probes.busy import Busy
 from tunnelmark.tunnels.base import Tunnel
@@ -82,8 +83,10 @@ class LabSession:
         """Whether the last trial asked the tunnel and found it up."""
         self._lost: str | None = None
         """Why the last trial could not bring the tunnel up again."""
+        self._unlike_model: int | None = None
+        """Bring-up in which a proof was not as modelled and was done again."""
 
-    def up(self, bring_up: int, attempt: int) -> None:  # noqa: ARG002 - a seed follows from the attempt
+    def up(self, bring_up: int, attempt: int) -> None:
         """Make the lab, bring the tunnel and its baseline up, prove both, warm them."""
         self.seen, self._attempt, self._workloads = Seen(), attempt, {}
         self._lost = None
@@ -103,13 +106,14 @@ class LabSession:
         if tunnel.chooses:
             self.where.chosen = agreed.implementation
         proof = self.seen.proofs[0]
+        as_modelled = model_check(tunnel, agreed, proof.samples, link.mtu_bytes)
+        self._repeat_once(as_modelled, bring_up)
         self.where.layers = layers_seen(tunnel, agreed, proof, link.mtu_bytes)
-        standing = (model_check(tunnel, agreed, proof.samples, link.mtu_bytes),)
         floor = self._warm(made, tunnel)
         self._stand = Stand(
             lab=lab,
             tunnel=tunnel,
-            own=Side(made.up, self.seen.proofs, standing),
+            own=Side(made.up, self.seen.proofs, (as_modelled,)),
             base=Side(made.base, self.seen.baseline_proofs, ()),
             limits=limits_at(self._job.limits, lab.place),
             probes=self._job.probes,
@@ -206,6 +210,17 @@ class LabSession:
                 self.seen.baseline_proofs += (proof,)
                 hold(self._block, proof)
         self.seen.baseline_proofs = self.seen.baseline_proofs or self.seen.proofs
+
+    def _repeat_once(self, as_modelled: Check, bring_up: int) -> None:
+        """Raise ``TunnelError`` the first time that a bring-up's proof is not as modelled.
+
+        It would fail each of its trials, and a busy computer may have mistaken one packet for
+        another. What is so twice is so: then each trial says it.
+        """
+        if as_modelled.ok or self._unlike_model == bring_up:
+            return
+        self._unlike_model = bring_up
+        raise TunnelError(f"{self._block.tunnel.label}: {as_modelled.message}")
 
     def _warm(self, made: "_Made", tunnel: Tunnel) -> Floor | None:
         """Warm both up; return what the lab itself adds, measured unless an alike one was."""

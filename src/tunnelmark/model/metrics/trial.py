@@ -186,7 +186,7 @@ METRICS: Final = (
         "cpu_steal_ratio",
         "CPU, stolen",
         "ratio",
-        "share of time stolen by the hypervisor",
+        "share of time stolen by the hypervisor, from a machine or the computer under it",
         "proc(5)",
         worth=0.01,
     ),

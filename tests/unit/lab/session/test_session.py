@@ -21,6 +21,7 @@ from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
 from tunnelmark.model.tunnel import DataPath
+from tunnelmark.model.validity import Check
 from tunnelmark.probes.busy import Busy
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import jobs
@@ -70,6 +71,20 @@ def test_a_proof_that_could_not_see_is_repeated_and_one_that_saw_wrong_is_not(
     with pytest.raises(TunnelError) as caught:
         hold(job.block, replace(good, verdict=verdict))
     assert caught.type is kind
+
+
+def test_a_wire_that_is_not_as_modelled_is_brought_up_once_more(tmp_path: Path) -> None:
+    """All 41 trials of such a bring-up were invalid, one after the other."""
+    (job,) = jobs(parse_study(made_text(""), "made.toml"))
+    session = session_of(job, tmp_path, {})
+    other = Check("wire_as_modelled", ok=False, message="the one of 64 bytes took 120, not 108")
+    session._repeat_once(replace(other, ok=True), 1)
+    for bring_up in (1, 2):
+        with pytest.raises(TunnelError, match="took 120, not 108") as caught:
+            session._repeat_once(other, bring_up)
+        assert caught.value.transient
+        # What is really otherwise is shown, in trials that are invalid.
+        session._repeat_once(other, bring_up)
 
 
 @pytest.mark.parametrize(
