@@ -20,7 +20,7 @@ from tunnelmark.lab.machine_cpu import CpuOfAll, MachineCpu
 from tunnelmark.lab.place import INIT_PID, NO_LIMITS, DeviceLimit, Joined, carry_only, quieten
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.topology import MACS
+from tunnelmark.model.topology import MACS, Topology
 from tunnelmark.probes.cpu import CpuSource
 from tunnelmark.probes.proc import ProcCpu
 from tunnelmark.vmimage.cache import Image
@@ -107,22 +107,20 @@ class EndpointMachinesPlace:
 
     def make(
         self,
+        topology: Topology,
         *,
-        mtu_bytes: int,
         through_link: bool,
-        router: bool = False,
         offloads: bool = False,  # noqa: ARG002 - their cards have none that the other's would take
-        clients: int | None = None,
-        shared: bool = False,  # noqa: ARG002 - of a gateway alone
     ) -> Joined:
         """Boot both machines at a time and join them."""
-        if router:
+        if topology.behind_router:
             raise LabError(
                 "a router runs in network namespaces only, not between two virtual machines (use "
                 "--place local or machine)"
             )
-        if clients is not None:
+        if topology.clients is not None:
             raise LabError(NO_GATEWAY)
+        mtu_bytes = topology.mtu_bytes
         booting: dict[str, Booting] = {}
         self._machines, self.limits = {}, NO_LIMITS
         link = NetnsHost(self._ledger, "link", logs=self._logs)

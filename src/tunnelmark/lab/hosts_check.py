@@ -27,6 +27,7 @@ from tunnelmark.model.overhead import (
     IpName,
 )
 from tunnelmark.model.quantity import percent
+from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import ServerPorts, TrafficPath
 from tunnelmark.workloads.base import FIRST_PORT, TrialContext
 from tunnelmark.workloads.streams import plan, run_streams
@@ -154,7 +155,7 @@ def _on_line(
         ).mtu_bytes
         for role in ROLES
     )
-    joined = place.make(mtu_bytes=widest, through_link=False)
+    joined = place.make(Topology(widest), through_link=False)
     path = TrafficPath(
         "0",
         str(client.own.ip),

@@ -27,6 +27,7 @@ from tunnelmark.lab.place import (
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.together import together
+from tunnelmark.model.topology import Topology
 from tunnelmark.probes.cpu import TICKS_PER_S, CpuSource, CpuView
 from tunnelmark.probes.proc import is_kthreadd
 
@@ -67,21 +68,13 @@ class HostsPlace:
         """Leave the hosts as they are."""
         return False
 
-    def make(
-        self,
-        *,
-        mtu_bytes: int,
-        through_link: bool,
-        router: bool = False,
-        offloads: bool = False,
-        clients: int | None = None,
-        shared: bool = False,  # noqa: ARG002 - of a gateway alone
-    ) -> Joined:
+    def make(self, topology: Topology, *, through_link: bool, offloads: bool = False) -> Joined:
         """Put a namespace of each host on the line, the emulator between it and the client."""
-        if router:
+        if topology.behind_router:
             raise LabError("a router runs in network namespaces of this computer only")
-        if clients is not None:
+        if topology.clients is not None:
             raise LabError(NO_GATEWAY)
+        mtu_bytes = topology.mtu_bytes
         made: list[SshNetnsHost] = []
 
         def namespace(role: Role, name: str) -> SshNetnsHost:

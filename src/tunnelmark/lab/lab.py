@@ -97,7 +97,6 @@ class Lab:
         self._adopted: Medium | None = None
         self._nat_helpers: frozenset[str] = frozenset()
         emulate = emulate and link is not None
-        behind = topology.router != "none"
         joined = self._made(through_link=emulate, offloads=offloads and not emulate)
         self.client_host, self.server_host = joined.client, joined.server
         self.link_host = joined.link
@@ -109,7 +108,9 @@ class Lab:
         self._hosts = tuple(host for host in made if host is not None)
         client = CLIENT_IPV4, CLIENT_IPV6
         server = (
-            (OUTSIDE_SERVER_IPV4, OUTSIDE_SERVER_IPV6) if behind else (SERVER_IPV4, SERVER_IPV6)
+            (OUTSIDE_SERVER_IPV4, OUTSIDE_SERVER_IPV6)
+            if topology.behind_router
+            else (SERVER_IPV4, SERVER_IPV6)
         )
         if (on_line := joined.on_line) is not None:
             # The line has one IP version: what would use the other is refused before.
@@ -255,19 +256,11 @@ class Lab:
 
     def _made(self, *, through_link: bool, offloads: bool) -> Joined:
         topology = self._topology
-        router = topology.router != "none"
-        if topology.clients is not None and router:
+        if topology.clients is not None and topology.behind_router:
             raise LabError("a gateway with clients cannot be behind a router")
         if topology.shared and not through_link:
             raise LabError("clients that share a link need one: these hosts are joined directly")
-        return self.place.make(
-            mtu_bytes=topology.mtu_bytes,
-            through_link=through_link,
-            router=router,
-            offloads=offloads,
-            clients=topology.clients,
-            shared=topology.shared,
-        )
+        return self.place.make(topology, through_link=through_link, offloads=offloads)
 
     def _address(
         self, own: Endpoint, next_hop: tuple[str, str], at: str, beyond: Endpoint | None = None

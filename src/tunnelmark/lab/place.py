@@ -26,6 +26,7 @@ from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host, Process
 from tunnelmark.model.together import together
+from tunnelmark.model.topology import Topology
 from tunnelmark.probes.cpu import CpuSource
 from tunnelmark.probes.proc import ProcCpu, cores_now
 
@@ -202,20 +203,11 @@ class Place(Protocol):
     def allow_congestion(self, name: str) -> bool:
         """Let the endpoints use a congestion control that was refused; return whether they may."""
 
-    def make(
-        self,
-        *,
-        mtu_bytes: int,
-        through_link: bool,
-        router: bool = False,
-        offloads: bool = False,
-        clients: int | None = None,
-        shared: bool = False,
-    ) -> Joined:
+    def make(self, topology: Topology, *, through_link: bool, offloads: bool = False) -> Joined:
         """Make the hosts and join them; what was made is removed if it cannot be finished.
 
-        With ``clients`` the server is a gateway: each client has a host, and a wire of its own
-        unless one link is ``shared``. ``LabError`` if a gateway or a router cannot stand here.
+        Of a gateway each client has a host, and a wire of its own unless they share the link.
+        ``LabError`` if a gateway or a router cannot stand here.
         """
 
 
@@ -251,27 +243,16 @@ class LocalPlace:
         """Put it into this computer's list until the run ends."""
         return self._ledger.switch_on("tcp_allowed", name)
 
-    def make(
-        self,
-        *,
-        mtu_bytes: int,
-        through_link: bool,
-        router: bool = False,
-        offloads: bool = False,
-        clients: int | None = None,
-        shared: bool = False,
-    ) -> Joined:
+    def make(self, topology: Topology, *, through_link: bool, offloads: bool = False) -> Joined:
         """Make one namespace for each host."""
         self.limits = NO_LIMITS
         limits = self._make_limits()
         made: dict[str, NetnsHost] = {}
         try:
-            for name in _names(router=router, clients=clients):
+            for name in _names(topology):
                 limit = limits.get(name)
                 made[name] = NetnsHost(self._ledger, name, logs=self._logs, limit=limit)
-            joined = _joined(
-                made, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared
-            )
+            joined = _joined(made, topology, through_link=through_link, offloads=offloads)
         except BaseException:
             # Names are the run's: what stays would be in the way of the next attempt.
             with suppress(Exception):
@@ -307,16 +288,7 @@ class MachinePlace:
         """Leave the machine's kernel as it was built."""
         return False
 
-    def make(
-        self,
-        *,
-        mtu_bytes: int,
-        through_link: bool,
-        router: bool = False,
-        offloads: bool = False,
-        clients: int | None = None,
-        shared: bool = False,
-    ) -> Joined:
+    def make(self, topology: Topology, *, through_link: bool, offloads: bool = False) -> Joined:
         """Make one namespace inside for each host."""
         made: dict[str, VmNetnsHost] = {}
 
@@ -325,11 +297,8 @@ class MachinePlace:
             made[name] = VmNetnsHost(self._machine, name=name, unique=unique, log_dir=self._logs)
 
         try:
-            names = _names(router=router, clients=clients)
-            together(*(partial(make, name) for name in names), at_once=_AT_ONCE)
-            return _joined(
-                made, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared
-            )
+            together(*(partial(make, name) for name in _names(topology)), at_once=_AT_ONCE)
+            return _joined(made, topology, through_link=through_link, offloads=offloads)
         except BaseException:
             with suppress(Exception):
                 do_all(*(host.remove for host in made.values()))
@@ -352,19 +321,15 @@ def carry_only(link: Host, interface: str) -> None:
     link.run(["ip", "link", "set", "dev", interface, "up"])
 
 
-def _names(*, router: bool, clients: int | None) -> tuple[str, ...]:
+def _names(topology: Topology) -> tuple[str, ...]:
     """Return the names of a lab's hosts, those of a gateway's further clients last, in order."""
-    names = ("client", "server", "link", "router") if router else ("client", "server", "link")
-    return (*names, *(f"client{number}" for number in range(1, clients or 1)))
+    router = ("router",) if topology.behind_router else ()
+    more = (f"client{number}" for number in range(1, topology.clients or 1))
+    return ("client", "server", "link", *router, *more)
 
 
 def _joined(
-    made: Mapping[str, NamespaceHost],
-    mtu_bytes: int,
-    *,
-    through_link: bool,
-    offloads: bool,
-    shared: bool,
+    made: Mapping[str, NamespaceHost], topology: Topology, *, through_link: bool, offloads: bool
 ) -> Joined:
     """Join hosts that see each other's namespaces, whatever computer or machine these are of."""
     more = (f"client{number}" for number in range(1, len(made)))
@@ -377,26 +342,23 @@ def _joined(
         netns={name: f"{NETNS_DIR}/{host.namespace}" for name, host in made.items()},
     )
     namespaces = {name: host.namespace for name, host in made.items()}
-    _join_by_veth(
-        joined, namespaces, mtu_bytes, through_link=through_link, offloads=offloads, shared=shared
-    )
+    _join_by_veth(joined, namespaces, topology, through_link=through_link, offloads=offloads)
     return joined
 
 
 def _join_by_veth(
     joined: Joined,
     namespaces: Mapping[str, str],
-    mtu_bytes: int,
+    topology: Topology,
     *,
     through_link: bool,
     offloads: bool,
-    shared: bool,
 ) -> None:
     """Make pairs directly inside their namespaces: nothing appears outside."""
     # What is at the far end of the client's link, and at its other side what the server is at.
     far = joined.router or joined.server
-    if shared:
-        _gather(joined, namespaces, mtu_bytes)
+    if topology.shared:
+        _gather(joined, namespaces, topology.mtu_bytes)
         pairs = [(far, "eth0", joined.link, "b")]
     elif through_link:
         pairs = [(joined.client, "eth0", joined.link, "a"), (far, "eth0", joined.link, "b")]
@@ -404,7 +366,7 @@ def _join_by_veth(
         pairs = [(joined.client, "eth0", far, "eth0")]
     if joined.router is not None:
         pairs.append((joined.server, "eth0", joined.router, "eth1"))
-    for number, client in enumerate(() if shared else joined.more_clients, 1):
+    for number, client in enumerate(() if topology.shared else joined.more_clients, 1):
         at_server = f"eth{number}"
         if through_link:
             pairs.append((client, "eth0", joined.link, f"a{number}"))
@@ -412,7 +374,7 @@ def _join_by_veth(
         else:
             pairs.append((client, "eth0", joined.server, at_server))
     for own, end, other, interface in pairs:
-        mtu, namespace = str(mtu_bytes), namespaces[other.name]
+        mtu, namespace = str(topology.mtu_bytes), namespaces[other.name]
         own.run(
             [
                 *("ip", "link", "add", "name", end, "mtu", mtu, "type", "veth", "peer"),

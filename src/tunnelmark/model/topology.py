@@ -23,6 +23,11 @@ class Topology:
     shared: bool = False
     """All clients of the gateway are on one link; else each has one of its own."""
 
+    @property
+    def behind_router(self) -> bool:
+        """Whether the server is."""
+        return self.router != "none"
+
 
 MOST_CLIENTS: Final = 200
 """Of one gateway: each has a namespace and a process that is its link."""

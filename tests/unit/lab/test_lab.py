@@ -37,7 +37,7 @@ def test_a_host_whose_programs_do_not_end_keeps_no_other_host_there() -> None:
     hosts = [Host("client", "openvpn: did not exit"), Host("server", "no response"), Host("link")]
     joined: Any = Joined(*hosts)  # type: ignore[arg-type]
     ledger: Any = SimpleNamespace(run_id="tm0")
-    place: Any = SimpleNamespace(make=lambda **_: joined)
+    place: Any = SimpleNamespace(make=lambda *_, **__: joined)
     lab = Lab(ledger, Topology(1500), None, engine="", place=place)
     with pytest.raises(LabFailedError, match="openvpn: did not exit"):
         lab.down()

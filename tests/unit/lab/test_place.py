@@ -18,6 +18,7 @@ from tunnelmark.lab.endpoints import EndpointMachinesPlace
 from tunnelmark.lab.hosts_place import HostsPlace
 from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
 from tunnelmark.model.errors import LabFailedError
+from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.model.tunnel import Encryption
 
@@ -154,9 +155,9 @@ def test_namespaces_that_could_not_be_joined_are_made_again(
     one = LocalPlace(ledger, engine="/e/engine", limits=limits)
     kernel.fails = {fault}
     with pytest.raises(LabFailedError, match=fault):
-        one.make(mtu_bytes=1500, through_link=True)
+        one.make(Topology(), through_link=True)
     assert (kernel.there, one.limits) == (set(), {})
-    hosts: Any = one.make(mtu_bytes=1500, through_link=True)
+    hosts: Any = one.make(Topology(), through_link=True)
     assert list(hosts) == ["client", "server", "link"]
     assert list(one.limits) == ["client", "server"]
 
@@ -193,7 +194,7 @@ def test_one_host_that_cannot_be_removed_keeps_no_other_there(
     one = places[kind]
     kernel.fails = {"netns link"}
     with pytest.raises(LabFailedError, match="netns link failed"):
-        one.make(mtu_bytes=1500, through_link=True)
+        one.make(Topology(), through_link=True)
     assert kernel.there == set()
 
 
@@ -233,9 +234,9 @@ def test_machines_that_could_not_be_joined_are_booted_again(
     )
     kernel.fails = {fault}
     with pytest.raises(LabFailedError, match=fault):
-        one.make(mtu_bytes=1500, through_link=True)
+        one.make(Topology(), through_link=True)
     assert (kernel.there, one.limits, one.machines) == (set(), {}, {})
-    assert one.make(mtu_bytes=1500, through_link=True).link.name == "link"
+    assert one.make(Topology(), through_link=True).link.name == "link"
     assert kernel.there >= {"netns link", "machine client", "machine server"}
 
 
@@ -254,7 +255,7 @@ def test_a_machine_that_cannot_be_closed_keeps_nothing_else_there(
     )
     kernel.fails = {"machine server first"}
     with pytest.raises(LabFailedError, match="machine server first failed"):
-        one.make(mtu_bytes=1500, through_link=True)
+        one.make(Topology(), through_link=True)
     assert (kernel.there, one.limits, one.machines) == (set(), {}, {})
 
 
