@@ -64,7 +64,7 @@ class MachineCpu:
             reading,
             programs_s,
             (base + _AGENT,),
-            underlying=self._underlying(),
+            underlying=self._underlying,
         )
 
 
@@ -108,5 +108,5 @@ class CpuOfAll:
             reading,
             programs_s,
             tuple(pid for view in seen for pid in view.own),
-            underlying=tuple(core for view in under for core in view.cores),
+            underlying=lambda: tuple(core for view in under for core in view.cores),
         )

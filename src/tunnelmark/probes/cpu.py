@@ -224,7 +224,7 @@ class CpuView:
     """Processes that look: this one, or the agent of a machine."""
     load_average: float | None = None
     """Of the last minute, as ``/proc/loadavg`` has it; None where it is not read."""
-    underlying: tuple[CoreTicks, ...] = ()
+    underlying: Callable[[], tuple[CoreTicks, ...]] = tuple
     """Cores of the computer that runs the machines which are looked at, if it is another."""
 
 
@@ -263,7 +263,7 @@ class CpuProbe:
         self._start_ns = self._second_ns = now_ns
         view = self._source.look()
         self._cores = self._second_cores = view.cores
-        self._underlying = view.underlying
+        self._underlying = view.underlying()
         self._others_s, self._own_s = self._beside(view, self._read(view))
         self._first = dict(self._last)
         # What was started before and is not there any more used nothing since.
@@ -293,7 +293,7 @@ class CpuProbe:
             view.load_average,
             max(0.0, (others_s or 0.0) - (self._others_s or 0.0)) if known else None,
             own_s - self._own_s,
-            _since(view.underlying, self._underlying),
+            _since(view.underlying(), self._underlying),
         )
 
     def _usage(self, pids: set[int]) -> GroupUsage:

@@ -62,7 +62,7 @@ class Watch:
             stamp = _stamp(files, result.blocks.get(name))
             kept = known.get(name)
             if kept is None or kept[0] != stamp:
-                kept = stamp, _job(result.trials_of(name))
+                kept = stamp, _job(result.trials_of(files))
             self._jobs[name] = kept
         return _seen(result.manifest, [job for _, job in self._jobs.values()])
 

@@ -72,9 +72,9 @@ class Result:
         """
         return self._trials
 
-    def trials_of(self, job: str) -> pl.DataFrame:
+    def trials_of(self, job: "JobFiles") -> pl.DataFrame:
         """Return those of one of ``jobs``, as they are now; what is wrong elsewhere is not seen."""
-        return self._completed(read_trials(self.jobs()[job], self._converting))
+        return self._completed(read_trials(job, self._converting))
 
     @cached_property
     def _trials(self) -> pl.DataFrame:

@@ -204,7 +204,7 @@ def test_the_cores_that_run_a_machine_are_looked_at_with_its_own(tmp_path: Path)
     machine: Any = SimpleNamespace(facts=facts, cpu=lambda: snapshot)
     view = MachinePlace(machine, "tm0", logs=tmp_path).cpu.look()
     assert [core.idle for core in view.cores] == [9]
-    assert len(view.underlying) == os.cpu_count()
+    assert len(view.underlying()) == os.cpu_count()
 
 
 @pytest.mark.parametrize(

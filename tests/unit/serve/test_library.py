@@ -15,6 +15,7 @@ from tunnelmark.serve.library import Library
 from tunnelmark.serve.seen import Seen, Watch
 from tunnelmark.sim.backend import BACKEND
 from tunnelmark.store import Result, Writer
+from tunnelmark.store.result import JobFiles
 from tunnelmark.study import parse_study
 from tunnelmark.study.points import blocks, pair_id
 
@@ -86,8 +87,8 @@ def test_only_the_job_that_has_a_new_trial_is_read_again(
     read: list[str] = []
     trials_of = Result.trials_of
 
-    def noted(result: Result, job: str) -> pl.DataFrame:
-        read.append(job)
+    def noted(result: Result, job: JobFiles) -> pl.DataFrame:
+        read.extend({path.stem for path in (job.sealed, job.journal) if path is not None})
         return trials_of(result, job)
 
     monkeypatch.setattr(Result, "trials_of", noted)
