@@ -229,7 +229,10 @@ def _summed(ways: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [way.get(key) for way in ways]
         if key.startswith("lateness"):
             known = [value for value in values if value is not None]
-            found[key] = max(known, key=lambda late: int(late.get("tail", 0)), default=None)
+            # Each figure is that of the link where it is worst.
+            names = dict.fromkeys(name for late in known for name in late)
+            worst = {name: max(late.get(name, 0) for late in known) for name in names}
+            found[key] = worst or None
         elif key == "kinds":
             found[key] = _kinds(values)
         elif isinstance(first, int | float) and not isinstance(first, bool):

@@ -16,6 +16,7 @@ from tunnelmark.analysis.strata import set_apart
 from tunnelmark.engine.records import MISSING_NS, read_send
 from tunnelmark.model.block import Stratum, time_by_place
 from tunnelmark.model.errors import ResultError
+from tunnelmark.model.lateness import LATE_TAIL
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report import plotly
 from tunnelmark.report.brief import brief
@@ -168,7 +169,9 @@ def _distributions(summary: Summary, result: Result) -> dict[str, Chart]:
     """Return the distribution of each section that has samples, by the section's key."""
     # Read once: a study of many lines has a section for each.
     trials = set_apart(result.trials(), result.blocks.values()).filter(
-        (pl.col("path") == "total") & pl.col("valid")
+        (pl.col("path") == "total")
+        & pl.col("valid")
+        & ~pl.col("checks").str.contains(f'"{LATE_TAIL}', literal=True)
     )
     found = {s.key: _distribution(s, summary, result, trials) for s in summary.sections}
     return {key: chart for key, chart in found.items() if chart is not None}
@@ -189,7 +192,8 @@ def _distribution(
         key=f"{section.key}-rtt-distribution",
         title="Distribution of the RTT",
         about="share of all echo packets of valid trials, all sizes, whose reply came within a "
-        "time; a curve that ends below 1 has lost the others",
+        "time; a curve that ends below 1 has lost the others. Trials in which the computer "
+        "delayed single packets are not in it",
         x_title="RTT [ms]",
         y_title="share of packets at or below",
         lines=lines,

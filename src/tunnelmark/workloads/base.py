@@ -83,6 +83,8 @@ class TrialContext:
     """Whether the hosts' CPUs are emulated: there a thread that waits for the host seems busy."""
     is_background: bool = False
     """Whether it is a load beside another workload, of which no figure is reported."""
+    alone: bool = False
+    """Whether it is known that nothing else is sent over the link meanwhile."""
     outside: tuple[TrafficPath, ...] = ()
     """Paths beside the tunnel, on the same link, for loads that do not go through it."""
     settle: Callable[[int], None] | None = None
@@ -126,6 +128,9 @@ class Outcome:
     details: Mapping[str, object] = field(default_factory=dict)
     samples: tuple[str, ...] = ()
     """Names of files left in ``samples_dir``."""
+    apart_ns: int | None = None
+    """Gap between packets too few for a percentile beyond the median; None: they are not, or the
+    time between them is not the study's."""
 
 
 class Workload(ABC):

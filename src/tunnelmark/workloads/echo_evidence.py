@@ -6,6 +6,7 @@ from typing import Final
 from tunnelmark.engine.config import ReceiveTime
 from tunnelmark.engine.records import Flow
 from tunnelmark.engine.summary import Histogram, ReflectSummary, SendSummary
+from tunnelmark.model.lateness import Late, lateness_checks
 from tunnelmark.model.validity import Check
 
 INSTRUMENT_LIMITS: Final = frozenset(
@@ -20,16 +21,20 @@ def evidence(
     joined: Sequence[Flow],
     *,
     late_limit_ns: int,
+    apart_ns: int | None = None,
     receive_time: ReceiveTime = "kernel",
     emulated: bool = False,
 ) -> tuple[Check, ...]:
-    """Return the checks of one trial; ``reflected`` is None if the reflector was killed."""
+    """Return the checks of one trial; ``reflected`` is None if the reflector was killed.
+
+    ``apart_ns`` as of ``lateness_checks``.
+    """
     packets = [flow.lateness_ns for flow in sent.flows]
     # Replies that leave late leave in bursts, or when nobody waits for them any more.
     replies = [reflected.residence_ns] if reflected else []
     return (
-        _lateness("sender_lateness", "packets", packets, late_limit_ns),
-        _lateness("reply_lateness", "replies", replies, late_limit_ns),
+        *_lateness("sender_lateness", "the packets", packets, late_limit_ns, apart_ns),
+        *_lateness("reply_lateness", "the replies", replies, late_limit_ns, apart_ns),
         _all_sent(sent),
         _forward(sent, reflected, joined),
         _reverse(sent, reflected, joined),
@@ -41,17 +46,11 @@ def evidence(
     )
 
 
-def _lateness(name: str, what: str, lateness: Sequence[Histogram | None], limit_ns: int) -> Check:
-    worst = max((one.tail for one in lateness if one), default=0)
-    return Check(
-        name,
-        ok=worst <= limit_ns,
-        message=f"1 % of the {what} (two at least) left {worst / 1e6:.3f} ms late or more; "
-        f"the limit is {limit_ns / 1e6:.3f} ms",
-        value=float(worst),
-        limit=float(limit_ns),
-        unit="ns",
-    )
+def _lateness(
+    name: str, what: str, seen: Sequence[Histogram | None], limit_ns: int, apart_ns: int | None
+) -> tuple[Check, ...]:
+    late = [Late(one.p90, one.tail, one.max) for one in seen if one]
+    return lateness_checks(name, (what, "left"), late, limit_ns=limit_ns, apart_ns=apart_ns)
 
 
 def _all_sent(sent: SendSummary) -> Check:

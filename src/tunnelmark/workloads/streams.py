@@ -122,6 +122,8 @@ class Streamed:
     counted: Mapping[str, object] = field(default_factory=dict)
     """What both ends counted; empty where there are no records."""
     samples: tuple[str, ...] = ()
+    apart_ns: int | None = None
+    """As of ``Outcome``."""
     clock_error_ns: float = 0.0
     """So far each one-way delay may be from the truth, all of them the same way."""
 
@@ -172,6 +174,7 @@ class Streamed:
             self.measuring_s,
             details=self.details,
             samples=self.samples,
+            apart_ns=self.apart_ns,
         )
 
 
@@ -183,11 +186,12 @@ def run_streams(
     late_ns: int | None = None,
     answer: bool = True,
     segment: bool = False,
+    apart_ns: int | None = None,
 ) -> Streamed:
     """Run the flows to their end; a process that dies is a failed check, never an exception.
 
     ``drain_ns`` is the waiting time of every packet: what comes later is lost. A reply after
-    ``late_ns``, the same if None, is late.
+    ``late_ns``, the same if None, is late. ``apart_ns`` as of ``Outcome``.
     """
     late_ns = drain_ns if late_ns is None else late_ns
     drain_ns = max(drain_ns, late_ns)
@@ -200,7 +204,7 @@ def run_streams(
         ok=not found.problems,
         message="; ".join(found.problems) or "sender and reflector finished",
     )
-    return _judged(context, flows, found, alive, drain_ns)
+    return _judged(context, flows, found, alive, drain_ns=drain_ns, apart_ns=apart_ns)
 
 
 def _judged(
@@ -208,7 +212,9 @@ def _judged(
     flows: Sequence[config.Flow],
     found: Exchanged,
     alive: Check,
+    *,
     drain_ns: int,
+    apart_ns: int | None,
 ) -> Streamed:
     sent, send, reflect = found.sent, found.send, found.reflect
     if sent is None or send is None or reflect is None:
@@ -234,6 +240,7 @@ def _judged(
                 found.reflected,
                 recorded,
                 late_limit_ns=limit_ns,
+                apart_ns=apart_ns,
                 receive_time=context.receive_time,
                 emulated=context.emulated,
             ),
@@ -243,6 +250,7 @@ def _judged(
         under_way_s(joined, sum(flow.gap_ns for flow in flows) / len(flows) ** 2, drain_ns),
         counted=_counted(sent, found.reflected),
         samples=found.samples,
+        apart_ns=apart_ns,
         clock_error_ns=error_ns,
     )
 

@@ -9,7 +9,7 @@ from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, Ratio
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.echo_metrics import flow_metrics, total_metrics
-from tunnelmark.workloads.quantiles import too_few
+from tunnelmark.workloads.quantiles import needed, too_few
 from tunnelmark.workloads.streams import content_json, plan, run_streams
 
 SMALLEST_PAYLOAD_BYTES: Final = 25
@@ -126,7 +126,13 @@ class UdpEcho(Workload):
     def run(self, context: TrialContext) -> Outcome:
         """Run one trial."""
         flows = plan_flows(self.params, context)
-        streamed = run_streams(context, flows, drain_ns=self.params.drain, late_ns=self.params.late)
+        streamed = run_streams(
+            context,
+            flows,
+            drain_ns=self.params.drain,
+            late_ns=self.params.late,
+            apart_ns=self._apart_ns(len(flows)) if context.alone else None,
+        )
         total = [total_metrics(streamed.joined, streamed.reported)] if streamed.joined else []
         both = zip(streamed.joined, streamed.reported, strict=True)
         return streamed.outcome(
@@ -134,6 +140,12 @@ class UdpEcho(Workload):
             total,
             total if len(streamed.joined) == 1 else [flow_metrics(*one) for one in both],
         )
+
+    def _apart_ns(self, paths: int) -> int | None:
+        """Return the gap between packets if they are too few for a percentile of the tail."""
+        together = paths if self.params.load == "each" else 1
+        few = self.params.packet_count * together < needed(99)
+        return self.params.gap // together if few else None
 
 
 def plan_flows(params: UdpEchoParams, context: TrialContext) -> list[config.Flow]:

@@ -36,6 +36,15 @@ def test_counts_add_up_and_lateness_is_that_of_the_latest() -> None:
     assert summed(links[:1]) is links[0]
 
 
+def test_each_figure_of_lateness_is_that_of_the_link_where_it_is_worst() -> None:
+    one, other = way(1, 500), way(1, 400)
+    one["lateness_recent_ns"] |= {"p90": 10, "max": 700}
+    other["lateness_recent_ns"] |= {"p90": 30, "max": 900}
+    both = summed([LinkCounters(one, way(1)), LinkCounters(other, way(1))])
+    assert both.forward["lateness_recent_ns"] == {"count": 2, "tail": 500, "p90": 30, "max": 900}
+    assert both.reverse["lateness_recent_ns"] is None
+
+
 def test_frames_of_one_kind_on_two_links_are_one_count() -> None:
     first = {"counted": [kind(4000, 2), kind(5000, 1)], "others": 1}
     second = {"counted": [kind(4000, 5)], "others": 2}

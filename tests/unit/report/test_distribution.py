@@ -1,15 +1,18 @@
 """The distribution of the round trip: of packets that are answered, whatever else a study sent."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from made_results import trial_result, write
 from tunnelmark.engine import records
+from tunnelmark.model.lateness import LATE_TAIL
 from tunnelmark.model.trial import TrialResult
+from tunnelmark.model.validity import Check
 from tunnelmark.report.charts import Chart
 from tunnelmark.report.html import charts_of
 from tunnelmark.report.summary import summarise
@@ -35,11 +38,18 @@ def trial(tunnel: str, workload: str, repeat: int) -> TrialResult:
     return replace(made, trial=replace(made.trial, point=point), samples=(name,))
 
 
-def drawn(folder: Path, *sampled: tuple[str, str, Sequence[bool]]) -> dict[str, float]:
-    """Return the last share of each tunnel's curve."""
+def drawn(
+    folder: Path,
+    *sampled: tuple[str, str, Sequence[bool]],
+    more: Mapping[int, Check] = MappingProxyType({}),
+) -> dict[str, float]:
+    """Return the last share of each tunnel's curve; ``more`` are further checks by trial."""
     trials = [
         trial(tunnel, workload, number) for number, (tunnel, workload, _) in enumerate(sampled)
     ]
+    for number, check in more.items():
+        made = trials[number]
+        trials[number] = replace(made, validity=made.validity.plus([check]))
     directory = write(folder, trials)
     for made, (_, _, answered) in zip(trials, sampled, strict=True):
         (directory / "samples" / made.samples[0]).write_bytes(sent(answered))
@@ -69,6 +79,17 @@ def test_an_echo_that_a_tunnel_loses_altogether_is_lost(tmp_path: Path) -> None:
         ("openvpn", "udp_load 9 Mbit/s", [False] * 100),
     )
     assert ends == {"none": 1.0, "openvpn": 0.45}
+
+
+def test_delays_that_are_the_instruments_are_in_no_distribution(tmp_path: Path) -> None:
+    late = Check(f"{LATE_TAIL}sender_lateness", ok=True, message="")
+    sampled = (
+        ("none", "udp_echo 64", [True] * 100),
+        ("openvpn", "udp_echo 64", [True] * 90 + [False] * 10),
+        ("openvpn", "udp_echo 64", [True] * 100),
+    )
+    assert drawn(tmp_path / "all", *sampled) == {"none": 1.0, "openvpn": 0.95}
+    assert drawn(tmp_path / "late", *sampled, more={2: late}) == {"none": 1.0, "openvpn": 0.9}
 
 
 def test_nothing_is_drawn_where_nothing_is_answered(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from tunnelmark.hosts.cgroup import Throttled
 from tunnelmark.lab.emulators import LinkCounters
 from tunnelmark.model.errors import TunnelError
+from tunnelmark.model.lateness import Late, lateness_checks
 from tunnelmark.model.quantity import percent
 from tunnelmark.model.rules import Limits
 from tunnelmark.model.validity import Check, Validity
@@ -152,11 +153,12 @@ def link_checks(
     problem: str | None,
     limits: Limits,
     *,
+    apart_ns: int | None = None,
     direct: bool = False,
 ) -> list[Check]:
     """Judge the emulator: alive, frames conserved, nothing missed, on time.
 
-    ``direct``: there is none.
+    ``apart_ns`` as of ``lateness_checks``. ``direct``: there is none.
     """
     if direct:
         message = "no link emulator connects the ends: nothing counts the frames between them"
@@ -194,18 +196,14 @@ def link_checks(
             )
         )
         # Of this trial alone: one hiccup must not spoil every trial after it.
-        late = (now["lateness_recent_ns"] or {}).get("tail", 0)
-        checks.append(
-            Check(
-                f"link_lateness_{direction}",
-                ok=late <= limits.link_lateness,
-                message=f"link {direction}: 1 % of the frames (two at least) were forwarded "
-                f"{late / 1e6:.3f} ms late or more; "
-                f"the limit is {limits.link_lateness / 1e6:.3f} ms",
-                value=float(late),
-                limit=float(limits.link_lateness),
-                unit="ns",
-            )
+        seen = now["lateness_recent_ns"]
+        late = [Late(seen["p90"], seen["tail"], seen["max"])] if seen else []
+        checks += lateness_checks(
+            f"link_lateness_{direction}",
+            (f"the frames of link {direction}", "were forwarded"),
+            late,
+            limit_ns=limits.link_lateness,
+            apart_ns=apart_ns,
         )
     return checks
 

@@ -228,7 +228,12 @@ class _Running:
                 measuring_s=outcome.measuring_s,
             ),
             *evidence.link_checks(
-                seen.before, seen.after, lab.problem(), limits, direct=lab.direct
+                seen.before,
+                seen.after,
+                lab.problem(),
+                limits,
+                apart_ns=outcome.apart_ns,
+                direct=lab.direct,
             ),
             *(foreign_check(seen.before, seen.after, self._wires()) if alone else ()),
             *seen.lost.checks(),
@@ -313,6 +318,7 @@ class _Running:
             spin=lab.spin,
             link=lab.link,
             link_mtu_bytes=lab.client.mtu_bytes,
+            alone=not self.task.background,
             outside=self.stand.base.up.paths,
             lateness_floor_ns=limits.sender_lateness,
             lateness_gap_ratio=limits.sender_lateness_gap,

@@ -37,6 +37,10 @@ def usage(
     return CpuUsage(2.0, groups, cores, others_s=others_s, own_s=0.01)
 
 
+def late(tail: int) -> dict[str, int]:
+    return {"p90": 50_000, "tail": tail, "max": 2 * tail}
+
+
 def direction(**changes: Any) -> dict[str, Any]:
     return {
         "offered": 110,
@@ -51,7 +55,7 @@ def direction(**changes: Any) -> dict[str, Any]:
         "oversized": 0,
         "checksum_missing": 0,
         "lateness_ns": {"p99": 90_000_000},
-        "lateness_recent_ns": {"tail": 100_000},
+        "lateness_recent_ns": late(100_000),
         **changes,
     }
 
@@ -143,13 +147,22 @@ def test_waiting_for_the_limit_of_a_device_is_no_starvation() -> None:
         ({"send_errors": 1}, "link_missed_forward"),
         ({"oversized": 1}, "link_missed_forward"),
         ({"checksum_missing": 1}, "link_missed_forward"),
-        ({"lateness_recent_ns": {"tail": 2_000_001}}, "link_lateness_forward"),
+        ({"lateness_recent_ns": late(2_000_001)}, "link_lateness_forward"),
     ],
 )
 def test_a_link_that_did_not_do_what_it_was_reported_is_seen(
     changes: dict[str, Any], name: str
 ) -> None:
     assert link(**changes) == [name]
+
+
+def test_few_frames_far_from_each_other_may_be_late() -> None:
+    after = LinkCounters(direction(lateness_recent_ns=late(3_000_000)), direction())
+    checks = evidence.link_checks(BEFORE, after, None, LIMITS, apart_ns=20_000_000)
+    assert failed(checks) == []
+    assert "late_tail_link_lateness_forward" in {check.name for check in checks}
+    close = evidence.link_checks(BEFORE, after, None, LIMITS, apart_ns=10_000_000)
+    assert failed(close) == ["link_lateness_forward"]
 
 
 def test_what_the_link_did_before_the_trial_does_not_count() -> None:

@@ -1,12 +1,15 @@
 """A trial in which something breaks that must not: invalid, one clear line, and no exception."""
 
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
+from tunnelmark.lab.emulators import LinkCounters
 from tunnelmark.lab.session import trial as trials
 from tunnelmark.lab.session.stand import Side, Stand, Task
 from tunnelmark.lab.session.trial import _Running, run_trial
@@ -275,6 +278,34 @@ def test_an_interrupted_trial_that_breaks_does_not_count_against_its_point(tmp_p
     result = trial(tmp_path, cancelled=True, lab={"counters": breaks(KeyError("x"))})
     assert failed(result, INTERRUPTED)
     assert failed(result, "trial")
+
+
+@pytest.mark.parametrize(("apart_ns", "ok"), [(None, False), (20_000_000, True)])
+def test_the_link_is_judged_by_what_the_figures_of_the_workload_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart_ns: int | None, ok: bool
+) -> None:
+    outcome = replace(Made.outcome(), apart_ns=apart_ns)
+    monkeypatch.setattr(Made, "outcome", staticmethod(lambda: outcome))
+    way = defaultdict(int) | {"lateness_recent_ns": {"p90": 0, "tail": 3_000_000, "max": 4_000_000}}
+    counted = LinkCounters(way, way)
+    checks = trial(tmp_path, lab={"counters": lambda: counted, "begin": lambda: counted}).validity
+    found = {check.name: check.ok for check in checks.checks}
+    assert (found["link_lateness_forward"], found["link_lateness_reverse"]) == (ok, ok)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_workload_knows_whether_anything_else_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool
+) -> None:
+    knew: list[bool] = []
+
+    def run(self: Made, context: TrialContext) -> Outcome:
+        knew.append(context.alone)
+        return self.outcome()
+
+    monkeypatch.setattr(Made, "run", run)
+    trial(tmp_path, background=_nothing if loaded else None)
+    assert set(knew) == {not loaded}
 
 
 @pytest.mark.parametrize(
