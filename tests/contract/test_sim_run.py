@@ -12,6 +12,7 @@ from made_costs import MODEL
 from made_simulated import OF_THE_RUN
 from tunnelmark.cli import main
 from tunnelmark.model.costs import CostedTunnel, EndCosts, Fitted, WorkCosts, to_toml
+from tunnelmark.sim import session
 from tunnelmark.store import Result, open_result
 from tunnelmark.store.remote import Sender
 
@@ -438,3 +439,20 @@ def test_records_of_many_packets_are_kept_where_they_are_asked_for(tmp_path: Pat
         ("--samples",): [20_000, 40_000],
         ("--no-samples",): [],
     }
+
+
+@pytest.mark.parametrize(
+    ("most", "words", "kept"),
+    [(8, [], {1, 2}), (3, [], {1}), (100, [], {1, 2, 3, 4}), (3, ["--samples"], {1, 2, 3, 4})],
+)
+def test_records_are_kept_of_as_many_repeats_as_a_report_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, words: list[str], kept: set[int]
+) -> None:
+    monkeypatch.setattr(session, "TRIALS_WITH_RECORDS", most)
+    echo = '[[workload]]\nkind = "udp_echo"\ngap = "5 ms"\npackets = 9\npayload_bytes = [64, 500]\n'
+    trials = totals(run(tmp_path / "results", made(tmp_path, OPENVPN, SERIAL, echo), *words))
+    # Two points with the tunnel and two without, four repeats each.
+    assert trials.height == 16
+    has = trials.filter(pl.col("samples").list.len() > 0)
+    assert set(has["repeat"]) == kept
+    assert has.height == 4 * len(kept)

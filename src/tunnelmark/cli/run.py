@@ -129,7 +129,8 @@ _INTERRUPTED = 130
     "--samples/--no-samples",
     default=None,
     help="Keep per-packet records and captures. Without this option they are kept, in a "
-    "simulation only those of trials with up to about 32,000 packets.",
+    "simulation only those of trials with up to about 32,000 packets, and of each job only the "
+    "first 400 trials, or the first repeat.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one per line.")
 @click.option("--lines", is_flag=True, help="Show progress as plain lines, also in a pipe or file.")

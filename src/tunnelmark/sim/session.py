@@ -26,6 +26,9 @@ from tunnelmark.workloads.registry import workload_kinds
 
 LARGEST_RECORDS_BYTES: Final = 2 << 20
 """Of a trial, at one end: about 32,000 packets. Echoes of a report are fewer, loads are more."""
+TRIALS_WITH_RECORDS: Final = 400
+"""Of a job: the first repeats, at least one and as many as come to no more than this. A report
+draws no more of a tunnel, and the records of 50,000 trials are 650 MB that the seed gives again."""
 PLACED_ON: Final = "a simulation in virtual time"
 
 
@@ -97,7 +100,6 @@ class SimSession:
             logs=self._folder / "logs" / self._job.job_id,
             limits=self._job.limits,
             samples_dir=self._folder / "samples" if self._keep_samples else None,
-            largest_records_bytes=None if self._all_samples else LARGEST_RECORDS_BYTES,
         )
 
     def run(self, trial: Trial, attempt: int) -> TrialResult:
@@ -108,7 +110,13 @@ class SimSession:
         carried = self._stand.own if own else self._stand.base
         workload = self._workload(trial.point.workload)
         return run_trial(
-            self._stand, carried, workload, trial, attempt=attempt, observer=self._observer
+            self._stand,
+            carried,
+            workload,
+            trial,
+            attempt=attempt,
+            largest_records_bytes=self._largest_records_bytes(trial),
+            observer=self._observer,
         )
 
     def problem(self) -> str | None:
@@ -123,6 +131,12 @@ class SimSession:
         self._stand = None
         if self._work_dir.exists():
             shutil.rmtree(self._work_dir)
+
+    def _largest_records_bytes(self, trial: Trial) -> int | None:
+        if self._all_samples:
+            return None
+        repeats = max(1, TRIALS_WITH_RECORDS // len(self._job.block.points))
+        return LARGEST_RECORDS_BYTES if trial.repeat <= repeats else 0
 
     def _carriage(self, spec: DriverSpec, link: AnyLinkSpec, link_mtu_bytes: int) -> Carriage:
         tunnel = make(tunnel_kinds(), spec)

@@ -44,8 +44,6 @@ class Stand:
     limits: Limits
     samples_dir: Path | None
     """Where bulk records are kept; None: nowhere."""
-    largest_records_bytes: int | None
-    """Larger ones are not kept; None: all are."""
 
 
 def run_trial(
@@ -55,14 +53,17 @@ def run_trial(
     trial: Trial,
     *,
     attempt: int,
+    largest_records_bytes: int | None,
     observer: Observer,
 ) -> TrialResult:
     """Run one trial; the same job, trial and attempt give the same result, bit by bit.
 
+    Larger records than ``largest_records_bytes`` are not kept; None: all are.
+
     Never raises for what a workload or the simulator comes to: the result is invalid and says why.
     ``UnwritableError`` comes out.
     """
-    running = _Running(stand, carried, workload, trial, attempt, observer)
+    running = _Running(stand, carried, workload, trial, attempt, largest_records_bytes, observer)
     faults = Faults(stand.logs, running.name)
     outcome = _NOTHING
     with faults.caught("workload"):
@@ -97,6 +98,7 @@ class _Running:
     workload: Workload
     trial: Trial
     attempt: int
+    largest_records_bytes: int | None
     observer: Observer
     rounds: list[Simulated] = field(default_factory=list)
     """A search runs the simulator several times."""
@@ -118,7 +120,7 @@ class _Running:
             engine=stand.engine,
             seed=trial.seed,
             samples_dir=stand.samples_dir,
-            largest_records_bytes=stand.largest_records_bytes,
+            largest_records_bytes=self.largest_records_bytes,
             sample_stem=self.name,
             progress=lambda progress: self.observer.progress(trial, progress),
             cancelled=self.observer.cancelled,
