@@ -1,7 +1,7 @@
 """What has been measured of each point, and what is still to do; pure, so a resume is a replay."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +18,8 @@ from tunnelmark.run.stop import (
 from tunnelmark.study.plan import first_round, pairs, repeat
 
 Figures = Mapping[str, float | None]
+Kind = tuple[str, int]
+"""Label of a trial's workload, and its bring-up."""
 
 
 @dataclass
@@ -44,6 +46,9 @@ class JobProgress:
     """Of pairs, by the repeats that were looked at: what was seen at a look stays as it was."""
     _known: dict[str, Trial] | None = None
     """By trial; shrinks with each that is done. None: to be found; empty: nothing is left."""
+    _counts: Counter[Kind] = field(default_factory=Counter)
+    """The same, counted by kind: to count thousands of trials after each of them takes longer than
+    some trials do."""
 
     def __post_init__(self) -> None:
         """Find the partner of each point."""
@@ -66,7 +71,8 @@ class JobProgress:
             kept = {aim.metric: figures.get(aim.metric) for aim in self.job.aims[point]}
             self.values[point][trial.repeat] = kept
             if self._known is not None:
-                self._known.pop(trial.trial_id, None)
+                if self._known.pop(trial.trial_id, None) is not None:
+                    self._counts.subtract([kind_of(trial)])
                 self._known = self._known or None
         elif not forgiven:
             self.invalid[trial.trial_id] += 1
@@ -85,6 +91,11 @@ class JobProgress:
     def known_trials(self) -> tuple[Trial, ...]:
         """Return what is to do before the stop rule looks again, bring-up by bring-up."""
         return tuple(self._open_trials().values())
+
+    def known_counts(self) -> Mapping[Kind, int]:
+        """Return how many of these trials there are of each kind."""
+        self._open_trials()
+        return self._counts
 
     def is_open(self, trial: Trial) -> bool:
         """Say whether a trial that was to be run still is."""
@@ -130,6 +141,7 @@ class JobProgress:
     def _open_trials(self) -> dict[str, Trial]:
         if self._known is None:
             self._known = {trial.trial_id: trial for trial in self._find_known()}
+            self._counts = Counter(map(kind_of, self._known.values()))
         return self._known
 
     def _find_known(self) -> tuple[Trial, ...]:
@@ -199,6 +211,11 @@ class JobProgress:
 
     def _open(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
         return tuple(trial for trial in trials if self.is_open(trial))
+
+
+def kind_of(trial: Trial) -> Kind:
+    """Return what of a trial says how long it takes."""
+    return trial.point.workload.label, trial.bring_up
 
 
 def _largest(widths: Iterable[float | None]) -> float | None:

@@ -85,7 +85,7 @@ class Tally:
 
     def _update(self, job_id: str) -> None:
         progress = self._open[job_id]
-        need = self.left.need(progress.known_trials(), progress.up)
+        need = self.left.need(progress.known_counts(), progress.up)
         now = _Part(len(progress.done), progress.expected_trials, len(progress.given_up), need)
         self._sum = _changed(self._sum, self._parts[job_id], now)
         self._parts[job_id] = now

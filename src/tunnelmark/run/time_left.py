@@ -1,11 +1,13 @@
 """How long a run will still take: what workloads say, corrected by what was seen; pure."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tunnelmark.model.job import Job
 from tunnelmark.model.trial import Trial
+from tunnelmark.run.progress import Kind, kind_of
 
 _FIRST_BRING_UP_S: Final = 6.0
 """What a bring-up needs beside its trials, until one was seen."""
@@ -42,14 +44,14 @@ class TimeLeft:
 
     def seconds(self, open_trials: Iterable[tuple[Sequence[Trial], int | None]]) -> float:
         """Return seconds left; for each job its trials to do, and the bring-up under way."""
-        return sum(self.of(self.need(trials, up)) for trials, up in open_trials)
+        return sum(self.of(self.need(Counter(map(kind_of, own)), up)) for own, up in open_trials)
 
-    def need(self, trials: Sequence[Trial], up: int | None) -> Need:
+    def need(self, trials: Mapping[Kind, int], up: int | None) -> Need:
         """Return what the trials of a job need, with the bring-up that is under way."""
         return Need(
-            math.fsum(self._expected_s[trial.point.workload.label] for trial in trials),
-            len(trials),
-            len({trial.bring_up for trial in trials} - {up}),
+            math.fsum(count * self._expected_s[label] for (label, _), count in trials.items()),
+            sum(trials.values()),
+            len({bring_up for (_, bring_up), count in trials.items() if count} - {up}),
         )
 
     def of(self, need: Need) -> float:

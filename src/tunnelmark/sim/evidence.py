@@ -1,8 +1,8 @@
 """What a simulated trial has beside its workload's own figures. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
+from tunnelmark.engine.summary import plain
 from tunnelmark.probes.carried import Carried, per, wire_metrics
 from tunnelmark.sim.carriage import Carriage
 from tunnelmark.sim.simulate import Simulated
@@ -69,8 +69,8 @@ def reported(rounds: Sequence[Simulated]) -> list[dict[str, object]]:
     """Return what each run of the simulator counted, for the trial's details."""
     return [
         {
-            "link": {way: asdict(counters) for way, counters in one.link.items()},
-            "tunnels": [{name: asdict(busy) for name, busy in ends.items()} for ends in one.ends],
+            "link": {way: plain(counters) for way, counters in one.link.items()},
+            "tunnels": [{name: plain(busy) for name, busy in ends.items()} for ends in one.ends],
             "lasted_ns": one.lasted_ns,
         }
         for one in rounds

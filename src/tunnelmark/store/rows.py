@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
@@ -76,7 +76,7 @@ def to_rows(result: TrialResult, *, origin: Origin, pair_id: str) -> list[dict[s
     point = result.trial.point
     columns = point.workload.columns or point.workload.params
     common: dict[str, Any] = {
-        **asdict(origin),
+        **vars(origin),
         "stratum": result.stratum.value,
         "block_id": result.trial.block_id,
         "point_id": point.point_id,
@@ -113,10 +113,16 @@ def frame_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     params = dict.fromkeys(name for row in rows for name in row if name.startswith(PARAM))
     types = {name: _common_type([row.get(name) for row in rows]) for name in params}
     schema = {**SCHEMA, **types, **METRIC_SCHEMA}
+    there, nothing = set[str]().union(*rows), [None] * len(rows)
     # Column by column: most are empty, and rows with all of them would fill the memory.
     return pl.DataFrame(
         [
-            pl.Series(name, [_fitting(row.get(name), kind) for row in rows], kind, strict=True)
+            pl.Series(
+                name,
+                [_fitting(row.get(name), kind) for row in rows] if name in there else nothing,
+                kind,
+                strict=True,
+            )
             for name, kind in schema.items()
         ]
     )

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from tunnelmark.engine import config, records
-from tunnelmark.engine.summary import ReflectSummary, SendFlow, SendSummary
+from tunnelmark.engine.summary import ReflectSummary, SendFlow, SendSummary, plain
 from tunnelmark.engine.traffic import PacketRate
 from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import Endpoint
@@ -284,8 +284,8 @@ def _last_ns(flow: records.Flow) -> int:
 
 def _counted(sent: SendSummary, reflected: ReflectSummary | None) -> dict[str, object]:
     return {
-        "send": dataclasses.asdict(sent),
-        "reflect": None if reflected is None else dataclasses.asdict(reflected),
+        "send": plain(sent),
+        "reflect": plain(reflected),
     }
 
 

@@ -15,6 +15,7 @@ from tunnelmark.engine.summary import (
     parse_link_direction,
     parse_reflect_summary,
     parse_send_summary,
+    plain,
 )
 from tunnelmark.model.errors import LabError
 
@@ -67,6 +68,12 @@ LINK: dict[str, Any] = {
     "checksum_missing": 0,
     "lateness_ns": HISTOGRAM,
 }
+
+
+def test_what_is_kept_of_a_summary_is_all_of_it() -> None:
+    for value in (parse_send_summary(SENT), parse_link_direction(LINK, "a_to_b"), None):
+        kept = plain(value)
+        assert kept == (None if value is None else dataclasses.asdict(value))
 
 
 def test_a_summary_of_a_sender() -> None:

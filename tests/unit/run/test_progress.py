@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made_study import made_text
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.rules import Precision
-from tunnelmark.run.progress import JobProgress
+from tunnelmark.run.progress import JobProgress, kind_of
 from tunnelmark.run.time_left import TimeLeft, expected_s
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import jobs
@@ -183,6 +183,21 @@ def test_a_tunnel_with_ipv6_inside_is_compared_with_bare_paths_over_ipv6() -> No
     (block,) = blocks(parse_study(ipsec.replace("inner", "outer"), "m.toml"))
     assert block.baseline.columns == {"count": 2}
     assert block.baseline.label == "none x2"
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from([True, False, None])), max_size=60))
+def test_what_is_to_do_is_counted_as_it_is_listed(attempts: list[tuple[int, bool | None]]) -> None:
+    progress = _progress()
+    for number, valid in attempts:
+        if not (trials := progress.known_trials()):
+            break
+        trial = trials[number % len(trials)]
+        if valid is None:
+            progress.open_until(4 + number % 3)
+        else:
+            progress.record(trial, valid=valid, figures=dict.fromkeys(METRICS, 1.0))
+        counts = {kind: count for kind, count in progress.known_counts().items() if count}
+        assert counts == Counter(map(kind_of, progress.known_trials()))
 
 
 def test_time_left_learns_from_what_was_seen() -> None:
