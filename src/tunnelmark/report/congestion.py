@@ -1,18 +1,21 @@
 """Which congestion control stands behind the figures of TCP, in words; pure."""
 
-import json
 from collections import defaultdict
 from typing import Any
 
 import polars as pl
 
+from tunnelmark.store.values import parsed
+
 
 def congestion_notes(trials: pl.DataFrame) -> list[str]:
     """Return a sentence for each way in which TCP ran; ``trials`` are those of a result."""
     loads: dict[tuple[str, bool], set[str]] = defaultdict(set)
-    rows = trials.filter(pl.col("path") == "total").select("workload", "details")
+    # Details are long, and those of most workloads have none.
+    has = pl.col("details").str.contains('"congestion_control"', literal=True)
+    rows = trials.filter((pl.col("path") == "total") & has).select("workload", "details")
     for workload, text in rows.unique().iter_rows():
-        found: Any = json.loads(text).get("congestion_control")
+        found: Any = parsed(text).get("congestion_control")
         if not isinstance(found, dict):
             continue
         names = {str(found[role]) for role in ("client", "server") if role in found}

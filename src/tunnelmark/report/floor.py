@@ -1,6 +1,5 @@
 """What the lab itself adds to a round trip, and which tunnels add no more; pure."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,6 +9,7 @@ import polars as pl
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.names import names
+from tunnelmark.store.values import parsed
 
 _METRICS: Final = ("rtt_p50_ns", "rtt_p99_ns")
 """Quantiles of a round trip, and of the floor."""
@@ -24,7 +24,7 @@ def floor_notes(trials: pl.DataFrame, points: Sequence[PointEstimates]) -> list[
     ``trials`` are those of a result, ``points`` its points, all paths together. Nothing where no
     floor was measured: in a simulation, over a WLAN or a link whose delay varies.
     """
-    floors = {metric: _floors(trials, metric) for metric in _METRICS}
+    floors = _floors(trials)
     if not floors["rtt_p50_ns"]:
         return []
     median, tail = (_span(floors[metric]) for metric in _METRICS)
@@ -39,16 +39,19 @@ def floor_notes(trials: pl.DataFrame, points: Sequence[PointEstimates]) -> list[
     return found
 
 
-def _floors(trials: pl.DataFrame, metric: str) -> dict[_Place, float]:
-    """Return the largest floor of each tunnel's blocks over a link on a device, in ns."""
-    found: dict[_Place, float] = defaultdict(float)
-    rows = trials.filter(pl.col("valid") & (pl.col("path") == "total") & ~pl.col("is_baseline"))
+def _floors(trials: pl.DataFrame) -> dict[str, dict[_Place, float]]:
+    """Return, by metric, the largest floor of a tunnel's blocks over a link on a device, in ns."""
+    found: dict[str, dict[_Place, float]] = {metric: {} for metric in _METRICS}
+    has = pl.col("details").str.contains('"instrument_floor"', literal=True)
+    own = pl.col("valid") & (pl.col("path") == "total") & ~pl.col("is_baseline")
+    rows = trials.filter(own & has)
     for *place, text in rows.select("tunnel", "link", "device", "details").iter_rows():
-        floor: Any = json.loads(text).get("instrument_floor")
-        if floor and floor.get(metric) is not None:
-            key = (place[0], place[1], place[2])
-            found[key] = max(found[key], floor[metric])
-    return dict(found)
+        floor: Any = parsed(text).get("instrument_floor")
+        for metric, largest in found.items():
+            if floor and floor.get(metric) is not None:
+                key = (place[0], place[1], place[2])
+                largest[key] = max(largest.get(key, 0.0), floor[metric])
+    return found
 
 
 def _no_more(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 from pydantic_core import from_json
@@ -42,13 +42,22 @@ def check_values(frame: pl.DataFrame, columns: frozenset[str], place: str) -> No
     _check_json(frame, "checks", _are_objects, "JSON list of objects", place)
 
 
+def parsed(text: str) -> Any:
+    """Return what ``json.loads`` does; three times as quickly, results have 100,000 of them."""
+    try:
+        return from_json(text)
+    except ValueError:
+        # It refuses some that readers take: half of a surrogate pair, 200 levels.
+        return json.loads(text)
+
+
 def _check_json(
     frame: pl.DataFrame, name: str, fits: Callable[[object], bool], kind: str, place: str
 ) -> None:
     # Once each: paths of a trial have the same, and often all trials.
     for text in frame[name].unique(maintain_order=True):
         try:
-            found = _parsed(text)
+            found = parsed(text)
         except (ValueError, RecursionError) as error:
             raise ResultError(
                 f"{place}: {name} of trial {_trial_with(frame, name, text)} are damaged: {error}"
@@ -56,15 +65,6 @@ def _check_json(
         if not fits(found):
             trial = _trial_with(frame, name, text)
             raise ResultError(f"{place}: {name} of trial {trial} are no {kind}")
-
-
-def _parsed(text: str) -> object:
-    """Return what ``json.loads`` does; three times as quickly, results have 100,000 of them."""
-    try:
-        return from_json(text)
-    except ValueError:
-        # It refuses some that readers take: half of a surrogate pair, 200 levels.
-        return json.loads(text)
 
 
 def _is_object(found: object) -> bool:
