@@ -1,6 +1,7 @@
 """One-sided tests and how several make one claim; pure functions of numbers."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -137,12 +138,17 @@ class OneSided:
             return None
         single = error * math.sqrt(count)
         ratio = max(self.spread.freedom / max(1, count), 1e-3)
-        counts = np.array(_counts(count + 1))
-        freedom = np.maximum(1.0, ratio * counts)
-        # What scipy.stats.t computes by, at a fiftieth of its time a call.
-        wanted = -special.stdtrit(freedom, tail) - special.stdtrit(freedom, 1 - _POWER)
-        enough = np.flatnonzero(wanted * single / np.sqrt(counts) <= gap)
-        return self._repeats(int(counts[enough[0]])) if len(enough) else None
+
+        def is_enough(number: int) -> bool:
+            freedom = max(1.0, ratio * number)
+            # What scipy.stats.t computes by, at a fiftieth of its time a call.
+            wanted = -special.stdtrit(freedom, tail) - special.stdtrit(freedom, 1 - _POWER)
+            return bool(wanted * single / math.sqrt(number) <= gap)
+
+        counts = _counts(count + 1)
+        # Once it is enough, more is.
+        at = bisect_left(counts, True, key=is_enough)
+        return self._repeats(counts[at]) if at < len(counts) else None
 
     def _repeats(self, independent: int) -> int:
         each = self.spread.repeats / max(1, self.spread.independent)

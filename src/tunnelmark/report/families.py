@@ -146,7 +146,8 @@ def _family(kind: str, points: Sequence[PointEstimates], chosen_by: Deciding | N
     axis = _axis(points, varied)
     if axis is not None:
         varied = [axis, *(name for name in varied if name != axis)]
-    measured = [m for m in METRICS if any(m in p.estimates for p in points)]
+    there = {metric for point in points for metric in point.estimates}
+    measured = [metric for metric in METRICS if metric in there]
     chosen = (
         tuple(m for m in measured if METRICS[m].headline)
         or tuple(m for m in measured if METRICS[m].better != "neither")[:_MOST_FALLBACK]

@@ -21,12 +21,10 @@ def check_values(frame: pl.DataFrame, columns: frozenset[str], place: str) -> No
 
     ``columns`` are those of every trial.
     """
-    for name in sorted(columns - {_MAY_BE_EMPTY}):
-        column = frame[name]
-        is_list = column.dtype == pl.List
-        gaps = is_list and column.list.eval(pl.element().is_null()).list.any().any()
-        if gaps or column.null_count():
-            raise ResultError(f"{place}: column {name} has an empty row")
+    full, kinds = sorted(columns - {_MAY_BE_EMPTY}), frame.schema
+    gaps = frame.select(_has_gaps(name, kinds[name]) for name in full).row(0, named=True)
+    if empty := [name for name in full if gaps[name]]:
+        raise ResultError(f"{place}: column {empty[0]} has an empty row")
     for name in ("trial_id", "block_id", "point_id"):
         values = frame[name].unique()
         if (wrong := values.filter(~values.str.contains(_ID))).len():
@@ -49,6 +47,14 @@ def parsed(text: str) -> Any:
     except ValueError:
         # It refuses some that readers take: half of a surrogate pair, 200 levels.
         return json.loads(text)
+
+
+def _has_gaps(name: str, kind: pl.DataType) -> pl.Expr:
+    column = pl.col(name)
+    gaps = column.is_null().any()
+    if kind == pl.List:
+        gaps |= column.list.eval(pl.element().is_null()).list.any().any()
+    return gaps.alias(name)
 
 
 def _check_json(
