@@ -1,20 +1,31 @@
 """Figures of a metric as short text in sentences, in the units that people use."""
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from tunnelmark.analysis.testing import grown
 from tunnelmark.model.hypothesis import FRAGMENTATION_POINT
 from tunnelmark.model.metrics import METRICS
 
+
+@dataclass(frozen=True)
+class Unit:
+    """How a stored unit is shown."""
+
+    factor: float
+    """Shown value = stored value times factor."""
+    name: str
+
+
 _SHOWN: Final = {
-    "bit/s": (1e-6, "Mbit/s"),
-    "ns": (1e-6, "ms"),
-    "ratio": (100.0, "%"),
-    "byte": (1.0, "bytes"),
-    "packet/s": (1.0, "packets/s"),
+    "bit/s": Unit(1e-6, "Mbit/s"),
+    "ns": Unit(1e-6, "ms"),
+    "ratio": Unit(100.0, "%"),
+    "byte": Unit(1.0, "bytes"),
+    "packet/s": Unit(1.0, "packets/s"),
+    "1": Unit(1.0, ""),
 }
-"""Stored unit to factor and name."""
 _STEPS: Final = (
     ("_packet_s", 1000.0, "1000 packets/s"),
     ("_bit_s", 1e6, "Mbit/s"),
@@ -27,15 +38,16 @@ _NOISE: Final = 1e-9
 """In the shown unit: what is smaller is left by rounding in floating point, not measured."""
 
 
-def unit_of(metric: str) -> str:
-    """Return the stored unit of a metric."""
-    return "byte" if metric == FRAGMENTATION_POINT else METRICS[metric].unit
+def unit(metric: str) -> Unit:
+    """Return how a metric is shown, or the fragmentation point."""
+    stored = "byte" if metric == FRAGMENTATION_POINT else METRICS[metric].unit
+    return _SHOWN.get(stored, Unit(1.0, stored))
 
 
 def as_text(value: float, metric: str) -> str:
     """Return ``7.85 Mbit/s`` for a stored value."""
-    factor, name = _SHOWN.get(unit_of(metric), (1.0, unit_of(metric)))
-    return f"{_digits(value * factor)} {name}".removesuffix(" 1")
+    shown = unit(metric)
+    return f"{_digits(value * shown.factor)} {shown.name}".rstrip()
 
 
 def change_as_text(value: float, metric: str, quantity: str, along: str | None = None) -> str:
@@ -49,12 +61,12 @@ def change_as_text(value: float, metric: str, quantity: str, along: str | None =
     if quantity == "relative_slope":
         ratio = grown(step * math.log1p(value)) if value > -1 else value
         return f"{_digits(ratio * 100, sign=True)} % per {each}"
-    factor, name = _SHOWN.get(unit_of(metric), (1.0, unit_of(metric)))
-    name = "percentage points" if name == "%" else name
+    shown = unit(metric)
+    name = "percentage points" if shown.name == "%" else shown.name
     if quantity == "slope":
-        text = f"{_digits(value * factor * step, sign=True)} {name}".removesuffix(" 1")
+        text = f"{_digits(value * shown.factor * step, sign=True)} {name}".rstrip()
         return f"{text} per {each}"
-    return f"{_digits(value * factor, sign=True)} {name}".removesuffix(" 1")
+    return f"{_digits(value * shown.factor, sign=True)} {name}".rstrip()
 
 
 def _step(along: str | None) -> tuple[float, str]:

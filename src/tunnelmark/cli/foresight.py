@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tunnelmark.analysis.power import scatter_of, typical
+from tunnelmark.analysis.units import Unit, unit
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.report.show import Unit, shown_duration, unit
+from tunnelmark.report.show import shown_duration
 from tunnelmark.run.foresight import Foresight, Seen, foresee, repeats_in
 from tunnelmark.store import open_result
 from tunnelmark.study.study import Study

@@ -17,10 +17,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tunnelmark.analysis.units import Unit, unit
 from tunnelmark.cli.unread import let_go, tell
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.quantity import percent
-from tunnelmark.report.show import Unit, digits, shown_duration, unit
+from tunnelmark.report.show import digits, shown_duration
 from tunnelmark.run.events import (
     BlockPhase,
     Event,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from tunnelmark.analysis.estimate import Estimate
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.hypothesis import Outcome, Verdict
 from tunnelmark.published import Claim, claims, table
@@ -15,7 +16,7 @@ from tunnelmark.report.classics import Classic, Difference, Figure, Table, load_
 from tunnelmark.report.families import slug
 from tunnelmark.report.parameters import number as axis_number
 from tunnelmark.report.sections import tunnels
-from tunnelmark.report.show import NOTHING, digits, unit
+from tunnelmark.report.show import NOTHING, digits
 
 Key = tuple[tuple[str, str], ...]
 """What a published number is about: name of a label or parameter to its text."""

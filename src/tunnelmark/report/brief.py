@@ -12,12 +12,13 @@ from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.strata import unmarked
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.decision import breaks, cpu_share, overhead
 from tunnelmark.report.names import names
 from tunnelmark.report.sections import Section
-from tunnelmark.report.show import NOTHING, unit
+from tunnelmark.report.show import NOTHING
 from tunnelmark.report.statements import Statement
 from tunnelmark.report.summary import Summary
 from tunnelmark.report.uses import NOTHING_OPEN, WITHOUT_RIVAL, Standing, Use

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.parameters import in_words, number, parameter
-from tunnelmark.report.show import unit
 
 PLACES: Final = ("tunnel", "link", "device", "workload")
 """Axes that every point has, beside the parameters of its workload."""

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunnelmark.analysis.cpu_cost import COSTS, CpuCost, cpu_cost, cpu_costs
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.families import Family
-from tunnelmark.report.show import NOTHING, change, figure, unit
+from tunnelmark.report.show import NOTHING, change, figure
 
 TITLE = "CPU cost of each tunnel"
 ABOUT = (

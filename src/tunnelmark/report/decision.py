@@ -11,11 +11,12 @@ from tunnelmark.analysis.cpu_cost import CpuCost, cpu_cost
 from tunnelmark.analysis.estimate import Estimate
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.strata import shown_name
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.families import Family
 from tunnelmark.report.sections import Part, Section
-from tunnelmark.report.show import NOTHING, difference, digits, figure, unit
+from tunnelmark.report.show import NOTHING, difference, digits, figure
 from tunnelmark.report.statements import OFFERED, Statement
 
 _SATURATED: Final = 0.95

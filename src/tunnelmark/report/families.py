@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates, natural
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.charts import Chart, chart
 from tunnelmark.report.parameters import Value, in_words, parameter
-from tunnelmark.report.show import unit
 
 MOST_VARIANTS: Final = 12
 """Combinations of further parameters that are drawn; tables have all of them."""

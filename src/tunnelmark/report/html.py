@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from tunnelmark.analysis.delays import ecdf
 from tunnelmark.analysis.strata import set_apart
+from tunnelmark.analysis.units import unit
 from tunnelmark.engine.records import MISSING_NS, read_send
 from tunnelmark.model.block import Stratum, time_by_place
 from tunnelmark.model.errors import ResultError
@@ -27,7 +28,7 @@ from tunnelmark.report.figures import to_json
 from tunnelmark.report.layers import layer_table
 from tunnelmark.report.predicted import HEADS
 from tunnelmark.report.sections import Section, place_name, tunnels, workload_title
-from tunnelmark.report.show import cell, change, unit
+from tunnelmark.report.show import cell, change
 from tunnelmark.report.summary import Summary
 from tunnelmark.report.tables import SMOKE
 from tunnelmark.report.verdicts import needed

@@ -3,11 +3,12 @@
 from typing import Final
 
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.quantity import percent
 from tunnelmark.report.families import Family, slug
 from tunnelmark.report.sections import Part, Section
-from tunnelmark.report.show import cell, unit
+from tunnelmark.report.show import cell
 from tunnelmark.report.summary import Summary
 
 _ESCAPED: Final = {

@@ -8,7 +8,7 @@ from tunnelmark.analysis.estimate import Estimate
 from tunnelmark.analysis.estimates import PointEstimates, point_estimates
 from tunnelmark.analysis.fragmentation import fragmentation_points
 from tunnelmark.analysis.strata import ELSEWHERE, set_apart
-from tunnelmark.analysis.units import as_text
+from tunnelmark.analysis.units import as_text, unit
 from tunnelmark.model.block import BlockRecord, Stratum
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
@@ -17,7 +17,6 @@ from tunnelmark.report.charts import Chart, Dot, Line
 from tunnelmark.report.families import slug
 from tunnelmark.report.notes import notes_of
 from tunnelmark.report.sections import tunnels
-from tunnelmark.report.show import unit
 from tunnelmark.store import Result
 
 HEADS: Final = ("point", "figure", "measured", "predicted", "difference", "limit", "within")

@@ -1,43 +1,19 @@
 """Figures as text: unit by metric, digits by the interval."""
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from tunnelmark.analysis.estimate import Estimate
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.testing import FEWEST
+from tunnelmark.analysis.units import Unit, unit
 from tunnelmark.model.metrics import METRICS
 
-
-@dataclass(frozen=True)
-class Unit:
-    """How a stored unit is shown."""
-
-    factor: float
-    """Shown value = stored value times factor."""
-    name: str
-
-
-_UNITS: Final = {
-    "bit/s": Unit(1e-6, "Mbit/s"),
-    "ns": Unit(1e-6, "ms"),
-    "ratio": Unit(100.0, "%"),
-    "byte": Unit(1.0, "bytes"),
-    "packet/s": Unit(1.0, "packets/s"),
-    "1": Unit(1.0, ""),
-}
 _MOST_DECIMALS: Final = 4
 NOTHING: Final = "-"
 """Stands where nothing was measured: missing is not zero."""
 BROKEN: Final = "broken"
 """Stands where nothing came through in any valid trial."""
-
-
-def unit(metric: str) -> Unit:
-    """Return how a metric is shown."""
-    stored = METRICS[metric].unit
-    return _UNITS.get(stored, Unit(1.0, stored))
 
 
 def digits(value: float, half_width: float | None) -> int:

@@ -9,12 +9,13 @@ from typing import Any, Final
 import polars as pl
 
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report.beside import Judged
 from tunnelmark.report.brief import brief
 from tunnelmark.report.cpu_table import ABOUT, TITLE, cpu_table
 from tunnelmark.report.families import Family
-from tunnelmark.report.show import cell, change, unit
+from tunnelmark.report.show import cell, change
 from tunnelmark.report.summary import Summary
 
 COLUMNS: Final = pl.Schema(

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tunnelmark.analysis.cpu_cost import COSTS, cpu_cost
 from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.block import time_by_place
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.quantity import percent
@@ -20,7 +21,7 @@ from tunnelmark.report.families import Family
 from tunnelmark.report.parameters import parameter
 from tunnelmark.report.predicted import HEADS, Prediction
 from tunnelmark.report.sections import Part
-from tunnelmark.report.show import NOTHING, cell, change, figure, unit
+from tunnelmark.report.show import NOTHING, cell, change, figure
 from tunnelmark.report.summary import Summary, unfinished
 from tunnelmark.report.tables import SMOKE
 from tunnelmark.report.verdicts import needed

@@ -13,13 +13,14 @@ from markupsafe import Markup
 from tunnelmark.analysis.compare import compare, headline_metrics
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.strata import set_apart
+from tunnelmark.analysis.units import unit
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.report import plotly
 from tunnelmark.report.compared import HEADS, row, run_of
 from tunnelmark.report.html import environment, resource, shown, to_html
 from tunnelmark.report.sections import place_name, sections
-from tunnelmark.report.show import digits, shown_duration, unit
+from tunnelmark.report.show import digits, shown_duration
 from tunnelmark.report.summary import Summary
 from tunnelmark.report.verdicts import deciding_of
 from tunnelmark.serve.library import Library

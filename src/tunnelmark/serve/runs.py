@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
+from tunnelmark.analysis.units import Unit, unit
 from tunnelmark.model.errors import TunnelmarkError
 from tunnelmark.model.metrics import METRICS
-from tunnelmark.report.show import Unit, digits, unit
+from tunnelmark.report.show import digits
 
 _COMMAND: Final = (sys.executable, "-m", "tunnelmark.cli")
 _LONGEST_LINE: Final = 1 << 20
