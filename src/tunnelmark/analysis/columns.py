@@ -127,7 +127,7 @@ class Table:
             .sort("_point", *_UP, maintain_order=True)
             .with_row_index("_row")
         )
-        self._slots = valid.select(*_UP, "repeat")
+        self._slots = valid.select(*_UP, "repeat").rows()
         points = len(places)
         self._own = _grouping(valid, points)
         self._simulated: Bools = np.zeros(points, dtype=np.bool_)
@@ -246,10 +246,10 @@ class Table:
         group = self._paired.group
         first, last = np.searchsorted(group, (point, point + 1))
         own: dict[Unit, list[float]] = {}
-        ups = len(np.unique(self._paired.bring_up[first:last][rows[first:last]]))
+        ups = len({*self._paired.bring_up[first:last][rows[first:last]].tolist()})
         for at in range(first, last):
             if rows[at]:
-                computer, block, up, repeat = self._slots.row(int(self._pair_rows[at]))
+                computer, block, up, repeat = self._slots[self._pair_rows[at]]
                 unit = (computer, block, up, 0 if ups > 1 else repeat)
                 own.setdefault(unit, []).append(float(scaled[at]))
         if len({unit[0] for unit in own}) > 1:
