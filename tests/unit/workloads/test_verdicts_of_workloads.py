@@ -55,7 +55,7 @@ def test_another_number_of_flows_than_was_asked_for_is_seen() -> None:
     nothing: Any = SimpleNamespace()
     exchanged = Exchanged(sent=sent, send=nothing, reflect=nothing)
     alive = Check("processes", ok=True, message="")
-    checks = _judged(nothing, [flow], exchanged, alive, 0).checks
+    checks = _judged(nothing, [flow], exchanged, alive, drain_ns=0, apart_ns=None).checks
     assert [(check.name, check.ok) for check in checks] == [("processes", True), ("flows", False)]
 
 
