@@ -49,7 +49,7 @@ def evidence(
 def _lateness(
     name: str, what: str, seen: Sequence[Histogram | None], limit_ns: int, apart_ns: int | None
 ) -> tuple[Check, ...]:
-    late = [Late(one.p90, one.tail, one.max) for one in seen if one]
+    late = [Late(one.p90, one.tail) for one in seen if one]
     return lateness_checks(name, (what, "left"), late, limit_ns=limit_ns, apart_ns=apart_ns)
 
 

@@ -197,7 +197,7 @@ def link_checks(
         )
         # Of this trial alone: one hiccup must not spoil every trial after it.
         seen = now["lateness_recent_ns"]
-        late = [Late(seen["p90"], seen["tail"], seen["max"])] if seen else []
+        late = [Late(seen["p90"], seen["tail"])] if seen else []
         checks += lateness_checks(
             f"link_lateness_{direction}",
             (f"the frames of link {direction}", "were forwarded"),

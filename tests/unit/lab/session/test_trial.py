@@ -286,7 +286,7 @@ def test_the_link_is_judged_by_what_the_figures_of_the_workload_need(
 ) -> None:
     outcome = replace(Made.outcome(), apart_ns=apart_ns)
     monkeypatch.setattr(Made, "outcome", staticmethod(lambda: outcome))
-    way = defaultdict(int) | {"lateness_recent_ns": {"p90": 0, "tail": 3_000_000, "max": 4_000_000}}
+    way = defaultdict(int) | {"lateness_recent_ns": {"p90": 0, "tail": 3_000_000}}
     counted = LinkCounters(way, way)
     checks = trial(tmp_path, lab={"counters": lambda: counted, "begin": lambda: counted}).validity
     found = {check.name: check.ok for check in checks.checks}
