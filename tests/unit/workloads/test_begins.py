@@ -1,10 +1,12 @@
 """Changes of the link begin when the first program that sends is about to start."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from made_contexts import context
 from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.echo_exchange import Exchange
 from tunnelmark.workloads.programs import Bench
@@ -25,35 +27,25 @@ class Host:
 
 def _context(order: list[str]) -> TrialContext:
     client, server = (Host(name, order) for name in ("client", "server"))
-    return TrialContext(
-        client=client,  # type: ignore[arg-type]
-        server=server,  # type: ignore[arg-type]
-        paths=(),
-        engine="engine",
-        seed=1,
-        samples_dir=None,
-        sample_stem="trial",
-        progress=lambda _progress: None,
-        cancelled=lambda: False,
-        begins=lambda: order.append("begins"),
-    )
+    begins = partial(order.append, "begins")
+    return context(0, client=client, server=server, begins=begins)
 
 
 def test_a_server_does_not_send_of_itself_and_neither_does_what_only_gives_content() -> None:
     order: list[str] = []
-    context = _context(order)
-    with Bench(context, "trial") as bench:
-        bench.start(context.server, ["server"], name="server")
-        bench.start(context.client, ["content"], name="content", sends=False)
-        bench.start(context.client, ["client"], name="client")
+    made = _context(order)
+    with Bench(made, "trial") as bench:
+        bench.start(made.server, ["server"], name="server")
+        bench.start(made.client, ["content"], name="content", sends=False)
+        bench.start(made.client, ["client"], name="client")
     assert order == ["server", "client", "begins", "client"]
 
 
 def test_an_exchange_begins_with_its_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    context = _context(order)
+    made = _context(order)
     exchange: Any = Exchange.__new__(Exchange)
-    exchange._context, exchange._flows, exchange._processes = context, [], []
+    exchange._context, exchange._flows, exchange._processes = made, [], []
     exchange._send_file = exchange._reflect_file = "records"
     exchange._drain_ns = exchange._late_ns = 1
     exchange._segment, exchange._answer = False, True

@@ -2,21 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from pathlib import PurePosixPath
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from made_contexts import context
 from tunnelmark.engine import config
 from tunnelmark.engine.link import Direction, LinkSpec, Queue, SharedLinkSpec
 from tunnelmark.engine.records import MISSING_NS, Flow
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads import loads
-from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.echo_metrics import rate
 from tunnelmark.workloads.loads import Loaded, RateParams, ip_packets, link_packet_rate, lost
 from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams, _Bench
@@ -218,25 +215,12 @@ def test_packets_are_due_at_the_rate_that_is_reported(
         return Streamed(())
 
     monkeypatch.setattr(loads, "run_streams", run_streams)
-    host: Any = SimpleNamespace(work_dir=PurePosixPath("/none"))
-    path = TrafficPath("0", "198.18.0.1", "198.18.0.2", "lo", "lo", 1500)
-    context = TrialContext(
-        client=host,
-        server=host,
-        paths=(path,) * paths,
-        engine="",
-        seed=1,
-        samples_dir=None,
-        sample_stem="t",
-        progress=lambda _progress: None,
-        cancelled=lambda: False,
-    )
     params = UdpLoadParams.model_validate(
         {"payload_bytes": 100, "packet_rate": packet_rate, "share": share}
     )
     packets = 3000
     loaded = loads.run_load(
-        context, params, way="forward", packet_rate=packet_rate, packets=packets
+        context(paths), params, way="forward", packet_rate=packet_rate, packets=packets
     )
     assert loaded.packet_rate == packet_rate
     each = [due_ns(flow) for flow in planned]

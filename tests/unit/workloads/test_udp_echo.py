@@ -1,16 +1,12 @@
 """When an echo has no figure of its latest packets."""
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from made_contexts import context
 from tunnelmark.engine import config
-from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads import udp_echo
-from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.streams import Streamed
 from tunnelmark.workloads.udp_echo import UdpEcho, UdpEchoParams
 
@@ -49,21 +45,7 @@ def test_what_may_be_late_follows_from_the_figures(
         return Streamed((), apart_ns=apart_ns)
 
     monkeypatch.setattr(udp_echo, "run_streams", run_streams)
-    host: Any = SimpleNamespace(work_dir=PurePosixPath("/none"))
-    path = TrafficPath("0", "198.18.0.1", "198.18.0.2", "lo", "lo", 1500)
-    context = TrialContext(
-        client=host,
-        server=host,
-        paths=(path,) * paths,
-        engine="",
-        seed=1,
-        samples_dir=None,
-        sample_stem="echo",
-        progress=lambda _: None,
-        cancelled=lambda: False,
-        alone=alone,
-    )
     sent = UdpEchoParams.model_validate({"gap": "20 ms", "payload_bytes": 64, **params})
-    outcome = UdpEcho(sent).run(context)
+    outcome = UdpEcho(sent).run(context(paths, alone=alone))
     assert asked == [apart_ns]
     assert outcome.apart_ns == apart_ns
