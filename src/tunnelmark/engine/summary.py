@@ -171,7 +171,7 @@ def parsed(kind: type[T], read: "Reader") -> T:
 
 
 def plain(value: Any) -> Any:
-    """Return a summary, or a part of one, as ``dataclasses.asdict`` does in many times the time."""
+    """Return a summary, or a part of one, as ``dataclasses.asdict`` does, but copy no numbers."""
     if hasattr(value, "__dataclass_fields__"):
         return {name: plain(part) for name, part in vars(value).items()}
     return tuple(map(plain, value)) if isinstance(value, tuple) else value

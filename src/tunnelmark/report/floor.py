@@ -45,12 +45,14 @@ def _floors(trials: pl.DataFrame) -> dict[str, dict[_Place, float]]:
     has = pl.col("details").str.contains('"instrument_floor"', literal=True)
     own = pl.col("valid") & (pl.col("path") == "total") & ~pl.col("is_baseline")
     rows = trials.filter(own & has)
-    for *place, text in rows.select("tunnel", "link", "device", "details").iter_rows():
-        floor: Any = parsed(text).get("instrument_floor")
+    for tunnel, link, device, text in rows.select(
+        "tunnel", "link", "device", "details"
+    ).iter_rows():
+        floor: Any = parsed(text).get("instrument_floor") or {}
+        place = (tunnel, link, device)
         for metric, largest in found.items():
-            if floor and floor.get(metric) is not None:
-                key = (place[0], place[1], place[2])
-                largest[key] = max(largest.get(key, 0.0), floor[metric])
+            if (seen := floor.get(metric)) is not None:
+                largest[place] = max(largest.get(place, 0.0), seen)
     return found
 
 

@@ -72,7 +72,7 @@ class JobProgress:
             self.values[point][trial.repeat] = kept
             if self._known is not None:
                 if self._known.pop(trial.trial_id, None) is not None:
-                    self._counts.subtract([kind_of(trial)])
+                    self._counts[kind_of(trial)] -= 1
                 self._known = self._known or None
         elif not forgiven:
             self.invalid[trial.trial_id] += 1

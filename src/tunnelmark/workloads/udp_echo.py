@@ -9,7 +9,7 @@ from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, Ratio
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.echo_metrics import flow_metrics, total_metrics
-from tunnelmark.workloads.quantiles import needed, too_few
+from tunnelmark.workloads.quantiles import too_few
 from tunnelmark.workloads.streams import content_json, plan, run_streams
 
 SMALLEST_PAYLOAD_BYTES: Final = 25
@@ -143,9 +143,9 @@ class UdpEcho(Workload):
 
     def _apart_ns(self, paths: int) -> int | None:
         """Return the gap between packets if they are too few for a percentile of the tail."""
-        together = paths if self.params.load == "each" else 1
-        few = self.params.packet_count * together < needed(99)
-        return self.params.gap // together if few else None
+        if self.withheld("rtt_p99_ns", paths) is None:
+            return None
+        return self.params.gap // (paths if self.params.load == "each" else 1)
 
 
 def plan_flows(params: UdpEchoParams, context: TrialContext) -> list[config.Flow]:

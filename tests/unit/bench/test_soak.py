@@ -64,7 +64,7 @@ from pathlib import Path
 def pages(): return int(Path("/proc/self/statm").read_text().split()[1])
 if sys.argv[1:]: soak.fill_interned()
 before = pages()
-for number in range(100_000): sys.intern(f"name {number}")
+for number in range(400_000): sys.intern(f"name {number}")
 print((pages() - before) * 4096 / 2**20)
 """
     grew = [

@@ -18,12 +18,8 @@ MS = 1_000_000
     [
         ({"packets": 299, "load": "spread"}, 1, True, 20 * MS),
         ({"packets": 300, "load": "spread"}, 1, True, None),  # has a 99th percentile
-        (
-            {"packets": 299, "load": "spread"},
-            1,
-            False,
-            None,
-        ),  # what else is sent may be near a late packet
+        # What else is sent may be near a late packet.
+        ({"packets": 299, "load": "spread"}, 1, False, None),
         ({"packets": 299, "load": "spread"}, 4, True, 20 * MS),
         ({"packets": 74, "load": "each"}, 4, True, 5 * MS),  # the paths take turns within a gap
         ({"packets": 75, "load": "each"}, 4, True, None),  # of all paths there are 300
