@@ -34,8 +34,10 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.lab.lab import Lab
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Process
+from tunnelmark.model.quantity import percent
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.probes.cpu import CoreTicks, parse_cores
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 TUNNELS: Final = {
@@ -54,7 +56,9 @@ FLAT_MIB_PER_H: Final = 1.0
 _LEVEL: Final = 0.05
 _PORT: Final = 7792
 _LEAST_SENT: Final = 0.98
-_LEAST_RETURNED: Final = 0.99
+_LEAST_RETURNED: Final = 0.95
+"""What grows with each packet is seen without one in twenty, too: while a hypervisor takes the
+processor, the socket buffers of a tunnel's programs overflow. The page has what is missing."""
 _ENDS_S: Final = 5.0
 """Start of the sender and wait for the last packets, in which none is sent."""
 _UNSEEN_S: Final = 2 * _SAMPLE_S
@@ -135,6 +139,8 @@ class Soaked:
     sent: int
     returned: int
     series: dict[str, Series]
+    stolen: float | None = None
+    """Share of the cores' time that the hypervisor took; None: it was not looked at."""
 
 
 def fill_interned() -> None:
@@ -176,9 +182,10 @@ def soak(kind: str, seconds: float) -> Soaked:
                 **{f"{process.name} ({host})": process.pid for host, process in up.processes},
             }
             series = {role: Series() for role in pids}
-            began = time.monotonic()
+            began, cores = time.monotonic(), _cores()
             flow = _watch(sender, reflector, pids, series, seconds)
             took = time.monotonic() - began
+            stolen = _stolen(cores, _cores())
             if problem := tunnel.problem() or lab.problem():
                 raise LabError(f"{name}: {problem}")
             if reflector.poll() is not None:
@@ -186,7 +193,16 @@ def soak(kind: str, seconds: float) -> Soaked:
             reflector.stop()
         day = datetime.now(UTC).date().isoformat()
         on = f"Linux {platform.release()}, {os.cpu_count()} cores"
-        return Soaked(name, day, on, took, flow.sent, flow.returned, series)
+        return Soaked(name, day, on, took, flow.sent, flow.returned, series, stolen)
+
+
+def _cores() -> tuple[CoreTicks, ...]:
+    return parse_cores(Path("/proc/stat").read_text(encoding="ascii"), time.monotonic_ns())
+
+
+def _stolen(then: Sequence[CoreTicks], now: Sequence[CoreTicks]) -> float:
+    used = [core.minus(earlier) for earlier, core in zip(then, now, strict=True)]
+    return sum(core.steal for core in used) / max(1, sum(core.total for core in used))
 
 
 def _configurations(path: TrafficPath, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -279,12 +295,19 @@ def page(soaked: Sequence[Soaked]) -> str:
                 f"| {slope} | {found.verdict if found else 'not known'} | {_files(series)} |"
             )
     lines.append("")
-    lines += [
-        f"- {one.tunnel}: {one.sent:,} packets sent in {one.seconds:,.0f} s, "
-        f"{one.sent - one.returned:,} did not come back ({one.day}, {one.on})."
-        for one in soaked
-    ]
+    lines += [f"- {one.tunnel}: {_traffic(one)} ({one.day}, {one.on})." for one in soaked]
     return "\n".join([*lines, ""])
+
+
+def _traffic(one: Soaked) -> str:
+    lost = one.sent - one.returned
+    words = (
+        f"{one.sent:,} packets sent in {one.seconds:,.0f} s, {lost:,} "
+        f"({percent(lost / max(one.sent, 1), 2)}) did not come back"
+    )
+    if one.stolen is not None:
+        words += f"; the hypervisor took {percent(one.stolen, 1)} of the cores' time"
+    return words
 
 
 def keep(one: Soaked, path: Path) -> list[Soaked]:

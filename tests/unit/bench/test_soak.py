@@ -94,8 +94,11 @@ def test_what_grows_is_named_and_every_process_has_its_row() -> None:
         in reported
     )
     assert "| grows | 7 to 8, grow |" in reported
-    words = "36,000,000 packets sent in 3,601 s, 1 did not come back (2026-11-27, Linux 6, 2 cores)"
-    assert words in reported
+    words = "36,000,000 packets sent in 3,601 s, 1 (0.00 %) did not come back"
+    assert f"- OpenVPN: {words} (2026-11-27, Linux 6, 2 cores)." in reported
+    stolen = page([replace(soaked[0], returned=35_640_000, stolen=0.051)])
+    words = "360,000 (1.00 %) did not come back; the hypervisor took 5.1 % of the cores' time ("
+    assert words in stolen
 
 
 def test_traffic_that_is_missing_and_a_process_that_ended_are_named() -> None:
