@@ -92,40 +92,53 @@ def _report(
     where: str,
     beside: Path | None,
 ) -> None:
-    from tunnelmark.report import plotly  # noqa: PLC0415 - keeps --help quick
-    from tunnelmark.report.document import to_json  # noqa: PLC0415 - likewise
-    from tunnelmark.report.html import to_html  # noqa: PLC0415 - likewise
-    from tunnelmark.report.latex import to_latex  # noqa: PLC0415 - likewise
-    from tunnelmark.report.predicted import predict  # noqa: PLC0415 - likewise
-    from tunnelmark.report.summary import summarise  # noqa: PLC0415 - likewise
-    from tunnelmark.report.tables import to_csv, to_markdown, to_parquet  # noqa: PLC0415 - likewise
+    from tunnelmark.report.summary import summarise  # noqa: PLC0415 - keeps --help quick
     from tunnelmark.store import open_result  # noqa: PLC0415 - likewise
 
     result = open_result(directory)
     summary = summarise(result)
     if beside is not None:
+        from tunnelmark.report.predicted import predict  # noqa: PLC0415 - few need it
+
         summary = replace(summary, prediction=predict(result, open_result(beside)))
     if figures is not None:
         _draw(summary, result, figures)
     if form == "terminal":
         _print(summary, output)
         return
-    data = {
-        "html": lambda: to_html(
-            summary, result, plotly_src=plotly.FILE_NAME if where == "beside" else None
-        ).encode(),
-        "markdown": lambda: to_markdown(summary).encode(),
-        "csv": lambda: to_csv(summary).encode(),
-        "parquet": lambda: to_parquet(summary),
-        "latex": lambda: to_latex(summary).encode(),
-        "json": lambda: to_json(summary).encode(),
-    }[form]()
+    data = _page(summary, result, where) if form == "html" else _document(summary, form)
     if output is None:
         click.echo(data, nl=False)
         return
     write(output, data)
     if where == "beside":
+        from tunnelmark.report import plotly  # noqa: PLC0415 - few need it
+
         write(output.parent / plotly.FILE_NAME, plotly.script())
+
+
+def _page(summary: "Summary", result: "Result", where: str) -> bytes:
+    from tunnelmark.report import plotly  # noqa: PLC0415 - each form loads its own
+    from tunnelmark.report.html import to_html  # noqa: PLC0415 - likewise
+
+    src = plotly.FILE_NAME if where == "beside" else None
+    return to_html(summary, result, plotly_src=src).encode()
+
+
+def _document(summary: "Summary", form: str) -> bytes:
+    from tunnelmark.report import tables  # noqa: PLC0415 - each form loads its own
+    from tunnelmark.report.document import to_json  # noqa: PLC0415 - likewise
+    from tunnelmark.report.latex import to_latex  # noqa: PLC0415 - likewise
+
+    if form == "parquet":
+        return tables.to_parquet(summary)
+    forms = {
+        "markdown": tables.to_markdown,
+        "csv": tables.to_csv,
+        "latex": to_latex,
+        "json": to_json,
+    }
+    return forms[form](summary).encode()
 
 
 def write_reports(directory: Path, *, terminal: bool) -> "Summary":

@@ -20,11 +20,7 @@ def drivers(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
     found: dict[str, type[T]] = {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
-        for value in vars(module).values():
-            if not (isinstance(value, type) and issubclass(value, base)):
-                continue
-            if inspect.isabstract(value) or not is_own(module, value):
-                continue
+        for value in drivers_of(module, base):
             kind: str = value.kind  # type: ignore[attr-defined]
             if kind in found:
                 raise RuntimeError(
@@ -32,6 +28,18 @@ def drivers(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
                 )
             found[kind] = value
     return found
+
+
+def drivers_of(module: ModuleType, base: type[T]) -> list[type[T]]:
+    """Return the concrete subclasses of ``base`` that a module or package defines itself."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, base)
+        and not inspect.isabstract(value)
+        and is_own(module, value)
+    ]
 
 
 def is_own(module: ModuleType, value: type) -> bool:

@@ -9,7 +9,7 @@ from tunnelmark.analysis.strata import shown_name
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.report.charts import Chart, chart
 from tunnelmark.report.families import Deciding, Family, draw, families, slug
-from tunnelmark.workloads.registry import workload_kinds
+from tunnelmark.workloads.registry import workload_kind
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,5 @@ def place_name(link: str, device: str) -> str:
 
 def workload_title(kind: str) -> str:
     """Return a workload's title, or its kind if a result has one that is not known here."""
-    driver = workload_kinds().get(kind)
+    driver = workload_kind(kind)
     return driver.title if driver is not None else kind

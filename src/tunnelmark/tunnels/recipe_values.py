@@ -13,7 +13,6 @@ from tunnelmark.model.names import unique_name
 from tunnelmark.model.tunnel import Side, Site
 from tunnelmark.tunnels.addressing import inner_addresses, outer_addresses, reached_addresses
 from tunnelmark.tunnels.base import TunnelParams
-from tunnelmark.tunnels.pki import RunAuthority
 from tunnelmark.tunnels.recipe_fill import fill
 from tunnelmark.tunnels.recipe_text import Key, Recipe
 from tunnelmark.tunnels.support import inner_interface
@@ -99,6 +98,8 @@ def _by_command(host: Host, name: str, key: Key, values: Mapping[str, str]) -> d
 
 
 def _make_certificates(site: Site, values: Values) -> None:
+    from tunnelmark.tunnels.pki import RunAuthority  # noqa: PLC0415 - slow to load, for few
+
     authority = RunAuthority(site.prefix, datetime.now(UTC))
     for side, host in _hosts(site).items():
         values[side]["certificate.here"] = f"{site.prefix} {side}"

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -114,3 +116,17 @@ def test_the_command_writes_every_format(directory: Path, tmp_path: Path) -> Non
         done = CliRunner().invoke(tunnelmark, arguments)
         assert done.exit_code == 0, done.output
         assert file.stat().st_size > 200
+
+
+def test_a_terminal_report_waits_for_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    directory = write(tmp_path, [trial_result("none", 64, 1, {"rtt_p50_ns": 1e6})])
+    script = """
+import sys
+from tunnelmark.cli import main
+code = main.call(["report", sys.argv[1]])
+print(code, sorted({"jinja2", "cryptography", "PIL", "matplotlib", "scipy.stats"} & {*sys.modules}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(directory)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
