@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 from pair import CLIENT, PORT, SERVER, Pair
+from stolen import Stolen
 
 _KEY = "000102030405060708090a0b0c0d0e0f"
 _HEAD_BYTES = 64
@@ -149,6 +150,8 @@ class ManyRun:
     cpu_s: float
     sender_mib: float
     reflector_mib: float
+    stolen: float
+    """Share of the cores' time that the hypervisor took meanwhile."""
 
     @property
     def cpu_us(self) -> float:
@@ -180,7 +183,11 @@ def many_run(
         shards=shards,
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with PeakMemory(sender.pid) as of_sender, PeakMemory(reflector.pid) as of_reflector:
+    with (
+        Stolen() as stolen,
+        PeakMemory(sender.pid) as of_sender,
+        PeakMemory(reflector.pid) as of_reflector,
+    ):
         own = pair.summary(sender, stop=False)
         far = pair.summary(reflector, stop=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -196,6 +203,7 @@ def many_run(
         cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         sender_mib=of_sender.kib / 1024,
         reflector_mib=of_reflector.kib / 1024,
+        stolen=stolen.share,
     )
 
 

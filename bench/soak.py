@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import statsmodels.api as sm
+from stolen import Stolen
 
 from tunnelmark.engine import config
 from tunnelmark.engine.binary import find_engine
@@ -37,7 +38,6 @@ from tunnelmark.model.host import Process
 from tunnelmark.model.quantity import percent
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import TrafficPath
-from tunnelmark.probes.cpu import CoreTicks, parse_cores
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 TUNNELS: Final = {
@@ -182,10 +182,10 @@ def soak(kind: str, seconds: float) -> Soaked:
                 **{f"{process.name} ({host})": process.pid for host, process in up.processes},
             }
             series = {role: Series() for role in pids}
-            began, cores = time.monotonic(), _cores()
-            flow = _watch(sender, reflector, pids, series, seconds)
+            began = time.monotonic()
+            with Stolen() as stolen:
+                flow = _watch(sender, reflector, pids, series, seconds)
             took = time.monotonic() - began
-            stolen = _stolen(cores, _cores())
             if problem := tunnel.problem() or lab.problem():
                 raise LabError(f"{name}: {problem}")
             if reflector.poll() is not None:
@@ -193,16 +193,7 @@ def soak(kind: str, seconds: float) -> Soaked:
             reflector.stop()
         day = datetime.now(UTC).date().isoformat()
         on = f"Linux {platform.release()}, {os.cpu_count()} cores"
-        return Soaked(name, day, on, took, flow.sent, flow.returned, series, stolen)
-
-
-def _cores() -> tuple[CoreTicks, ...]:
-    return parse_cores(Path("/proc/stat").read_text(encoding="ascii"), time.monotonic_ns())
-
-
-def _stolen(then: Sequence[CoreTicks], now: Sequence[CoreTicks]) -> float:
-    used = [core.minus(earlier) for earlier, core in zip(then, now, strict=True)]
-    return sum(core.steal for core in used) / max(1, sum(core.total for core in used))
+        return Soaked(name, day, on, took, flow.sent, flow.returned, series, stolen.share)
 
 
 def _configurations(path: TrafficPath, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:

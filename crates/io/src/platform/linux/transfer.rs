@@ -15,6 +15,9 @@ pub struct Transfer {
     incoming: Box<Headers>,
     /// Packets of the last receiving call: their headers must be made ready again.
     used: usize,
+    /// The headers of sending calls: to clear all of them for each packet of one flow among many took
+    /// longer than to fill in one.
+    outgoing: Box<Call>,
 }
 
 /// What `recvmmsg` fills in. It stands on the heap, so that a batch may be moved.
@@ -32,6 +35,7 @@ impl Transfer {
             // SAFETY: all-zero is a valid value of these plain structures.
             incoming: Box::new(unsafe { zeroed() }),
             used: BATCH,
+            outgoing: Box::new(Call::new()),
         }
     }
 
@@ -101,12 +105,10 @@ impl Transfer {
         to: usize,
         reply: bool,
     ) -> (usize, Sending) {
-        let mut call = Call::new();
+        let call = &mut *self.outgoing;
         for place in from..to {
             call.vectors[place - from] = vector(slots, place);
-            let header = &mut call.messages[place - from].msg_hdr;
-            header.msg_iov = &raw mut call.vectors[place - from];
-            header.msg_iovlen = 1;
+            let header = call.message(place - from, place - from, 1);
             if reply {
                 header.msg_name = (&raw mut self.incoming.names[place]).cast();
                 header.msg_namelen = self.incoming.messages[place].msg_hdr.msg_namelen;
@@ -126,7 +128,7 @@ impl Transfer {
     ) -> (usize, Sending) {
         let mut done = from;
         while done < to && socket.cuts {
-            let (sent, end) = send_cut(socket, slots, done, to);
+            let (sent, end) = send_cut(&mut self.outgoing, socket, slots, done, to);
             done += sent;
             if end == Sending::Full {
                 return (done - from, end);
@@ -138,8 +140,13 @@ impl Transfer {
     }
 }
 
-fn send_cut(socket: &Socket, slots: &mut Slots, from: usize, to: usize) -> (usize, Sending) {
-    let mut call = Call::new();
+fn send_cut(
+    call: &mut Call,
+    socket: &Socket,
+    slots: &mut Slots,
+    from: usize,
+    to: usize,
+) -> (usize, Sending) {
     let mut controls = [[0_u64; CUT_WORDS]; BATCH];
     for place in from..to {
         call.vectors[place - from] = vector(slots, place);
@@ -154,9 +161,7 @@ fn send_cut(socket: &Socket, slots: &mut Slots, from: usize, to: usize) -> (usiz
             .iter()
             .take_while(|length| **length == bytes)
             .count();
-        let header = &mut call.messages[runs].msg_hdr;
-        header.msg_iov = &raw mut call.vectors[at - from];
-        header.msg_iovlen = count as _;
+        let header = call.message(runs, at - from, count);
         if count > 1 {
             let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
             cut_into(header, &mut controls[runs], bytes);
@@ -178,7 +183,7 @@ fn vector(slots: &mut Slots, place: usize) -> libc::iovec {
     }
 }
 
-/// The headers of one sending call.
+/// The headers of a sending call.
 struct Call {
     messages: [libc::mmsghdr; BATCH],
     vectors: [libc::iovec; BATCH],
@@ -188,6 +193,16 @@ impl Call {
     fn new() -> Self {
         // SAFETY: all-zero is a valid value of these plain structures.
         unsafe { zeroed() }
+    }
+
+    /// Message `place` of the call, of nothing but `count` parts from `vector` on.
+    fn message(&mut self, place: usize, vector: usize, count: usize) -> &mut libc::msghdr {
+        let header = &mut self.messages[place].msg_hdr;
+        // SAFETY: as above.
+        *header = unsafe { zeroed() };
+        header.msg_iov = &raw mut self.vectors[vector];
+        header.msg_iovlen = count as _;
+        header
     }
 }
 
