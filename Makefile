@@ -71,7 +71,7 @@ lint-rest:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy bench
+	$(BIN)/mypy bench scripts tests
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 

@@ -66,7 +66,7 @@ def run(name: str, scale: str, results: Path) -> tuple[Path | None, int]:
     if found is not None and found[1] == "complete":
         return found[0], 0
     if found is not None:
-        command = ("run", "--resume", str(found[0]))
+        command: tuple[str, ...] = ("run", "--resume", str(found[0]))
     else:
         # A study without smaller versions is small itself.
         at = scale if f"[scale.{scale}]" in load_study(name).text else "full"

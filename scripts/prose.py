@@ -185,9 +185,9 @@ def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
-    for node in texts:
-        if id(node) not in docstrings | parts and " " in str(node.value):
-            yield node.lineno, str(node.value)
+    for text in texts:
+        if id(text) not in docstrings | parts and " " in str(text.value):
+            yield text.lineno, str(text.value)
 
 
 def _as_printed(part: ast.expr) -> str:

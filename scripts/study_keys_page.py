@@ -77,7 +77,8 @@ def _shown(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, instead in _INSTEAD.items():
         if name in changed:
             says = changed[name].get("description", "")
-            changed[name] = {"default": changed[name].get("default"), "description": says} | instead
+            default = changed[name].get("default")
+            changed[name] = {"default": default, "description": says, **instead}
     return {**schema, "properties": changed}
 
 

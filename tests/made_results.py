@@ -1,5 +1,6 @@
 """Makes result directories with known figures, for tests of store, analysis and report."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def trial_result(
     tunnel: str,
     payload_bytes: int,
     repeat: int,
-    figures: dict[str, float | None],
+    figures: Mapping[str, float | None],
     *,
     valid: bool = True,
     block: str = "b1",

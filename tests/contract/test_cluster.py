@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import distributed
 import polars as pl
@@ -193,7 +194,8 @@ def test_the_first_job_of_a_worker_ends_dasks_profiler(
 
     dask.start(1)
     _wait_for(dask, 1)
-    with distributed.Client(dask.address, set_as_default=False) as client:
+    connect: Any = distributed.Client
+    with connect(dask.address, set_as_default=False) as client:
         assert [*client.run(profiled).values()] == [[True, True]]
         assert every_trial_once(by_cluster(dask.address, study, tmp_path))
         assert [*client.run(profiled).values()] == [[False, False]]
@@ -207,7 +209,8 @@ def test_a_worker_dies_with_a_part_that_nobody_has_fetched(
     reported: list[JobDone] = []
 
     def kill_when_it_has_ended_a_job(other: str) -> None:
-        with distributed.Client(dask.address, set_as_default=False) as client:
+        connect: Any = distributed.Client
+        with connect(dask.address, set_as_default=False) as client:
 
             def workers() -> dict[str, str]:
                 found = client.scheduler_info(n_workers=-1)["workers"]

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tunnelmark.hosts.ledger import Entry, Kind, Ledger, start_time
+from tunnelmark.hosts.ledger import Kind, Ledger, start_time
 from tunnelmark.hosts.local import LocalHost, NetnsHost
 from tunnelmark.lab.clean import clean, find_leftovers
 from tunnelmark.model.errors import LabError
@@ -164,11 +164,11 @@ def test_a_program_starts_only_when_it_is_in_the_ledger(
 ) -> None:
     enter, proof = ledger.enter, tmp_path / "it ran"
 
-    def slow(kind: Kind, name: str, started: int = 0) -> Entry:
+    def slow(kind: Kind, name: str, started: int = 0) -> None:
         if kind == "process":
             time.sleep(0.5)
             assert not proof.exists()
-        return enter(kind, name, started)
+        enter(kind, name, started)
 
     monkeypatch.setattr(ledger, "enter", slow)
     process = LocalHost(ledger).spawn(["touch", str(proof)], name="touch")

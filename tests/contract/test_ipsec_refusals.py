@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ from tunnelmark.lab.lab import Lab
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import Site
-from tunnelmark.tunnels import ipsec
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.ikev2 import Ikev2Tunnel
 from tunnelmark.tunnels.ipsec import IpsecTunnel
+from tunnelmark.tunnels.pki import RunAuthority
 
 pytestmark = pytest.mark.lab
 
@@ -44,7 +45,7 @@ class OtherAuthority(IpsecTunnel):
 
         def stranger(authority: bytes, _identity: Any, **more: Any) -> None:
             name = f"client.{site.prefix}"
-            own = ipsec.RunAuthority("stranger", ipsec.datetime.now(ipsec.UTC))
+            own = RunAuthority("stranger", datetime.now(UTC))
             put(authority, own.issue(name, "client"), **more)
 
         client.daemon.put_identity = stranger

@@ -67,8 +67,14 @@ def test_a_direct_connection_emulates_nothing() -> None:
 
 
 def _serial(**params: object) -> LinkSpec:
-    kind = link_kinds()["serial"]
-    return kind(kind.params_type.model_validate({"rate": "8 Mbit/s", **params})).spec(1)
+    return _emulated("serial", {"rate": "8 Mbit/s", **params})
+
+
+def _emulated(kind: str, params: dict[str, object]) -> LinkSpec:
+    link = link_kinds()[kind]
+    spec = link(link.params_type.model_validate(params)).spec(1)
+    assert isinstance(spec, LinkSpec)
+    return spec
 
 
 @given(st.floats(0.001, 0.5), st.integers(2, 50))
@@ -90,8 +96,7 @@ def test_each_direction_has_settings_of_its_own() -> None:
 
 
 def test_ethernet_counts_what_a_frame_costs_on_the_line() -> None:
-    kind = link_kinds()["ethernet"]
-    direction = kind(kind.params_type.model_validate({"rate": "10 Mbit/s"})).spec(1).a_to_b
+    direction = _emulated("ethernet", {"rate": "10 Mbit/s"}).a_to_b
     # RFC 2544: 64-byte frames, 60 of which are seen without FCS, go at 14880 a second
     cost_bytes = max(direction.frame_min_bytes, 60 + direction.frame_overhead_bytes)
     assert direction.rate_bit_s is not None

@@ -392,10 +392,10 @@ class NoSuchProgram(OpenVpnTunnel):
 class WrongKey(WireGuardTunnel):
     """The server has the key of somebody else."""
 
-    def _configure(self, site: Site, end: Any, peer: Any) -> None:
+    def _configure(self, site: Site, end: Any, *peers: Any) -> None:
         if end.side == "client":
-            peer = type(peer)(**{**vars(peer), "keys": self._keys("server")})
-        super()._configure(site, end, peer)
+            peers = tuple(replace(peer, keys=self._keys("server")) for peer in peers)
+        super()._configure(site, end, *peers)
 
 
 @pytest.mark.lab

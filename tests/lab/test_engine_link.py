@@ -278,7 +278,7 @@ def test_a_link_changes_when_its_schedule_says_and_begins_anew(line: Make) -> No
     for _ in range(2):
         one.lab.begin()
         begin = time.monotonic()
-        sent = {}
+        sent: dict[int, tuple[float, Any]] = {}
         while (passed := time.monotonic() - begin) < 0.9:
             number = len(sent)
             sent[number] = (passed, one.send(struct.pack("!I", number)))
@@ -476,10 +476,11 @@ def test_asked_to_end_it_tells_what_was_under_way(line: Make, number: signal.Sig
         one.send(bytes(100))
     _until(one.counters, lambda both: both[0]["offered"] == 7)
     (emulator,) = one.lab.emulators
-    emulator.signal(number)
+    os.kill(emulator.pid, number)
     assert emulator.wait(5.0) == 0
     # the lab's own reader keeps the last event
-    (link,) = one.lab._emulators._links
+    emulators: Any = one.lab._emulators
+    (link,) = emulators._links
     last = _until(lambda: link._events.last, lambda event: (event or {}).get("event") == "summary")
     assert last is not None
     assert last["a_to_b"]["in_flight"] == last["a_to_b"]["offered"] == 7

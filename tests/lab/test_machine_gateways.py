@@ -30,7 +30,7 @@ CLIENTS = 3
 WAY = Direction(rate_bit_s=50_000_000, delay_ns=2_000_000, queue=Queue("packets", 200))
 LINK = LinkSpec(WAY, WAY, seed=1)
 PAYLOAD_BYTES = 500
-KERNEL = {"implementation": "kernel"}
+KERNEL: dict[str, object] = {"implementation": "kernel"}
 Variant = tuple[str, dict[str, object], list[str], int]
 # What runs at the server, and how many interfaces it has for its clients.
 VARIANTS: list[Variant] = [
@@ -98,8 +98,8 @@ def check_traffic(lab: Lab, up: TunnelUp) -> None:
 def check_trial(lab: Lab, tunnel: Tunnel, up: TunnelUp, *, in_programs: bool) -> None:
     """A trial has figures of each client, and of the gateway's CPU what can be known."""
     bare = driven("none", {"clients": CLIENTS, "shared": tunnel.params.shared})
-    sides = [Side(one, (), ()) for one in (up, bare.up(lab.site))]
-    stand = Stand(lab, tunnel, *sides, Limits.model_validate(LOOSE), Probes(), None, None)
+    own, baseline = (Side(one, (), ()) for one in (up, bare.up(lab.site)))
+    stand = Stand(lab, tunnel, own, baseline, Limits.model_validate(LOOSE), Probes(), None, None)
     load = {"payload_bytes": PAYLOAD_BYTES, "packet_rate": 50, "share": "each"}
     spec = DriverSpec("udp_load", "load", {**load, "direction": "both", "duration": "1 s"})
     other = DriverSpec("any", "any", {})

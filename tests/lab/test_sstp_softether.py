@@ -64,7 +64,7 @@ def test_the_wire_and_the_model_agree(lab: Lab, tls: str, outer: int) -> None:
     try:
         up = tunnel.up(lab.site)
         path, (agreed,) = up.paths[0], up.negotiated
-        ends = {"client": lab.client_host, "server": lab.server_host}
+        ends: dict[str, Any] = {"client": lab.client_host, "server": lab.server_host}
         prober = EngineProber(path, **ends, engine=lab.place.engine, seed=5, spacing_ns=20_000_000)
         proof = prove(
             path,

@@ -146,8 +146,10 @@ def _tunnelmark(installed: Path, folder: Path, *words: str) -> subprocess.Comple
 
 
 def test_the_command_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> None:
-    where = [installed / "python", "-c", "import tunnelmark; print(tunnelmark.__file__)"]
-    assert _do(*where, cwd=tmp_path, env=_ours()).startswith(str(installed.parent))
+    words = "import tunnelmark; print(tunnelmark.__file__)"
+    assert _do(installed / "python", "-c", words, cwd=tmp_path, env=_ours()).startswith(
+        str(installed.parent)
+    )
     listed = _tunnelmark(installed, tmp_path, "studies", "list")
     assert listed.returncode == 0, listed.stderr
     assert "quickstart" in listed.stdout

@@ -115,7 +115,14 @@ class Able:
     """Jobs of which it can do nothing."""
 
 
-class Backend(Protocol):
+class Sessions(Protocol):
+    """Where jobs are carried out, one at a time."""
+
+    def open(self, job: Job, folder: Path, observer: Observer) -> Session:
+        """Return a session; files go below ``folder``, into samples, captures and logs."""
+
+
+class Backend(Sessions, Protocol):
     """A kind of place in which jobs can be carried out."""
 
     def check(self, jobs: Sequence[Job]) -> Able:
@@ -123,6 +130,3 @@ class Backend(Protocol):
 
     def changed(self) -> Mapping[str, str]:
         """Return what the run has changed about the environment until now, for its record."""
-
-    def open(self, job: Job, folder: Path, observer: Observer) -> Session:
-        """Return a session; files go below ``folder``, into samples, captures and logs."""

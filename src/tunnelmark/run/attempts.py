@@ -13,7 +13,7 @@ from tunnelmark.model.block import Attempt, BlockRecord, Phase, Stratum
 from tunnelmark.model.errors import ResultError, TunnelError, TunnelmarkError
 from tunnelmark.model.faults import one_line
 from tunnelmark.model.job import Job
-from tunnelmark.model.session import Backend, Seen, Session, Step, Where
+from tunnelmark.model.session import Seen, Session, Sessions, Step, Where
 from tunnelmark.model.trial import Progress, Trial, TrialResult
 from tunnelmark.run.events import BlockPhase
 from tunnelmark.run.interrupt import Interrupted, Interrupts
@@ -36,7 +36,7 @@ class JobRunner:
     """Runs the open trials of a job."""
 
     progress: JobProgress
-    backend: Backend
+    backend: Sessions
     directory: Path
     """Of the result."""
     interrupts: Interrupts

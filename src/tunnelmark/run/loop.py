@@ -10,7 +10,7 @@ from typing import Literal
 from tunnelmark.model.block import BlockRecord, time_by_place
 from tunnelmark.model.errors import ResultError
 from tunnelmark.model.job import Job
-from tunnelmark.model.session import Backend
+from tunnelmark.model.session import Sessions
 from tunnelmark.model.trial import Progress, Trial, TrialResult
 from tunnelmark.run.attempts import JobRunner
 from tunnelmark.run.budget import Budget
@@ -34,7 +34,7 @@ class Loop:
     """Carries out jobs of one study by a backend, and reports to a listener."""
 
     jobs: Sequence[Job]
-    backend: Backend
+    backend: Sessions
     writer: Writer
     listener: Listener
     interrupts: Interrupts

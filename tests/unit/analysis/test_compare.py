@@ -185,9 +185,9 @@ def test_what_the_baseline_of_another_workload_gives_is_not_lacking() -> None:
 
 def test_what_no_baseline_ever_gives_lacks_none() -> None:
     cpu = pl.when(~pl.col("is_baseline")).then(0.1).cast(pl.Float64).alias("cpu_tunnel_ratio")
-    runs = [replace(one, trials=one.trials.with_columns(cpu)) for one in (run(1), run(2))]
+    before, after = (replace(one, trials=one.trials.with_columns(cpu)) for one in (run(1), run(2)))
     metrics = ("goodput_bit_s", "cpu_tunnel_ratio")
-    found = compare(*runs, metrics, confidence=0.95, to_baseline=True)
+    found = compare(before, after, metrics, confidence=0.95, to_baseline=True)
     assert [change.metric for change in found.changes] == ["goodput_bit_s"]
     assert not found.without_baseline
 

@@ -57,5 +57,5 @@ def test_where_no_trial_differs_from_another_packets_count() -> None:
 def test_rates_that_are_alike_are_certain_in_a_simulation_only(
     stratum: Stratum, *, certain: bool
 ) -> None:
-    cells = [replace(cell(name, [80] * 4), packets=None, stratum=stratum) for name in "ab"]
-    assert contrast(*cells, "goodput_bit_s").spread.certain is certain
+    one, other = (replace(cell(name, [80] * 4), packets=None, stratum=stratum) for name in "ab")
+    assert contrast(one, other, "goodput_bit_s").spread.certain is certain

@@ -114,7 +114,7 @@ def test_the_mean_over_points_has_as_many_figures_as_bring_ups() -> None:
     shifts = [dice.gauss(0, 0.05) for _ in range(3)]
     points = []
     for _ in range(6):
-        units = {("b", up, 0): 0.1 + shift for up, shift in enumerate(shifts)}
+        units = {("", "b", up, 0): 0.1 + shift for up, shift in enumerate(shifts)}
         own = spread(list(units.values()), list(units))
         points.append(
             Estimate(RATE, 3, 0.1, None, None, 0.95, "t on logarithms", spread=own, units=units)

@@ -1,5 +1,5 @@
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 import pytest
@@ -22,7 +22,7 @@ GOODPUT = "goodput_bit_s"
 
 
 def table(
-    goodputs: dict[tuple[str, int], Sequence[float | None]], metric: str = GOODPUT
+    goodputs: Mapping[tuple[str, int], Sequence[float | None]], metric: str = GOODPUT
 ) -> pl.DataFrame:
     """Trials of (tunnel, payload) with one figure a repeat; None: the trial was invalid."""
     rows = [
@@ -217,7 +217,7 @@ def test_a_point_without_a_valid_trial_keeps_a_claim_over_all_points_open() -> N
         for name, rate in (("none", 10e6), ("wg", 12e6))
     }
     assert verdict(table(good), compared("superiority")).outcome == "confirmed"
-    lacking = {**good, ("wg", 512): [None, None]}
+    lacking: dict[tuple[str, int], Sequence[float | None]] = {**good, ("wg", 512): [None, None]}
     found = verdict(table(lacking), compared("superiority"))
     assert found.outcome == "undecided"
     assert found.deciding is None

@@ -85,7 +85,8 @@ def test_the_mean_over_points_has_the_computers_as_units() -> None:
     contrast = to_baseline(own, _METRIC)
     assert contrast is not None
     assert (contrast.spread.freedom, contrast.spread.workers) == (2, 3)
-    mean = sum(p.differences[_METRIC].spread.value for p in own) / len(own)  # type: ignore[union-attr]
+    spreads = [p.differences[_METRIC].spread for p in own]
+    mean = sum(spread.value for spread in spreads if spread is not None) / len(own)
     assert contrast.spread.value == pytest.approx(mean)
 
 

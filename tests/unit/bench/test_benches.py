@@ -1,7 +1,10 @@
 """What the benches make of what they measure; they themselves need root and a quiet computer."""
 
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +13,7 @@ from unittest.mock import Mock
 
 import analysis
 import classics
+import dpkt
 import gaps
 import page
 import peers
@@ -41,7 +45,7 @@ def test_a_capture_that_is_not_whole_gives_no_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, *, wrong: bool
 ) -> None:
     monkeypatch.setattr(gaps, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(gaps.dpkt.pcap, "Reader", lambda _: [(Decimal(n), b"") for n in range(200)])
+    monkeypatch.setattr(dpkt.pcap, "Reader", lambda _: [(Decimal(n), b"") for n in range(200)])
     capture = SimpleNamespace(terminate=lambda: None, communicate=lambda **_: (words, None))
 
     def start(_namespace: str, _argv: Sequence[str]) -> object:
@@ -158,9 +162,9 @@ def test_each_line_says_how_often_it_was_measured(
 def test_a_missed_target_is_a_status(
     monkeypatch: pytest.MonkeyPatch, *, met: bool | None, status: int
 ) -> None:
-    monkeypatch.setattr(run.sys, "argv", ["run.py", "--only", "analysis"])
+    monkeypatch.setattr(sys, "argv", ["run.py", "--only", "analysis"])
     monkeypatch.setattr(run, "find_engine", lambda: "engine")
-    monkeypatch.setattr(run.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(run, "analysis", lambda _: [Line("a", "1", "", "2", met)])
     assert run.main() == status
 
@@ -171,7 +175,7 @@ def test_verdicts_that_miss_are_a_status(
 ) -> None:
     line = verdicts.silent("no difference", "plain", hits, 100)
     monkeypatch.setattr(verdicts, "lines_of", lambda *_: [line])
-    monkeypatch.setattr(verdicts.sys, "argv", ["v.py", "--only", "plain", "--processes", "1"])
+    monkeypatch.setattr(sys, "argv", ["v.py", "--only", "plain", "--processes", "1"])
     assert verdicts.main() == status
 
 
@@ -183,10 +187,10 @@ def test_some_of_the_publications_do_not_take_the_page_of_all(
     monkeypatch.setattr(classics, "_read", lambda *_: ran)
     monkeypatch.setattr(classics, "page", lambda _: "page")
     words = ["classics.py", "--read", "--results", str(tmp_path)]
-    monkeypatch.setattr(classics.sys, "argv", [*words, "kolahi-2010"])
+    monkeypatch.setattr(sys, "argv", [*words, "kolahi-2010"])
     assert classics.main() == 0
     assert not classics.PAGE.exists()
-    monkeypatch.setattr(classics.sys, "argv", words)
+    monkeypatch.setattr(sys, "argv", words)
     assert classics.main() == 0
     assert classics.PAGE.read_text() == "page"
 
@@ -213,7 +217,7 @@ def test_a_seed_whose_last_study_is_missing_is_ended(
         asked.append((seed, text))
         return text
 
-    @truth.contextmanager
+    @contextmanager
     def measuring(*, seed: int, **_: object) -> Any:
         yield lambda text: measured(seed, text)
 

@@ -1,5 +1,7 @@
 """Profiles: the published figures as they were printed, everything else marked as an estimate."""
 
+from typing import get_args
+
 import pytest
 from pydantic import ValidationError
 
@@ -13,7 +15,7 @@ from tunnelmark.devices.registry import (
     params_type,
 )
 
-_CALIBRATIONS = [name for name in Calibration.__args__ if name != TUNNEL_CIPHER]
+_CALIBRATIONS = [name for name in get_args(Calibration) if name != TUNNEL_CIPHER]
 _PRINTED = {
     ("pi-zero", "AES-128-CBC"): 22.2,
     ("pi-zero", "AES-256-CBC"): 17.3,

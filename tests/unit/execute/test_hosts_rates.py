@@ -10,7 +10,7 @@ from tunnelmark.execute.hosts_rates import Rates, longest_s, rates
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
 
-STREAMS = {
+STREAMS: dict[str, dict[str, Any]] = {
     "udp_echo": {"gap": "10 ms", "payload_bytes": 300, "packets": 100},
     "udp_load": {"packet_rate": 100, "payload_bytes": 300},
 }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -267,7 +268,7 @@ def test_the_jobs_of_a_worker_of_a_cluster_are_one_sitting(tmp_path: Path) -> No
     ],
 )
 def test_what_does_not_belong_is_refused_before_anything_is_written(
-    tmp_path: Path, change: dict[str, object], words: str
+    tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     one, two = jobs(_study())
     parts = [

@@ -34,13 +34,14 @@ class Agent:
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
-        assert AGENT is not None
         with theirs:
-            self._process = subprocess.Popen([AGENT, "serve"], stdin=theirs)
+            self._process = subprocess.Popen([str(AGENT), "serve"], stdin=theirs.fileno())
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    host_pid = pid
 
     def poll(self) -> int | None:
         return self._process.poll()

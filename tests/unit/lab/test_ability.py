@@ -47,7 +47,8 @@ def test_a_place_is_enough() -> None:
 
     Here.__abstractmethods__ = frozenset()
     bare: Any = Bare()
-    (found,) = abilities({"here": Here}, "no root", bare)
+    kinds: Any = {"here": Here}
+    (found,) = abilities(kinds, "no root", bare)
     assert (found.local, found.machine, found.can_run) == ("no root", None, True)
 
 

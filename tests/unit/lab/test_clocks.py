@@ -26,7 +26,8 @@ def exchanges(
     sent = np.linspace(0, seconds * SECOND, count).astype(np.int64) + 7 * SECOND
 
     def far(true: Times) -> Times:
-        return true + offset_ns + np.rint((true - sent[0]) * drift_ppm * 1e-6).astype(np.int64)
+        drifted: Times = np.rint((true - sent[0]) * drift_ppm * 1e-6).astype(np.int64)
+        return true + offset_ns + drifted
 
     def delays(least: int, mean: float) -> Times:
         return least + random.exponential(max(mean, 1e-9), count).astype(np.int64)

@@ -24,14 +24,14 @@ class Computer:
         self._names = names
         self._addresses = addresses
 
-    def run(self, argv: Sequence[str], **_: object) -> Any:
+    def run(self, argv: Sequence[str], **_options: object) -> Any:
         out = ""
         if argv[0] == "getent":
             out = self._names.get(f"{argv[1]} {argv[2]}", "")
         elif "route" in argv:
             out = json.dumps([{"dev": "eth0"}])
         elif argv[2:4] == ["address", "show"]:
-            found = []
+            found: list[dict[str, object]] = []
             for one in self._addresses:
                 local, _, length = one.partition("/")
                 family = "inet6" if ":" in local else "inet"

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -5,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tunnelmark.hosts import vm_accel, vm_payload
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.vm_accel import Choice
 from tunnelmark.lab import placement
@@ -66,7 +68,7 @@ def make(
         machine: str | None = None,
         system: MachineSystem = MachineSystem(),  # noqa: B008  # frozen
     ) -> tuple[Placement, FakeHost]:
-        monkeypatch.setattr(placement.os, "geteuid", lambda: uid)
+        monkeypatch.setattr(os, "geteuid", lambda: uid)
         made = Placement(ledger, engine="/engine", wanted=wanted, system=system)
         host: Any = FakeHost(FakeMachine())
 
@@ -251,7 +253,7 @@ def test_a_machine_that_did_not_boot_is_booted_again_where_that_may_help(
             return FakeMachine()
 
     monkeypatch.setattr(placement, "Booting", Booting)
-    monkeypatch.setattr(placement.vm_payload, "installed", lambda: None)
+    monkeypatch.setattr(vm_payload, "installed", lambda: None)
     if boots > len(errors):
         assert made._booted(image, choice).alive()
         assert reported == ["booting it again: killed"]
@@ -333,7 +335,7 @@ def test_the_environment_names_the_system_that_was_asked_for(
     ledger: Ledger, images: Callable[..., Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = images(SUITES["trixie"], "6.12")
-    monkeypatch.setattr(placement.vm_accel, "choose", lambda _image: Choice("tcg", "a test"))
+    monkeypatch.setattr(vm_accel, "choose", lambda _image: Choice("tcg", "a test"))
     made = Placement(ledger, engine="/engine", system=TRIXIE)
     assert made.describe() == {
         "machine system": "trixie",

@@ -1,13 +1,14 @@
 """How busy others keep a computer, by a CPU probe of the test's own."""
 
 import itertools
+import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tunnelmark.probes import busy
-from tunnelmark.probes.cpu import CoreTicks, CpuUsage, GroupUsage
+from tunnelmark.probes.cpu import TICKS_PER_S, CoreTicks, CpuUsage, GroupUsage
 
 
 def taken(
@@ -27,7 +28,7 @@ def taken(
             """Nothing is read."""
 
         def stop(self, _now_ns: int) -> CpuUsage:
-            ticks = round(0.02 * busy.TICKS_PER_S / len(cores) / 2)
+            ticks = round(0.02 * TICKS_PER_S / len(cores) / 2)
             found = (CoreTicks(0, 0, 0, 0, 1, 0.02), CoreTicks(0, 0, 0, ticks, 1, 0.02, 2))
             own: Any = {busy._STARTED: GroupUsage(0.02, 0, 0)}
             return CpuUsage(0.02, own, found, others_s=others_s)
@@ -38,7 +39,7 @@ def taken(
     monkeypatch.setattr(busy, "time", SimpleNamespace(monotonic=clock.__next__, monotonic_ns=int))
     monkeypatch.setattr(busy, "CpuProbe", Probe)
     monkeypatch.setattr(busy, "_waited_s", lambda: next(waits))
-    monkeypatch.setattr(busy.os, "sched_setaffinity", lambda *_: None)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)
     return busy._taken_ratio(0.02, cores)
 
 

@@ -12,7 +12,7 @@ KNOWN = tuple(range(1360, 1370))
 
 def batch(seen: Sizes, sizes: Sequence[int], *, shifted: int = 0) -> None:
     """Add three probes of each size; those of a shifted batch have the packet of another."""
-    probes = [Probe(at, size) for at, size in enumerate(sizes * 3)]
+    probes = [Probe(at, size) for at, size in enumerate([*sizes] * 3)]
     parts = [
         [Carrier(at, one.payload_bytes + AROUND - shifted, b"")] for at, one in enumerate(probes)
     ]

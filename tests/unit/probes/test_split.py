@@ -90,7 +90,7 @@ def test_clocks_may_differ_by_the_error_that_is_known() -> None:
 
 
 def test_only_whole_packets_of_the_length_from_that_end_are_marked() -> None:
-    frames = [
+    frames: list[WirePacket | OtherFrame] = [
         packet(1, b"a"),
         packet(2, b"b", source="198.18.0.2"),
         packet(3, b"c", ip_bytes=60),
@@ -104,7 +104,7 @@ def test_only_whole_packets_of_the_length_from_that_end_are_marked() -> None:
 
 
 def test_sizes_are_counted_by_direction() -> None:
-    frames = [
+    frames: list[WirePacket | OtherFrame] = [
         *(packet(n) for n in range(3)),
         packet(9, ip_bytes=60, fragment_id=7),
         packet(9, source="198.18.0.2"),

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -128,8 +129,9 @@ def test_what_two_saw_as_the_model_says_holds_although_more_saw_a_part(
     probes = [Probe(n, 1373) for n in range(len(seen))]
     parts = [[packet(0, length) for length in lengths] for lengths in seen]
     agreed = {}
-    for said in (None, (1456, 80), (1472,)):
-        votes = Votes(1272, expected=lambda _size, said=said: said)
+    expected: tuple[tuple[int, ...] | None, ...] = (None, (1456, 80), (1472,))
+    for said in expected:
+        votes = Votes(1272, expected=Mock(return_value=said))
         votes.add([Probe(0, 200)], [[packet(0, 279)]])
         votes.add(probes, parts)
         agreed[said] = votes.agreed().get(1373)

@@ -23,7 +23,7 @@ from tunnelmark.model.overhead import Layer
 from tunnelmark.published import claims, table
 from tunnelmark.report.beside import compare, of_a_claim
 from tunnelmark.report.charts import Chart, Surface
-from tunnelmark.report.classics import load_classic, names
+from tunnelmark.report.classics import Figure, Table, load_classic, names
 from tunnelmark.report.drawn import render
 from tunnelmark.report.figures import to_json
 from tunnelmark.report.parameters import Value
@@ -45,7 +45,8 @@ def test_what_is_compared_is_in_the_study(name: str) -> None:
     assert classic is not None
     assert classic.differs
     kinds = {spec.kind for spec in study.workloads}
-    for one in (*classic.tables, *classic.figures):
+    shown: tuple[Table | Figure, ...] = (*classic.tables, *classic.figures)
+    for one in shown:
         assert one.workload in kinds
         given = {*workload_kinds()[one.workload].metrics}
         of_all = ("cpu_", "overhead_", "compression_", "wire_")
@@ -90,7 +91,7 @@ def test_every_published_file_stands_beside_something(name: str) -> None:
     stems = {entry.name.removesuffix(".csv") for entry in folder.iterdir()}
     own = {stem for stem in stems if stem.startswith(f"{name}.")}
     # What its devices are is no result.
-    shown = {one.csv for one in (*classic.tables, *classic.headers)}
+    shown = {one.csv for one in classic.tables} | {one.csv for one in classic.headers}
     assert own - {"caldas-calle-2017.devices"} == shown
 
 

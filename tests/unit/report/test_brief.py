@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_too_few_repeats_decide_nothing() -> None:
 
 def test_what_is_broken_for_one_use_is_not_chosen_for_all() -> None:
     def dead(points: list[PointEstimates], *names: str) -> list[PointEstimates]:
-        broken = {"estimates": {}, "differences": {}, "valid": 5, "dead": 5}
+        broken: dict[str, Any] = {"estimates": {}, "differences": {}, "valid": 5, "dead": 5}
         return [replace(p, **broken) if p.tunnel in names else p for p in points]
 
     rtt, rate = made(RTT, {"a": 0.01, "b": 0.05}), made(RATE, {"a": -0.1, "b": -0.3})
@@ -179,7 +180,7 @@ def test_what_is_broken_for_one_use_is_not_chosen_for_all() -> None:
 
 def test_what_is_chosen_without_a_clear_win_is_not_called_the_best() -> None:
     def unseen(points: list[PointEstimates]) -> list[PointEstimates]:
-        none = {"estimates": {}, "differences": {}, "valid": 0, "invalid": 3}
+        none: dict[str, Any] = {"estimates": {}, "differences": {}, "valid": 0, "invalid": 3}
         return [replace(p, **none) if p.tunnel == "b" else p for p in points]
 
     rtt, rate = made(RTT, {"a": 0.01, "b": 0.05}), made(RATE, {"a": -0.1, "b": -0.3})
@@ -199,7 +200,7 @@ def test_what_no_other_was_compared_with_is_not_called_the_best() -> None:
     """The other works, and has no figure of the metric that decides."""
 
     def without(points: list[PointEstimates]) -> list[PointEstimates]:
-        none = {"estimates": {}, "differences": {}}
+        none: dict[str, Any] = {"estimates": {}, "differences": {}}
         return [replace(p, **none) if p.tunnel == "b" else p for p in points]
 
     rtt, rate = made(RTT, {"a": 0.01, "b": 0.05}), made(RATE, {"a": -0.1, "b": -0.3})

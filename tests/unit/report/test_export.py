@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +23,7 @@ _SENT = struct.Struct("<QqqqqIHHII8x")
 _REFLECTED = struct.Struct("<QqqIHHI4x")
 
 
-def _file(kind: int, layout: struct.Struct, records: list[tuple[int, ...]]) -> bytes:
+def _file(kind: int, layout: struct.Struct, records: Sequence[tuple[int, ...]]) -> bytes:
     head = struct.pack("<8sHHIQq32x", b"TMREC\0\0\0", 1, kind, layout.size, len(records), 0)
     return head + b"".join(layout.pack(*record) for record in records)
 

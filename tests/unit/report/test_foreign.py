@@ -4,7 +4,7 @@ import importlib
 import json
 import struct
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ class _Report(_Strict):
     end: _End
 
 
-def _file(kind: int, layout: struct.Struct, records: list[tuple[int, ...]]) -> bytes:
+def _file(kind: int, layout: struct.Struct, records: Sequence[tuple[int, ...]]) -> bytes:
     head = struct.pack("<8sHHIQq32x", b"TMREC\0\0\0", 1, kind, layout.size, len(records), 0)
     return head + b"".join(layout.pack(*record) for record in records)
 

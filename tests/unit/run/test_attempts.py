@@ -305,7 +305,7 @@ def test_the_first_failure_is_the_reason_not_what_follows_from_it(bench: Made) -
         session.down = lambda: (_ for _ in ()).throw(RuntimeError("gone"))  # type: ignore[method-assign]
         return session
 
-    one.open = stuck  # type: ignore[method-assign]
+    one.open = stuck  # type: ignore[method-assign, assignment]
     record = one.run()
     assert record.attempts[0].reason == "was killed"
 

@@ -22,7 +22,7 @@ from tunnelmark.serve.app import make_app
 from tunnelmark.serve.library import Library
 from tunnelmark.serve.runs import BusyError, Runner
 from tunnelmark.store import Result, Writer
-from tunnelmark.study.plan import pair_id
+from tunnelmark.study.points import pair_id
 
 TOKEN = "a-token"  # noqa: S105 - of a test
 OURS = "http://127.0.0.1:8642"

@@ -23,7 +23,7 @@ class Bench:
         hosts = []
         for name in ("client", "server"):
             (folder / name).mkdir()
-            hosts.append(SimHost(name, self.line, folder / name))  # type: ignore[arg-type]
+            hosts.append(SimHost(name, self.line, folder / name))
         self.client, self.server = hosts
 
     def simulate(self, parts: Parts) -> Simulated:

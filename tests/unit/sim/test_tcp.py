@@ -8,9 +8,9 @@ import pytest
 from tunnelmark.engine.link import Direction, LinkSpec, Queue
 from tunnelmark.model.registry import make
 from tunnelmark.model.trial import DriverSpec
-from tunnelmark.sim.carriage import Carriage, carriage
+from tunnelmark.sim.carriage import WINDOW_BYTES, Carriage, carriage
 from tunnelmark.sim.simulate import Connection, ConnectionSecond, Simulated
-from tunnelmark.sim.tcp import WINDOW_BYTES, bulk_config, bulk_ends, segment_bytes
+from tunnelmark.sim.tcp import bulk_config, bulk_ends, segment_bytes
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.bulk import BulkFlow
 

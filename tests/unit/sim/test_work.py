@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -145,7 +146,7 @@ def test_no_tunnel_costs_a_device_nothing() -> None:
     ],
 )
 def test_a_cipher_without_a_rate_is_refused_by_name(
-    kind: str, own: dict[str, object], lacking: str
+    kind: str, own: dict[str, Any], lacking: str
 ) -> None:
     with pytest.raises(RefusedError, match=f"no cost model of {kind} on it, and {lacking}"):
         worked(kind=kind, **own)

@@ -39,8 +39,8 @@ def test_its_figures_are_those_that_it_had() -> None:
         if p.differences
     }
     assert set(differences) == set(_DIFFERENCES)
-    for key, values in differences.items():
-        assert values == pytest.approx(_DIFFERENCES[key])
+    for workload, values in differences.items():
+        assert values == pytest.approx(_DIFFERENCES[workload])
 
 
 def test_where_it_was_measured_has_no_name_but_its_stratum_is_known() -> None:

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelmark.model.errors import ResultError
-from tunnelmark.store.parquet import Limits, read_parquet
+from tunnelmark.store.limits import Limits
+from tunnelmark.store.parquet import read_parquet
 
 _GOOD = Path(__file__).parents[3] / "fuzz/seeds/door-result-trials/good"
 
@@ -51,7 +53,7 @@ def test_trials_are_read_as_polars_reads_them() -> None:
     )
 )
 def test_what_is_written_is_read(rows: list[dict[str, object]]) -> None:
-    schema = {
+    schema: dict[str, Any] = {
         "text": pl.String,
         "texts": pl.List(pl.String),
         "figure": pl.Float64,

@@ -17,6 +17,6 @@ def test_all_tunnels_is_short_enough_for_25_minutes() -> None:
     for block in blocks(study):
         assert len(block.points) == 4
     trials = 4 * len(blocks(study)) * study.precision.min_repeats
-    packets = {spec.columns["packets"] for spec in study.workloads}
-    gaps_ns = {spec.columns["gap_ns"] for spec in study.workloads}
+    packets = {int(str(spec.columns["packets"])) for spec in study.workloads}
+    gaps_ns = {int(str(spec.columns["gap_ns"])) for spec in study.workloads}
     assert trials * max(packets) * max(gaps_ns) / 1e9 < 450

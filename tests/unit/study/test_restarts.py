@@ -2,6 +2,7 @@
 
 import pytest
 
+from tunnelmark.engine.link import LinkSpec
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.registry import make
@@ -78,8 +79,11 @@ def test_the_built_in_study_has_classic_and_post_quantum_exchanges() -> None:
     study = load_study("handshake")
     exchanges = {spec.columns.get("key_exchange") for spec in study.tunnels}
     assert exchanges >= {"curve25519-sha256", "sntrup761x25519-sha512", "mlkem768x25519-sha256"}
-    made = [make(link_kinds(), spec) for spec in study.links]
-    links = {(link.spec(1).a_to_b.loss.probability, link.mtu_bytes) for link in made}
+    links = set()
+    for link in (make(link_kinds(), spec) for spec in study.links):
+        spec = link.spec(1)
+        assert isinstance(spec, LinkSpec)
+        links.add((spec.a_to_b.loss.probability, link.mtu_bytes))
     assert links == {(loss, mtu) for loss in (0.0, 0.02, 0.1) for mtu in (1280, 1500)}
 
 

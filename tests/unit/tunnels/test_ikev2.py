@@ -23,7 +23,7 @@ def tunnel(**params: object) -> Ikev2Tunnel:
     return Ikev2Tunnel(Ikev2Params.model_validate(params))
 
 
-def ends(site: Site, numbers: tuple[int, ...] = (0,)) -> list[End]:
+def ends(site: Site, numbers: tuple[int, ...] = (0,)) -> list[End[Any]]:
     return [
         End(side, endpoint, Charon(side, endpoint.host), numbers)  # type: ignore[arg-type]
         for side, endpoint in (("client", site.client), ("server", site.server))

@@ -117,7 +117,7 @@ def test_libipsec_is_chosen_where_the_kernel_has_no_esp_and_it_can_do_it(
 
 def test_where_the_kernel_escapes_the_limit_auto_is_libipsec_if_it_can_do_it(hosts: Any) -> None:
     hosts[0].kernel = {"esp", "tun"}
-    wanted = (
+    wanted: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "libipsec"),
         ({"mode": "transport"}, "kernel"),
         ({"implementation": "kernel"}, "kernel"),

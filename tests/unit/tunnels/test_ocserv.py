@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.daemon import Daemon
-from tunnelmark.tunnels.ocserv.driver import _VERSION, OcservParams, OcservTunnel, _log_words
+from tunnelmark.tunnels.ocserv.driver import _VERSION, OcservTunnel, _log_words
 from tunnelmark.tunnels.ocserv.log import (
     SCRIPT,
     Session,
@@ -22,6 +22,7 @@ from tunnelmark.tunnels.ocserv.log import (
     read_no_dtls,
     read_users,
 )
+from tunnelmark.tunnels.ocserv.params import OcservParams
 
 SUITE = "(TLS1.3)-(ECDHE-X25519)-(ECDSA-SECP256R1-SHA256)-(AES-256-GCM)"
 LOG = f"""\

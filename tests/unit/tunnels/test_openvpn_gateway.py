@@ -9,6 +9,7 @@ from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.tunnel import Site
 from tunnelmark.tunnels.openvpn import OpenVpnParams, OpenVpnTunnel, driver, gateway
 from tunnelmark.tunnels.openvpn.gateway import client_file, common_name, of_clients, server_words
+from tunnelmark.tunnels.openvpn.log import read_log
 
 LOG = """\
 2026-11-22 19:20:00 us=100 OpenVPN 2.6.14 x86_64-pc-linux-gnu [SSL (OpenSSL)]
@@ -67,7 +68,7 @@ def test_a_gateway_s_log_is_read_once_for_all_clients(
 
     def counted(text: str) -> Any:
         lines.extend(text.splitlines())
-        return driver.read_log(text)
+        return read_log(text)
 
     monkeypatch.setattr(gateway, "read_log", counted)
     found = tunnel._of_gateway(server, clients)

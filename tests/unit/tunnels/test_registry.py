@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+import tunnelmark.tunnels
 from tunnelmark.model.errors import LabError
 from tunnelmark.tunnels import base, none, openvpn, registry, support
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
@@ -149,7 +150,7 @@ def test_a_folder_that_joins_the_package_later_is_looked_into(
 ) -> None:
     assert "later" not in registry.tunnel_kinds()
     (tmp_path / "tm_later.py").write_text(OF_OTHERS.format(kind="later"), "utf-8")
-    folders = [*registry.tunnelmark.tunnels.__path__, str(tmp_path)]
-    monkeypatch.setattr(registry.tunnelmark.tunnels, "__path__", folders)
+    folders = [*tunnelmark.tunnels.__path__, str(tmp_path)]
+    monkeypatch.setattr(tunnelmark.tunnels, "__path__", folders)
     assert "later" in registry.tunnel_kinds()
     monkeypatch.delitem(sys.modules, "tunnelmark.tunnels.tm_later")

@@ -1,5 +1,6 @@
 """What drivers share: the first packet through a tunnel."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -8,7 +9,6 @@ import pytest
 
 from tunnelmark.model.host import Completed, Host
 from tunnelmark.model.tunnel import TrafficPath
-from tunnelmark.tunnels import support
 from tunnelmark.tunnels.support import first_packet
 
 PATH = TrafficPath("0", "198.19.0.1", "198.19.0.2", "tun0", "tun0", 1400)
@@ -33,8 +33,8 @@ class Pinging:
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes only where somebody sleeps."""
     now = [100.0]
-    monkeypatch.setattr(support.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(support.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
 
 
 def through(*said: bytes) -> tuple[str | None, list[int]]:

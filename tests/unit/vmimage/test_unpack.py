@@ -3,6 +3,7 @@ import shutil
 import struct
 import subprocess
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,14 @@ def test_zstd_is_found_by_the_header_of_the_image() -> None:
 
 @pytest.mark.parametrize("ending", ["", ".xz", ".gz", ".zst"])
 def test_modules_are_read_whatever_their_compression(tmp_path: Path, ending: str) -> None:
-    pack = {"": bytes, ".xz": lzma.compress, ".gz": gzip, ".zst": zstd}[ending]
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        "": bytes,
+        ".xz": lzma.compress,
+        ".gz": gzip,
+        ".zst": zstd,
+    }
     file = tmp_path / f"a.ko{ending}"
-    file.write_bytes(pack(ELF))
+    file.write_bytes(pack[ending](ELF))
     assert unpack.file(file) == ELF
 
 

@@ -56,7 +56,7 @@ def test_a_clean_call() -> None:
 
 
 def test_what_comes_too_late_counts_as_lost() -> None:
-    delays: list[float | None] = [30.0] * 96 + [70.0, 70.1, None, 30.0]
+    delays = [*[30.0] * 96, 70.0, 70.1, None, 30.0]
     heard = hear(stream(delays), CallParams(codec="g711"))
     assert (heard.lost, heard.discarded) == (1, 1)
     # Lost and discarded are next to each other: one burst of two among 100.

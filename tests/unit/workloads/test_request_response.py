@@ -10,7 +10,7 @@ from tunnelmark.engine.transactions import AskedFlow, Message, ask_config, parse
 from tunnelmark.model.errors import LabError
 from tunnelmark.workloads.request_response import RequestResponse, RequestResponseParams, figures
 
-LATENCY = {
+LATENCY: dict[str, Any] = {
     "count": 9,
     "min": 10,
     "p50": 20,

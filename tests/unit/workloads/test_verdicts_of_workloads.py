@@ -9,14 +9,15 @@ from tunnelmark.engine.transactions import AskedFlow, AskSummary
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads import curl
 from tunnelmark.workloads.calls import Calls
-from tunnelmark.workloads.dns import Account
 from tunnelmark.workloads.dns import _answers as dns_answers
+from tunnelmark.workloads.dnsperf import Account
+from tunnelmark.workloads.echo_exchange import Exchanged
 from tunnelmark.workloads.file_transfer import _Trial as FileTrial
 from tunnelmark.workloads.file_transfer_params import FileTransferParams
 from tunnelmark.workloads.rate_search import _ended
 from tunnelmark.workloads.request_response import RequestResponse, RequestResponseParams
 from tunnelmark.workloads.search import Found, Goal
-from tunnelmark.workloads.streams import Exchanged, Streamed, _judged
+from tunnelmark.workloads.streams import Streamed, _judged
 from tunnelmark.workloads.web import _agreed
 
 TLS_1_2 = "12:00:00.000000 * SSL connection using TLSv1.2 / ECDHE-RSA-AES256-GCM-SHA384"

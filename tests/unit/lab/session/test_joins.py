@@ -25,7 +25,7 @@ class Tunnel:
     def __init__(self) -> None:
         self.said: list[tuple[str, int]] = []
         self.do: Callable[[Site], None] = lambda _site: None
-        self.running = ("first",)
+        self.running: tuple[str, ...] = ("first",)
 
     def leave(self, _site: Site, number: int) -> None:
         self.said.append(("leave", number))
@@ -46,8 +46,8 @@ class Tunnel:
 
 def made(kind: str = "made") -> tuple[Joins, Tunnel]:
     host: Any = SimpleNamespace(name="client")
-    ends = (Endpoint(host, "198.18.0.1", "fd00::1", "eth0", 1500) for _ in range(2))
-    site = Site(*ends, "tm0", lambda _n: ("", ""), lambda _n: ("", ""))
+    end = Endpoint(host, "198.18.0.1", "fd00::1", "eth0", 1500)
+    site = Site(end, end, "tm0", lambda _n: ("", ""), lambda _n: ("", ""))
     tunnel: Any = Tunnel()
     paths: Any = tuple(SimpleNamespace(name=str(n)) for n in range(3))
     side = Side(TunnelUp(paths, (), WireRule(encrypted=True, describe="", ip_protocols=())), (), ())

@@ -1,7 +1,7 @@
 """The tunnel set up again by a driver of the test's own: times, counts, failures, what stays up."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,8 +53,8 @@ class Lab:
         self.echoes = 0
         self.client_host = self.server_host = self
         host: Any = self
-        ends = (Endpoint(host, "198.18.0.1", "fd00::1", "eth0", 1500) for _ in range(2))
-        self.site = Site(*ends, "tm0", lambda _n: ("", ""), lambda _n: ("", ""))
+        end = Endpoint(host, "198.18.0.1", "fd00::1", "eth0", 1500)
+        self.site = Site(end, end, "tm0", lambda _n: ("", ""), lambda _n: ("", ""))
 
     def send(self, forward: int, reverse: int, octets: int = FRAME_BYTES) -> None:
         for way, packets in (("forward", forward), ("reverse", reverse)):
@@ -66,7 +66,7 @@ class Lab:
             {"offered": self.frames[way], "offered_bytes": self.octets[way], "in_flight": 0}
             for way in ("forward", "reverse")
         ]
-        return LinkCounters(*ways)
+        return LinkCounters(ways[0], ways[1])
 
     def run(self, argv: Any, **_: Any) -> Completed:
         text = SNMP.format(requests=self.echoes, replies=self.echoes, requests6=0)
@@ -96,7 +96,7 @@ class Tunnel:
 
 
 @pytest.fixture
-def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(set_ups, "_QUIET_S", 0.0)
     return Lab()
 
@@ -109,8 +109,9 @@ def made(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SetUps]:
         own.after = []
 
         def driver(_kinds: object, _spec: object) -> Tunnel:
-            own.after.append(Tunnel(next(steps)))
-            return own.after[-1]
+            new = Tunnel(next(steps))
+            own.after.append(new)
+            return new
 
         monkeypatch.setattr(set_ups, "make", driver)
         side = Side(SimpleNamespace(paths=()), (), ())  # type: ignore[arg-type]
@@ -130,7 +131,7 @@ def test_the_time_is_without_what_the_lab_does_in_between(
         times.append(next(clock))
         return times[-1]
 
-    monkeypatch.setattr(set_ups.time, "monotonic_ns", now)
+    monkeypatch.setattr(time, "monotonic_ns", now)
 
     def up(site: Any) -> None:
         site.reached(Milestone.DIALING)  # at 0, and again at 1 s when the link was quiet
@@ -204,9 +205,9 @@ def test_a_set_up_that_fails_is_a_figure_and_the_tunnel_is_restored(
     assert ups.lost is None
     assert ups.stand.tunnel is own.after[-1]
     assert own.after[0].downs >= 1
-    assert ups.stand.tunnel.downs == 0  # type: ignore[attr-defined]
+    assert ups.stand.tunnel.downs == 0
     ups.down()
-    assert ups.stand.tunnel.downs == 1  # type: ignore[attr-defined]
+    assert ups.stand.tunnel.downs == 1
 
 
 def test_a_tunnel_that_does_not_come_up_again_is_reported(made: Callable[..., SetUps]) -> None:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import pytest
 
 from tunnelmark.lab.emulators import LinkCounters
-from tunnelmark.lab.session import trial as trials
 from tunnelmark.lab.session.stand import Side, Stand, Task
 from tunnelmark.lab.session.trial import _Running, run_trial
 from tunnelmark.lab.session.two_clocks import TwoClocks
@@ -22,6 +21,7 @@ from tunnelmark.model.rules import Limits, Probes
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.trial import DriverSpec, Measurement, Point, Trial, TrialResult
 from tunnelmark.model.validity import INTERRUPTED, Check
+from tunnelmark.probes.cpu import CpuProbe
 from tunnelmark.probes.proc import ProcCpu
 from tunnelmark.run.interrupt import Interrupted
 from tunnelmark.workloads.background import Load
@@ -134,12 +134,12 @@ def trial(
     set_ups: Any = None,
 ) -> TrialResult:
     workload = Made(Params()) if set_ups is None else Restarting(Params())
-    workload.do = do  # type: ignore[method-assign]
+    workload.do = do
     up: Any = SimpleNamespace(paths=(), processes=(), negotiated=())
     loads = []
     if background is not None:
         beside = Made(Params())
-        beside.do = background  # type: ignore[method-assign]
+        beside.do = background
         loads.append(Load("beside", beside, False))
     made = Lab(logs, **(lab or {}))
     made.place.one_clock = one_clock
@@ -427,13 +427,13 @@ def test_changes_of_the_link_begin_with_the_first_program_that_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_schedule: bool, wanted: list[str]
 ) -> None:
     order: list[str] = []
-    start = trials.CpuProbe.start
+    start = CpuProbe.start
 
     def started(probe: Any, now_ns: int) -> None:
         order.append("cpu")
         start(probe, now_ns)
 
-    monkeypatch.setattr(trials.CpuProbe, "start", started)
+    monkeypatch.setattr(CpuProbe, "start", started)
 
     def run(made: Made, context: TrialContext) -> Outcome:
         order.append("server")

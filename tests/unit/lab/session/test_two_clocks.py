@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunnelmark.engine.records import MISSING_NS, Flow
-from tunnelmark.lab.lab import LinkCounters
+from tunnelmark.lab.emulators import LinkCounters
 from tunnelmark.lab.session.two_clocks import Latest, TwoClocks
 from tunnelmark.model.tunnel import TrafficPath
 
