@@ -56,9 +56,7 @@ FLAT_MIB_PER_H: Final = 1.0
 _LEVEL: Final = 0.05
 _PORT: Final = 7792
 _LEAST_SENT: Final = 0.98
-_LEAST_RETURNED: Final = 0.95
-"""What grows with each packet is seen without one in twenty, too: while a hypervisor takes the
-processor, the socket buffers of a tunnel's programs overflow. The page has what is missing."""
+_LEAST_RETURNED: Final = 0.99
 _ENDS_S: Final = 5.0
 """Start of the sender and wait for the last packets, in which none is sent."""
 _UNSEEN_S: Final = 2 * _SAMPLE_S

@@ -58,6 +58,7 @@ class Computer:
         ("sender_lateness", False, 1),
         ("background_echo_sender_lateness", False, 1),
         ("link_lateness_reverse", False, 1),
+        ("late_tail_sender_lateness", True, 1),
         ("wire_as_modelled", False, 0),
         ("tunnel_up", False, 0),
     ],
