@@ -45,8 +45,8 @@ class Calm:
 
     def note(self, validity: Validity, trial_s: float) -> None:
         """Take the verdict on a trial, and how long it took."""
-        told = (c.name for c in validity.checks if not c.ok or c.name.startswith(LATE_TAIL))
-        self._in_doubt = any(word in name for name in told for word in _OF_THE_COMPUTER)
+        named = (c.name for c in validity.checks if not c.ok or c.name.startswith(LATE_TAIL))
+        self._in_doubt = any(word in name for name in named for word in _OF_THE_COMPUTER)
         self._left_s += trial_s
 
     def doubt(self) -> None:
