@@ -93,6 +93,7 @@ def exchange(
             check=True,
         )
         reflector.terminate()
+        reflector.stdout.read()
         reflector.wait(20)
     return (
         read_send((tmp_path / "send.rec").read_bytes(), "send.rec"),
@@ -163,6 +164,14 @@ def test_sixty_four_sessions_in_one_process(engine: str, tmp_path: Path) -> None
     for number in range(64):
         one = sent[sent["flow"] == number]
         assert one["seq"].tolist() == list(range(50))
+
+
+def test_packets_do_not_wait_for_who_reads_the_events(engine: str, tmp_path: Path) -> None:
+    """A line on 1,000 flows each half second filled the pipe, and the reflector stood still."""
+    flows: list[dict[str, Any]] = [{"packets": 45, "gap_ns": 100 * MS}] * 250
+    sent, reflected = exchange(engine, tmp_path, flows)
+    assert len(reflected) == len(sent) == 250 * 45
+    assert (sent["returned_ns"] - sent["sent_ns"]).max() < 2_000 * MS
 
 
 def test_gathered_packets_leave_together_and_none_is_missing(engine: str, tmp_path: Path) -> None:

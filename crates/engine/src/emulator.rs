@@ -43,7 +43,7 @@ where
     });
     let (report, restart) = (report?, restart?);
     let drivers = open()?;
-    let mut reader = Reader::of(&stop);
+    let reader = Reader::of(&stop)?;
     let (answering, beginning) = (Cell::new(false), Cell::new(false));
     let mut begun = Begun::default();
     let (last, awake) = emulator::run(

@@ -49,6 +49,7 @@ output. Exit status: 0 done, 2 the configuration is wrong, 1 anything else.
 example: tunnelmark-engine reflect - < reflect.json";
 
 /// What ended a subcommand before its summary.
+#[derive(Debug)]
 pub enum Failure {
     /// The configuration is wrong.
     Config(String),

@@ -75,7 +75,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
     let config: ReflectConfig = config::read(path)?;
     let plan = plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
-    let mut reader = Reader::of(&stop);
+    let reader = Reader::of(&stop)?;
     let outcome = run(&plan, &stop, |event| reader.tell(&reported(&event)))?;
     reader.finish(&summary(&outcome))
 }

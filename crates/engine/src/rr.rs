@@ -70,7 +70,7 @@ pub fn answer_main(path: &str) -> Result<(), Failure> {
     let config: AnswerConfig = config::read(path)?;
     let plan = answer_plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
-    let mut reader = Reader::of(&stop);
+    let reader = Reader::of(&stop)?;
     let counts = respond(&plan, &stop, |listen| {
         let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
         reader.tell(&json!({"event": "ready", "listen": listen}));
@@ -85,7 +85,7 @@ pub fn ask_main(path: &str) -> Result<(), Failure> {
     let config: AskConfig = config::read(path)?;
     let plan = ask_plan(&config)?;
     let stop = Stop::listen(config.parent_pid)?;
-    let mut reader = Reader::of(&stop);
+    let reader = Reader::of(&stop)?;
     let (flows, span) = request(&plan, &stop, |answered| {
         reader.tell(&json!({"event": "progress", "answered": answered}));
     })?;

@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 use serde_json::{json, Value};
-use tm_io::process::Stop;
 use tm_io::report::DirectionReport;
 use tm_link::{Counters, DirectionConfig};
 use tm_probe::Delays;
@@ -13,7 +12,7 @@ use tm_sim::{
 use tm_wire::Duration;
 
 use crate::between::{with_trace, Between, MediumConfig};
-use crate::events::Reader;
+use crate::events;
 use crate::sim_asked::RequesterConfig;
 use crate::sim_clients::ClientConfig;
 use crate::sim_tcp::{CongestionName, ConnectionConfig, Ends};
@@ -176,7 +175,7 @@ pub fn main(path: &str) -> Result<(), Failure> {
         loads.push(found.collect::<Vec<_>>());
     }
     summary["loads"] = loads.into();
-    Reader::of(&Stop::new()).finish(&summary)
+    events::only(&summary)
 }
 
 fn read(path: &str) -> Result<SimConfig, Failure> {
