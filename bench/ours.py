@@ -14,7 +14,9 @@ from typing import Self
 
 import numpy as np
 from pair import CLIENT, PORT, SERVER, Pair
-from stolen import Stolen
+
+from tunnelmark.probes.cpu import CpuProbe
+from tunnelmark.probes.proc import ProcCpu
 
 _KEY = "000102030405060708090a0b0c0d0e0f"
 _HEAD_BYTES = 64
@@ -183,11 +185,9 @@ def many_run(
         shards=shards,
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with (
-        Stolen() as stolen,
-        PeakMemory(sender.pid) as of_sender,
-        PeakMemory(reflector.pid) as of_reflector,
-    ):
+    cores = CpuProbe(dict, ProcCpu())
+    cores.start(time.monotonic_ns())
+    with PeakMemory(sender.pid) as of_sender, PeakMemory(reflector.pid) as of_reflector:
         own = pair.summary(sender, stop=False)
         far = pair.summary(reflector, stop=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -203,7 +203,7 @@ def many_run(
         cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         sender_mib=of_sender.kib / 1024,
         reflector_mib=of_reflector.kib / 1024,
-        stolen=stolen.share,
+        stolen=cores.stop(time.monotonic_ns()).steal_ratio or 0.0,
     )
 
 

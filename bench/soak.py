@@ -24,7 +24,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import statsmodels.api as sm
-from stolen import Stolen
 
 from tunnelmark.engine import config
 from tunnelmark.engine.binary import find_engine
@@ -38,6 +37,8 @@ from tunnelmark.model.host import Process
 from tunnelmark.model.quantity import percent
 from tunnelmark.model.topology import Topology
 from tunnelmark.model.tunnel import TrafficPath
+from tunnelmark.probes.cpu import CpuProbe
+from tunnelmark.probes.proc import ProcCpu
 from tunnelmark.tunnels.registry import tunnel_kinds
 
 TUNNELS: Final = {
@@ -138,7 +139,7 @@ class Soaked:
     returned: int
     series: dict[str, Series]
     stolen: float | None = None
-    """Share of the cores' time that the hypervisor took; None: it was not looked at."""
+    """Share of the cores' time that the hypervisor took; None: it is not known."""
 
 
 def fill_interned() -> None:
@@ -180,10 +181,10 @@ def soak(kind: str, seconds: float) -> Soaked:
                 **{f"{process.name} ({host})": process.pid for host, process in up.processes},
             }
             series = {role: Series() for role in pids}
-            began = time.monotonic()
-            with Stolen() as stolen:
-                flow = _watch(sender, reflector, pids, series, seconds)
-            took = time.monotonic() - began
+            cores = CpuProbe(dict, ProcCpu())
+            cores.start(time.monotonic_ns())
+            flow = _watch(sender, reflector, pids, series, seconds)
+            used = cores.stop(time.monotonic_ns())
             if problem := tunnel.problem() or lab.problem():
                 raise LabError(f"{name}: {problem}")
             if reflector.poll() is not None:
@@ -191,7 +192,8 @@ def soak(kind: str, seconds: float) -> Soaked:
             reflector.stop()
         day = datetime.now(UTC).date().isoformat()
         on = f"Linux {platform.release()}, {os.cpu_count()} cores"
-        return Soaked(name, day, on, took, flow.sent, flow.returned, series, stolen.share)
+        took, stolen = used.wall_s, used.steal_ratio
+        return Soaked(name, day, on, took, flow.sent, flow.returned, series, stolen)
 
 
 def _configurations(path: TrafficPath, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:

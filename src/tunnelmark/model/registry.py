@@ -38,13 +38,8 @@ def drivers_of(module: ModuleType, base: type[T]) -> list[type[T]]:
         if isinstance(value, type)
         and issubclass(value, base)
         and not inspect.isabstract(value)
-        and is_own(module, value)
+        and _is_own(module, value)
     ]
-
-
-def is_own(module: ModuleType, value: type) -> bool:
-    """Say whether a class is a module's own, or a package's: what it imports from others is not."""
-    return f"{value.__module__}.".startswith(f"{module.__name__}.")
 
 
 def make(kinds: Mapping[str, type[T]], spec: DriverSpec) -> T:
@@ -52,3 +47,8 @@ def make(kinds: Mapping[str, type[T]], spec: DriverSpec) -> T:
     kind: Any = kinds[spec.kind]
     driver: T = kind(kind.params_type.model_validate(dict(spec.params)))
     return driver
+
+
+def _is_own(module: ModuleType, value: type) -> bool:
+    """Say whether a class is a module's own, or a package's: what it imports from others is not."""
+    return f"{value.__module__}.".startswith(f"{module.__name__}.")

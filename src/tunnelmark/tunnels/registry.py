@@ -11,7 +11,7 @@ from typing import Final
 
 import tunnelmark.tunnels
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.registry import is_own
+from tunnelmark.model.registry import drivers_of
 from tunnelmark.tunnels.base import Tunnel, TunnelParams
 from tunnelmark.tunnels.recipe import KIND, RecipeTunnel, packaged
 
@@ -63,14 +63,9 @@ def _found(_folders: tuple[str, ...]) -> dict[str, type[Tunnel]]:
 def drivers_in(module: ModuleType) -> list[type[Tunnel]]:
     """Return the drivers that a module or package defines itself; other imports do not count."""
     return [
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value)
-        and issubclass(value, Tunnel)
-        and is_own(module, value)
-        and not inspect.isabstract(value)
-        and value is not RecipeTunnel
-        and _is_whole(module.__name__, value)
+        driver
+        for driver in drivers_of(module, Tunnel)  # type: ignore[type-abstract]
+        if driver is not RecipeTunnel and _is_whole(module.__name__, driver)
     ]
 
 

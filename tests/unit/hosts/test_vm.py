@@ -34,6 +34,7 @@ class Agent:
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
+        assert AGENT is not None
         with theirs:
             self._process = subprocess.Popen([str(AGENT), "serve"], stdin=theirs.fileno())
 
