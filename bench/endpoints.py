@@ -2,9 +2,8 @@
 
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
 import numpy as np
 from gaps import gap_errors_us
@@ -13,6 +12,7 @@ from page import Line, below, ratio
 from pair import Pair
 from peers import PeerRun, iperf3_udp, irtt, irtt_cost, ping_rtt_p50_us
 from search import LOST, best_rate
+from undisturbed import undisturbed
 
 IPERF3_TIMER_NS = 100_000
 """iperf3 sends what has become due since its last turn; the peers' runs set this timer."""
@@ -120,7 +120,10 @@ def pacing(made: Pair, seconds: float, drift_seconds: float) -> list[Line]:
     """Sent minus scheduled, at two gaps; and the gaps on the wire, from a capture."""
     lines = []
     for gap_us in (1000, 100):
-        run = echo(made, gap_ns=gap_us * 1000, duration_s=drift_seconds, records=True)
+        runs = undisturbed(
+            partial(echo, made, gap_ns=gap_us * 1000, duration_s=drift_seconds, records=True)
+        )
+        (run,) = runs.values
         assert run.lateness_us is not None  # noqa: S101 - records were asked for
         p50, p99 = np.percentile(run.lateness_us, [50, 99])
         drift = float(np.median(run.lateness_us[-1000:]) - np.median(run.lateness_us[:1000]))
@@ -134,18 +137,24 @@ def pacing(made: Pair, seconds: float, drift_seconds: float) -> list[Line]:
                 f"irtt mean {peer.timer_mean_us:.1f}; max {peer.timer_max_us:.1f} µs",
                 "p50 at most 10 µs, p99 at most 50 µs",
                 bool(p50 <= 10 and p99 <= 50),  # noqa: PLR2004 - the targets
+                runs.how,
             )
         )
-        own = gap_errors_us(made, gap_us, partial(_paced, made, gap_us, seconds))
-        paced = partial(iperf3_udp, made, packet_s=1e6 / gap_us, duration_s=seconds)
-        other = gap_errors_us(made, gap_us, paced)
+        own, other = (
+            undisturbed(partial(gap_errors_us, made, gap_us, load))
+            for load in (
+                partial(_paced, made, gap_us, seconds),
+                partial(iperf3_udp, made, packet_s=1e6 / gap_us, duration_s=seconds),
+            )
+        )
         lines.append(
             Line(
                 f"gaps of {gap_us} µs in a capture at the far end, error p50 / p99",
-                _percentiles(own),
-                f"iperf3 {_percentiles(other)}",
+                _percentiles(*own.values),
+                f"iperf3 {_percentiles(*other.values)}",
                 "-",
                 None,
+                own.how,
             )
         )
     return lines
@@ -177,30 +186,27 @@ def flows(made: Pair, repeats: int, seconds: float) -> list[Line]:
     """A thousand flows beside one with as many packets in total; and what not spinning saves."""
     rate, few = 200_000, 1000
     one, many = (
-        _undisturbed(
+        undisturbed(
             partial(many_run, made, flows=count, packet_s=rate, duration_s=seconds), repeats
         )
         for count in (1, 1000)
     )
     awake, asleep = (
-        [
-            many_run(made, flows=1, packet_s=few, duration_s=seconds, spin=spin)
-            for _ in range(repeats)
-        ]
+        undisturbed(
+            partial(many_run, made, flows=1, packet_s=few, duration_s=seconds, spin=spin), repeats
+        )
         for spin in (True, False)
     )
     cores = os.cpu_count() or 1
-    sharded = _undisturbed(
+    sharded = undisturbed(
         partial(many_run, made, flows=1000, packet_s=rate, duration_s=seconds, shards=cores),
         repeats,
     )
     lost, sharded_lost = (
-        max(1 - run.returned / max(run.sent, 1) for run in runs) for runs in (many, sharded)
+        max(1 - run.returned / max(run.sent, 1) for run in runs.values) for runs in (many, sharded)
     )
-    memory = max(max(run.sender_mib, run.reflector_mib) for run in sharded)
-    cost, single = _cpu_us(sharded), _cpu_us(one)
-    stolen = max(run.stolen for run in (*one, *many, *sharded))
-    how = f"CPU: median of {repeats}; the hypervisor took {stolen:.1%} at most"
+    memory = max(max(run.sender_mib, run.reflector_mib) for run in sharded.values)
+    cost, single = _cpu_us(sharded.values), _cpu_us(one.values)
     return [
         Line(
             f"1,000 flows of {rate // 1000} packets a second each, echoed; {cores} shards at "
@@ -209,40 +215,25 @@ def flows(made: Pair, repeats: int, seconds: float) -> list[Line]:
             f"one flow of as many packets: {single:.2f} µs, so {cost / single:.2f} times",
             "none lost, at most 1.3 times one flow, at most 100 MiB",
             sharded_lost == 0 and cost <= 1.3 * single and memory <= 100,  # noqa: PLR2004 - targets
-            how,
+            f"CPU: {sharded.how}",
         ),
         Line(
             "the same with one thread at each end",
-            f"{lost:.4%} lost at worst, {_cpu_us(many):.2f} µs CPU per packet",
+            f"{lost:.4%} lost at worst, {_cpu_us(many.values):.2f} µs CPU per packet",
             f"{cores} shards: {sharded_lost:.4%} lost at worst, {cost:.2f} µs",
             "-",
             None,
-            how,
+            f"CPU: {many.how}",
         ),
         Line(
             f"CPU per packet, one flow of {few:,} packets a second, asleep until each is due",
-            f"{_cpu_us(asleep):.1f} µs, both ends",
-            f"awake before: {_cpu_us(awake):.1f} µs",
+            f"{_cpu_us(asleep.values):.1f} µs, both ends",
+            f"awake before: {_cpu_us(awake.values):.1f} µs",
             "-",
             None,
-            how,
+            f"CPU: {asleep.how}",
         ),
     ]
-
-
-def _undisturbed(run: Callable[[], ManyRun], repeats: int) -> list[ManyRun]:
-    """Return runs in which the hypervisor left the cores alone; the least disturbed if it did not.
-
-    A packet each 5 µs takes most of two cores: what is taken from them is lost, whoever sends.
-    """
-    runs: list[ManyRun] = []
-    while sum(one.stolen <= _STOLEN for one in runs) < repeats and len(runs) < _TRIES * repeats:
-        runs.append(run())
-    return sorted(runs, key=lambda one: one.stolen)[:repeats]
-
-
-_STOLEN: Final = 0.01
-_TRIES: Final = 4
 
 
 def _cpu_us(runs: Sequence[ManyRun]) -> float:
@@ -251,7 +242,8 @@ def _cpu_us(runs: Sequence[ManyRun]) -> float:
 
 def endurance(made: Pair, packets: int) -> list[Line]:
     """Echo of many packets at full rate: memory, and whether every record is there."""
-    run = long_run(made, packets=packets, packet_s=200_000)
+    runs = undisturbed(partial(long_run, made, packets=packets, packet_s=200_000))
+    (run,) = runs.values
     complete = run.send_records == packets and run.reflect_records == run.received
     return [
         Line(
@@ -266,6 +258,7 @@ def endurance(made: Pair, packets: int) -> list[Line]:
             complete
             and run.returned >= 0.9995 * packets
             and max(run.sender_mib, run.reflector_mib) < 100,  # noqa: PLR2004
+            runs.how,
         )
     ]
 

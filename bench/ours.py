@@ -15,9 +15,6 @@ from typing import Self
 import numpy as np
 from pair import CLIENT, PORT, SERVER, Pair
 
-from tunnelmark.probes.cpu import CpuProbe
-from tunnelmark.probes.proc import ProcCpu
-
 _KEY = "000102030405060708090a0b0c0d0e0f"
 _HEAD_BYTES = 64
 _SECOND = 10**9
@@ -152,8 +149,6 @@ class ManyRun:
     cpu_s: float
     sender_mib: float
     reflector_mib: float
-    stolen: float
-    """Share of the cores' time that the hypervisor took meanwhile."""
 
     @property
     def cpu_us(self) -> float:
@@ -185,8 +180,6 @@ def many_run(
         shards=shards,
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cores = CpuProbe(dict, ProcCpu())
-    cores.start(time.monotonic_ns())
     with PeakMemory(sender.pid) as of_sender, PeakMemory(reflector.pid) as of_reflector:
         own = pair.summary(sender, stop=False)
         far = pair.summary(reflector, stop=True)
@@ -203,7 +196,6 @@ def many_run(
         cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         sender_mib=of_sender.kib / 1024,
         reflector_mib=of_reflector.kib / 1024,
-        stolen=cores.stop(time.monotonic_ns()).steal_ratio or 0.0,
     )
 
 
