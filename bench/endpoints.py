@@ -12,7 +12,7 @@ from page import Line, below, ratio
 from pair import Pair
 from peers import PeerRun, iperf3_udp, irtt, irtt_cost, ping_rtt_p50_us
 from search import LOST, best_rate
-from undisturbed import undisturbed
+from undisturbed import MOST_STOLEN_OF_TAILS, undisturbed
 
 IPERF3_TIMER_NS = 100_000
 """iperf3 sends what has become due since its last turn; the peers' runs set this timer."""
@@ -121,7 +121,8 @@ def pacing(made: Pair, seconds: float, drift_seconds: float) -> list[Line]:
     lines = []
     for gap_us in (1000, 100):
         runs = undisturbed(
-            partial(echo, made, gap_ns=gap_us * 1000, duration_s=drift_seconds, records=True)
+            partial(echo, made, gap_ns=gap_us * 1000, duration_s=drift_seconds, records=True),
+            most=MOST_STOLEN_OF_TAILS,
         )
         (run,) = runs.values
         assert run.lateness_us is not None  # noqa: S101 - records were asked for
@@ -141,7 +142,7 @@ def pacing(made: Pair, seconds: float, drift_seconds: float) -> list[Line]:
             )
         )
         own, other = (
-            undisturbed(partial(gap_errors_us, made, gap_us, load))
+            undisturbed(partial(gap_errors_us, made, gap_us, load), most=MOST_STOLEN_OF_TAILS)
             for load in (
                 partial(_paced, made, gap_us, seconds),
                 partial(iperf3_udp, made, packet_s=1e6 / gap_us, duration_s=seconds),

@@ -20,6 +20,7 @@ import peers
 import pytest
 import run
 import truths  # tests/truth
+import undisturbed
 import verdicts
 from page import Line
 from search import best_rate
@@ -236,3 +237,30 @@ def test_a_seed_whose_last_study_is_missing_is_ended(
     assert asked == []
     assert truth.main(1, where, kernel_tunnels=False) == 0
     assert asked == [(2, kernel), (3, "user"), (3, kernel)]
+
+
+@pytest.mark.parametrize(
+    ("stolen", "repeats", "kept", "most"),
+    [
+        ([0.0, 0.3], 1, ["a"], 0.0),
+        ([0.3, 0.009, 0.0], 1, ["b"], 0.009),
+        ([0.3, 0.0, 0.2, 0.001], 2, ["b", "d"], 0.001),
+        ([0.3, 0.2, 0.1, 0.4], 1, ["c"], 0.1),
+    ],
+    ids=["quiet", "again", "two", "never quiet"],
+)
+def test_a_disturbed_run_is_made_again_and_the_least_disturbed_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+    stolen: list[float],
+    repeats: int,
+    kept: list[str],
+    most: float,
+) -> None:
+    of_runs = iter(stolen)
+    probe = SimpleNamespace(
+        start=lambda _: None, stop=lambda _: SimpleNamespace(steal_ratio=next(of_runs))
+    )
+    monkeypatch.setattr(undisturbed, "CpuProbe", lambda *_: probe)
+    runs = undisturbed.undisturbed(iter("abcdefgh").__next__, repeats)
+    assert (sorted(runs.values), runs.stolen) == (kept, most)
+    assert f"the hypervisor took {most:.1%} at most" in runs.how
