@@ -4,8 +4,9 @@ import json
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -79,34 +80,7 @@ def rate_accuracy(made: Pair, flood: Path, seconds: float) -> list[Line]:
     """Bits per second that come out when more goes in, by the far end's interface counters."""
     lines, far = [], _FarEnd(made)
     for rate_bit_s in (8_000_000, 100_000_000, 1_000_000_000):
-        offered = rate_bit_s / (1500 * 8) * 1.1
-        seen: list[float] = []
-
-        def load(
-            offered: float = offered, seen: list[float] = seen, rate_bit_s: int = rate_bit_s
-        ) -> None:
-            words = [str(flood), "eth0", "1514", f"{offered:.0f}", f"{seconds + 3:.0f}"]
-            source = made.start(made.client, words)
-            time.sleep(_WARM_S)
-            frames, start = far.received()
-            time.sleep(seconds)
-            more, end = far.received()
-            seen.append((more - frames) * 1500 * 8 / (end - start))
-            words_of_source, _ = source.communicate(timeout=seconds + 30)
-            sent = json.loads(words_of_source)
-            offered_bit_s = (sent["sent"] - sent["refused"]) / sent["ns"] * 1e9 * 1500 * 8
-            if offered_bit_s < _MORE_THAN_RATE * rate_bit_s:
-                raise RuntimeError(f"{offered_bit_s:,.0f} bit/s do not fill {rate_bit_s:,}")
-
-        def out(
-            rate_bit_s: int = rate_bit_s,
-            load: Callable[[], None] = load,
-            seen: list[float] = seen,
-        ) -> float:
-            relay_run(made, direction(rate_bit_s=rate_bit_s, queue=_DEEP), load)
-            return seen[-1]
-
-        runs = undisturbed(out)
+        runs = undisturbed(partial(_rate_out, made, far, flood, rate_bit_s, seconds))
         (bit_s,) = runs.values
         error = bit_s / rate_bit_s - 1
         lines.append(
@@ -120,6 +94,29 @@ def rate_accuracy(made: Pair, flood: Path, seconds: float) -> list[Line]:
             )
         )
     return lines
+
+
+def _rate_out(made: Pair, far: "_FarEnd", flood: Path, rate_bit_s: int, seconds: float) -> float:
+    """Return the bits per second that come out when a tenth more goes in."""
+    seen: list[float] = []
+
+    def load() -> None:
+        offered = rate_bit_s / (1500 * 8) * 1.1
+        words = [str(flood), "eth0", "1514", f"{offered:.0f}", f"{seconds + 3:.0f}"]
+        source = made.start(made.client, words)
+        time.sleep(_WARM_S)
+        frames, start = far.received()
+        time.sleep(seconds)
+        more, end = far.received()
+        seen.append((more - frames) * 1500 * 8 / (end - start))
+        words_of_source, _ = source.communicate(timeout=seconds + 30)
+        sent = json.loads(words_of_source)
+        offered_bit_s = (sent["sent"] - sent["refused"]) / sent["ns"] * 1e9 * 1500 * 8
+        if offered_bit_s < _MORE_THAN_RATE * rate_bit_s:
+            raise RuntimeError(f"{offered_bit_s:,.0f} bit/s do not fill {rate_bit_s:,}")
+
+    relay_run(made, direction(rate_bit_s=rate_bit_s, queue=_DEEP), load)
+    return seen[0]
 
 
 def delay_error(made: Pair, seconds: float) -> list[Line]:

@@ -59,7 +59,8 @@ def write(lines: Sequence[Line], *, version: str, load: float) -> None:
         (
             f"Made by `make bench` on {_cpu()}, {os.cpu_count()} cores, Linux "
             f"{platform.release()}, engine {version}; all figures of one run of the bench. "
-            f"Load average at its start: {load:.2f}."
+            f"Load average at its start: {load:.2f}. Where the hypervisor took too much of the "
+            "cores, a run was made again, at most three times; the least disturbed count."
         ),
         "",
         "| benchmark | engine | beside it | target | met | how |",
