@@ -14,7 +14,7 @@ from ours import EchoRun, echo, relay_run
 from page import Line
 from pair import Pair, pair
 from search import LOSS_FREE, LOST, best_rate
-from undisturbed import MOST_STOLEN_OF_TAILS, undisturbed
+from undisturbed import MOST_STOLEN_OF_TAILS, how, undisturbed
 
 _DELAY_NS = 20_000_000
 _WARM_S = 1.0
@@ -26,7 +26,7 @@ _DEEP = 1000
 
 def frame_rate(made: Pair, flood: Path, seconds: float, repeats: int) -> list[Line]:
     """Frames per second through the emulator with neither rate nor delay, and CPU per frame."""
-    lines, far = [], _FarEnd(made)
+    lines, far = [], FarEnd(made)
     for frame_bytes, target, scale, unit in (
         (106, 400e3, 1.0, "packet/s"),
         (1514, 4e9, 1500 * 8, "bit/s"),
@@ -78,7 +78,7 @@ def frame_rate(made: Pair, flood: Path, seconds: float, repeats: int) -> list[Li
 
 def rate_accuracy(made: Pair, flood: Path, seconds: float) -> list[Line]:
     """Bits per second that come out when more goes in, by the far end's interface counters."""
-    lines, far = [], _FarEnd(made)
+    lines, far = [], FarEnd(made)
     for rate_bit_s in (8_000_000, 100_000_000, 1_000_000_000):
         runs = undisturbed(partial(_rate_out, made, far, flood, rate_bit_s, seconds))
         (bit_s,) = runs.values
@@ -90,13 +90,13 @@ def rate_accuracy(made: Pair, flood: Path, seconds: float) -> list[Line]:
                 "-",
                 "within 0.2 %",
                 abs(error) <= 0.002,  # noqa: PLR2004 - the target
-                runs.how,
+                how(runs),
             )
         )
     return lines
 
 
-def _rate_out(made: Pair, far: "_FarEnd", flood: Path, rate_bit_s: int, seconds: float) -> float:
+def _rate_out(made: Pair, far: "FarEnd", flood: Path, rate_bit_s: int, seconds: float) -> float:
     """Return the bits per second that come out when a tenth more goes in."""
     seen: list[float] = []
 
@@ -145,7 +145,7 @@ def delay_error(made: Pair, seconds: float) -> list[Line]:
             "-",
             "p50 at most 20 µs, p99 at most 100 µs",
             bool(p50 <= 20 and p99 <= 100),  # noqa: PLR2004 - the targets
-            runs.how,
+            how(runs),
         ),
         Line(
             "median RTT over two delays of 20 ms, minus 40 ms",
@@ -153,7 +153,7 @@ def delay_error(made: Pair, seconds: float) -> list[Line]:
             netem(made.engine, seconds),
             "-",
             None,
-            runs.how,
+            how(runs),
         ),
     ]
 
@@ -229,11 +229,11 @@ def direction(
     }
 
 
-class _FarEnd:
+class FarEnd:
     """Frames that the far end's interface has taken, as a process of that namespace sees them.
 
     A program that is started to ask comes tens of milliseconds late beside the emulator and its
-    source: so much is 0.7 % of ten seconds.
+    source: 70 ms are 0.7 % of ten seconds.
     """
 
     def __init__(self, made: Pair) -> None:

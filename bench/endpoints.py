@@ -12,7 +12,7 @@ from page import Line, below, ratio
 from pair import Pair
 from peers import PeerRun, iperf3_udp, irtt, irtt_cost, ping_rtt_p50_us
 from search import LOST, best_rate
-from undisturbed import MOST_STOLEN_OF_TAILS, undisturbed
+from undisturbed import MOST_STOLEN_OF_TAILS, how, undisturbed
 
 IPERF3_TIMER_NS = 100_000
 """iperf3 sends what has become due since its last turn; the peers' runs set this timer."""
@@ -138,7 +138,7 @@ def pacing(made: Pair, seconds: float, drift_seconds: float) -> list[Line]:
                 f"irtt mean {peer.timer_mean_us:.1f}; max {peer.timer_max_us:.1f} µs",
                 "p50 at most 10 µs, p99 at most 50 µs",
                 bool(p50 <= 10 and p99 <= 50),  # noqa: PLR2004 - the targets
-                runs.how,
+                how(runs),
             )
         )
         own, other = (
@@ -155,7 +155,7 @@ def pacing(made: Pair, seconds: float, drift_seconds: float) -> list[Line]:
                 f"iperf3 {_percentiles(*other.values)}",
                 "-",
                 None,
-                f"one run each; the hypervisor took {max(own.stolen, other.stolen):.1%} at most",
+                how(own, other),
             )
         )
     return lines
@@ -216,7 +216,7 @@ def flows(made: Pair, repeats: int, seconds: float) -> list[Line]:
             f"one flow of as many packets: {single:.2f} µs, so {cost / single:.2f} times",
             "none lost, at most 1.3 times one flow, at most 100 MiB",
             sharded_lost == 0 and cost <= 1.3 * single and memory <= 100,  # noqa: PLR2004 - targets
-            f"CPU: {sharded.how}",
+            f"CPU: {how(sharded, one)}",
         ),
         Line(
             "the same with one thread at each end",
@@ -224,7 +224,7 @@ def flows(made: Pair, repeats: int, seconds: float) -> list[Line]:
             f"{cores} shards: {sharded_lost:.4%} lost at worst, {cost:.2f} µs",
             "-",
             None,
-            f"CPU: {many.how}",
+            f"CPU: {how(many, sharded)}",
         ),
         Line(
             f"CPU per packet, one flow of {few:,} packets a second, asleep until each is due",
@@ -232,7 +232,7 @@ def flows(made: Pair, repeats: int, seconds: float) -> list[Line]:
             f"awake before: {_cpu_us(awake.values):.1f} µs",
             "-",
             None,
-            f"CPU: {asleep.how}",
+            f"CPU: {how(asleep, awake)}",
         ),
     ]
 
@@ -259,7 +259,7 @@ def endurance(made: Pair, packets: int) -> list[Line]:
             complete
             and run.returned >= 0.9995 * packets
             and max(run.sender_mib, run.reflector_mib) < 100,  # noqa: PLR2004
-            runs.how,
+            how(runs),
         )
     ]
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tunnelmark.probes.cpu import CpuProbe
 from tunnelmark.probes.proc import ProcCpu
@@ -25,18 +25,20 @@ class Runs(Generic[T]):
     stolen: float
     """The largest share of the cores' time that the hypervisor took in one of them."""
 
-    @property
-    def how(self) -> str:
-        """As the page says it."""
-        count = len(self.values)
-        runs = f"median of {count}" if count > 1 else "one run"
-        return f"{runs}; the hypervisor took {self.stolen:.1%} at most"
+
+def how(*compared: Runs[Any]) -> str:
+    """Return how often the figures of one line were measured, and how disturbed, for the page."""
+    count = len(compared[0].values)
+    runs = f"median of {count}" if count > 1 else "one run"
+    each = " each" if len(compared) > 1 else ""
+    stolen = max(one.stolen for one in compared)
+    return f"{runs}{each}; the hypervisor took {stolen:.1%} at most"
 
 
 def undisturbed(run: Callable[[], T], repeats: int = 1, *, most: float = MOST_STOLEN) -> Runs[T]:
     """Return the least disturbed of as many runs as it takes, of each repeat four at most."""
     seen: list[tuple[float, T]] = []
-    while sum(stolen <= most for stolen, _ in seen) < repeats and (len(seen) < _TRIES * repeats):
+    while sum(stolen <= most for stolen, _ in seen) < repeats and len(seen) < _TRIES * repeats:
         cores = CpuProbe(dict, ProcCpu())
         cores.start(time.monotonic_ns())
         value = run()

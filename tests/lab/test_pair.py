@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from emulator import FarEnd
+from pair import SERVER, pair
 
 from tunnelmark.hosts.ledger import dead_ledgers
 
@@ -55,6 +57,19 @@ def test_a_bench_that_ends_leaves_nothing(
             one.clean()
         assert not _there(namespace)
         assert list(Path(root).iterdir()) == []
+
+
+def test_frames_are_counted_at_the_far_end(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="tm") as root:
+        monkeypatch.setenv("TUNNELMARK_RUNTIME", root)
+        with pair(engine) as made:
+            far = FarEnd(made)
+            before, at_s = far.received()
+            made.run(made.client, ["ping", "-c", "5", "-i", "0.01", SERVER])
+            after, later_s = far.received()
+    # Five pings, and what resolves the address.
+    assert 5 <= after - before <= 10
+    assert later_s > at_s
 
 
 def _there(namespace: str) -> bool:
