@@ -22,12 +22,14 @@ varies it: each value is a point of its own.
 A share is written with `%` or as a number below 1 (`0.02` is 2 %); `1` and `"1"` could be 1 % or
 all of it and are refused.
 """
-_GIVEN = ("program", "options", "append", "mss_clamp")
+_GIVEN = ("program", "options", "append", "mss_clamp", "congestion")
 _OWN = """\
 Every tunnel takes programs, options and lines of files of the study's own, beside its own keys. The
 report names each, a program with its SHA-256; what has no effect is refused. A list of programs is
 as many tunnels: two builds beside each other. `mss_clamp` changes SYNs where
-they enter the tunnel, at both ends, by nft."""
+they enter the tunnel, at both ends, by nft. `congestion` is for tunnels that TCP carries, and
+refused for others: Linux's default differs from computer to computer, and on a line with loss BBR
+and CUBIC differ more than tunnels do."""
 _NOT_THERE = """\
 ### Tunnels that are not there
 

@@ -87,4 +87,4 @@ def _digits(value: float, *, sign: bool = False) -> str:
     if magnitude >= 12:  # noqa: PLR2004 - beyond this nobody counts the zeros
         return f"{value:+.3e}" if sign else f"{value:.3e}"
     places = max(0, 3 - magnitude)
-    return f"{value:+.{places}f}" if sign else f"{value:.{places}f}"
+    return f"{value:+z.{places}f}" if sign else f"{value:z.{places}f}"

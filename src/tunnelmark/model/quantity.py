@@ -107,7 +107,7 @@ UNIT_KEY: Final = "x-unit"
 
 def percent(share: float, places: int = 0, *, sign: bool = False) -> str:
     """Return ``31 %`` for 0.31, with as many decimal places, as a reader sees it everywhere."""
-    return f"{100 * share:{'+' if sign else ''}.{places}f} %"
+    return f"{100 * share:{'+' if sign else ''}z.{places}f} %"
 
 
 def _schema(units: Mapping[str, object], example: str, unit: str) -> WithJsonSchema:

@@ -64,9 +64,14 @@ class ServerPorts:
     first: int
     count: int = 1
 
+    @property
+    def last(self) -> int:
+        """The last of them."""
+        return self.first + self.count - 1
+
     def __str__(self) -> str:
         """Return them for a message: ``UDP 1194`` or ``TCP 7700 to 7715``."""
-        last = f" to {self.first + self.count - 1}" if self.count > 1 else ""
+        last = f" to {self.last}" if self.count > 1 else ""
         return f"{self.protocol.upper()} {self.first}{last}"
 
 
@@ -228,6 +233,8 @@ class Negotiated:
 
 CARRIER_CONGESTION: Final = "carrier_congestion"
 """Among the details: the congestion control of the TCP connections that carry the tunnel."""
+CARRIER_CHOSEN_BY: Final = "carrier_congestion_chosen_by"
+"""Among the details beside it: ``study`` or ``kernel``."""
 
 
 @dataclass(frozen=True)

@@ -267,10 +267,10 @@ def _change(measured: Estimate, printed: float) -> str:
 
     value = share(measured.value)
     if measured.low is None or measured.high is None:
-        return f"{value:+.{digits(value, abs(value) / 2)}f} %"
+        return f"{value:+z.{digits(value, abs(value) / 2)}f} %"
     low, high = share(measured.low), share(measured.high)
     places = digits(value, max((high - low) / 2, abs(value) / 20))
-    words = f"{value:+.{places}f} % [{low:+.{places}f}, {high:+.{places}f}]"
+    words = f"{value:+z.{places}f} % [{low:+z.{places}f}, {high:+z.{places}f}]"
     # An interval that has the printed value in it does not show that it is the same.
     return f"{words}, no clear difference" if low <= 0 <= high else words
 

@@ -1,10 +1,14 @@
 """Which congestion control stands behind the figures of TCP, in words; pure."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
 
+from tunnelmark.analysis.strata import shown_name
+from tunnelmark.model.block import BlockRecord
+from tunnelmark.model.tunnel import CARRIER_CONGESTION
 from tunnelmark.store.values import parsed
 
 
@@ -24,4 +28,23 @@ def congestion_notes(trials: pl.DataFrame) -> list[str]:
         f"TCP of {', '.join(sorted(of))} used the congestion control {name}, "
         + ("as the study requires." if chosen else "the kernel's default (the study names none).")
         for (name, chosen), of in sorted(loads.items())
+    ]
+
+
+def carrier_notes(blocks: Iterable[BlockRecord]) -> list[str]:
+    """Return a sentence where TCP carries the tunnels of a report in more than one way."""
+    tunnels: dict[str, set[str]] = defaultdict(set)
+    for block in blocks:
+        for agreed in block.negotiated:
+            if (name := agreed.details.get(CARRIER_CONGESTION)) is not None:
+                tunnels[name].add(shown_name(block.tunnel, block))
+    if len(tunnels) <= 1:
+        return []
+    ways = (f"{', '.join(sorted(of))} with {name}" for name, of in sorted(tunnels.items()))
+    return [
+        (
+            "The congestion control of the TCP that carries a tunnel is not the same for all: "
+            f"{'; '.join(ways)}. On a line with loss or a long queue this alone can make the "
+            "difference (congestion of a [[tunnel]] sets it)."
+        )
     ]

@@ -9,7 +9,7 @@ from typing import Final
 
 from tunnelmark.analysis.strata import shown_name
 from tunnelmark.model.block import PROBE_CLASS, BlockRecord, WireProof
-from tunnelmark.model.tunnel import CARRIER_CONGESTION, DataPath, Negotiated
+from tunnelmark.model.tunnel import CARRIER_CHOSEN_BY, CARRIER_CONGESTION, DataPath, Negotiated
 
 _WHERE = {
     DataPath.USER_SPACE: "in user space",
@@ -20,20 +20,28 @@ _WHERE = {
 
 
 def programs(blocks: Iterable[BlockRecord]) -> tuple[str, ...]:
-    """Return a line for each tunnel: name, program, version, where it handles packets, and more.
+    """Return a line for each tunnel: name, program, version, where it handles packets, clients.
 
-    That is the number of clients, and whether its own packets have the traffic class of what they
-    carry.
-
-    A tunnel that ran as several programs (another one over another link) has them all.
+    A tunnel that ran as several programs (another one over another link) has them all. Behind them
+    is a line for each way in which tunnels treat the traffic class of what they carry.
     """
     found: dict[str, dict[str, None]] = {}
+    copied: dict[str, dict[str, None]] = {}
     for block in blocks:
-        for agreed in block.negotiated:
-            known = found.setdefault(shown_name(block.tunnel, block), {})
-            words = _words(agreed)
-            known[words + (_copied(block) if words else "")] = None
-    return tuple(f"{name}: {' and '.join(words)}" for name, words in found.items() if any(words))
+        name = shown_name(block.tunnel, block)
+        words = found.setdefault(name, {})
+        words.update(dict.fromkeys(_words(one) for one in block.negotiated))
+        if any(words) and (way := _copied(block)):
+            copied.setdefault(way, {})[name] = None
+    named = {name: " and ".join(filter(None, words)) for name, words in sorted(found.items())}
+    return (
+        *(f"{name}: {words}" for name, words in named.items() if words),
+        *(
+            f"{way} to the packets on the link: {', '.join(sorted(copied[way]))}"
+            for way in _COPIED.values()
+            if way in copied
+        ),
+    )
 
 
 def _words(agreed: Negotiated) -> str:
@@ -43,7 +51,12 @@ def _words(agreed: Negotiated) -> str:
     own = agreed.implementation
     named = own.lower() in agreed.version.lower() or own in set(DataPath)
     clients = f", {many}" if (many := agreed.details.get("clients")) else ""
-    carrier = f", over TCP with {name}" if (name := agreed.details.get(CARRIER_CONGESTION)) else ""
+    details = agreed.details
+    by_kernel = " (the kernel's default)" * (details.get(CARRIER_CHOSEN_BY) == "kernel")
+    name = details.get(CARRIER_CONGESTION)
+    # Shadowsocks carries datagrams as such.
+    both = "UDP and over " * (details.get("transport") == "tcp and udp")
+    carrier = f", over {both}TCP with {name}{by_kernel}" if name else ""
     return f"{agreed.version}{'' if named else f' ({own})'}{where}{carrier}{clients}"
 
 
@@ -59,7 +72,7 @@ def _copied(block: BlockRecord) -> str:
     if seen is None:
         return ""
     dscp, ecn = seen >> _ECN_BITS == PROBE_CLASS >> _ECN_BITS, seen & _ECN == PROBE_CLASS & _ECN
-    return f", {_COPIED[dscp, ecn]} to the packets on the link"
+    return _COPIED[dscp, ecn]
 
 
 def _classes(proofs: Iterable[WireProof]) -> set[int | None]:
@@ -72,5 +85,5 @@ _COPIED: Final = {
     (True, True): "DSCP and ECN copied",
     (True, False): "DSCP but not ECN copied",
     (False, True): "ECN but not DSCP copied",
-    (False, False): "neither DSCP nor ECN copied",
+    (False, False): "Neither DSCP nor ECN copied",
 }

@@ -77,12 +77,12 @@ def difference(metric: str, value: float, low: float | None, high: float | None)
     most = 2 if shown.name in {"%", "points"} else _MOST_DECIMALS
     if low is None or high is None:
         places = min(most, digits(value, None))
-        return f"{value:+.{places}f} {shown.name}".rstrip()
+        return f"{value:+z.{places}f} {shown.name}".rstrip()
     low, high = low * shown.factor, high * shown.factor
     half = (high - low) / 2 if math.isfinite(high) else value - low
     places = min(most, digits(value, half))
-    end = f"{high:+.{places}f}" if math.isfinite(high) else "no upper bound"
-    return f"{value:+.{places}f} {shown.name} [{low:+.{places}f}, {end}]".replace("  ", " ")
+    end = f"{high:+z.{places}f}" if math.isfinite(high) else "no upper bound"
+    return f"{value:+z.{places}f} {shown.name} [{low:+z.{places}f}, {end}]".replace("  ", " ")
 
 
 def worth(metric: str) -> str:

@@ -11,7 +11,7 @@ from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Verdict
 from tunnelmark.report.beside import Comparison, compare, of_a_claim
 from tunnelmark.report.charts import Chart
-from tunnelmark.report.congestion import congestion_notes
+from tunnelmark.report.congestion import carrier_notes, congestion_notes
 from tunnelmark.report.decision import Decision, decide
 from tunnelmark.report.findings import findings
 from tunnelmark.report.floor import floor_notes
@@ -110,6 +110,7 @@ def summarise(result: Result) -> Summary:
             *findings(parts, blocks, statements),
             *worker_notes(trials, points, (one.metric for one in deciding.values())),
             *congestion_notes(total),
+            *carrier_notes(blocks),
             *floor_notes(total, points),
             *(() if unjudged is None else (unjudged,)),
         ),

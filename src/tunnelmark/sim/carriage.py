@@ -7,6 +7,7 @@ from typing import Final
 
 from tunnelmark.engine.link import AnyLinkSpec, SharedLinkSpec
 from tunnelmark.model.block import ProofVerdict, WireProof, WireSample
+from tunnelmark.model.congestion import MODELLED
 from tunnelmark.model.costs import BASIS, EndCosts, WorkCosts
 from tunnelmark.model.overhead import (
     IP_HEADER_BYTES,
@@ -23,7 +24,6 @@ from tunnelmark.model.trial import BASELINE
 from tunnelmark.model.tunnel import CARRIER_CONGESTION, Negotiated, TrafficPath
 from tunnelmark.sim.work import FREE, Work
 from tunnelmark.tunnels.base import Tunnel
-from tunnelmark.workloads.bulk import MODELLED_CONGESTION
 
 PASS_COPIES: Final = frozenset({BASELINE, "gre", "vxlan"})
 """Kinds that hand on a packet as often as it comes: without a sequence number nobody can tell."""
@@ -163,7 +163,7 @@ class Carriage:
             "ip_header_bytes": IP_HEADER_BYTES[self.encapsulation.outer_ip],
             "segment_bytes": segment_bytes,
             "window_bytes": max(WINDOW_BYTES, segment_bytes),
-            "congestion": MODELLED_CONGESTION[0],
+            "congestion": self.agreed.details[CARRIER_CONGESTION],
         }
         return {"tcp": tcp}
 
@@ -193,7 +193,8 @@ def carriage(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int, work: Work 
         agreed = replace(agreed, details={**agreed.details, BASIS: work.basis.value})
     encapsulation = tunnel.encapsulation(agreed)
     if encapsulation is not None and encapsulation.stream:
-        details = {**agreed.details, CARRIER_CONGESTION: MODELLED_CONGESTION[0]}
+        name = tunnel.params.congestion or MODELLED[0]
+        details = {**agreed.details, CARRIER_CONGESTION: name}
         agreed = replace(agreed, details=details)
     return Carriage(
         paths=tuple(

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from tunnelmark.engine import config
+from tunnelmark.model.congestion import MODELLED
 from tunnelmark.model.errors import LabError
 from tunnelmark.sim.carriage import WINDOW_BYTES, Carriage
 from tunnelmark.sim.simulate import Simulated
 from tunnelmark.sim.tcp import payloads, segment_bytes
-from tunnelmark.workloads.bulk import MODELLED_CONGESTION
 from tunnelmark.workloads.exchanges import Client, ClientEnds, Exchange, Requester, Stage
 
 
@@ -63,7 +63,7 @@ def _over_tcp(
                 "path": place,
                 "segment_bytes": segments[place],
                 "window_bytes": max(WINDOW_BYTES, segments[place]),
-                "congestion": client.congestion or MODELLED_CONGESTION[0],
+                "congestion": client.congestion or MODELLED[0],
                 "count": client.count,
                 "stages": [_stage_json(stage) for stage in client.stages],
                 "patience_ns": client.patience_ns,

@@ -7,6 +7,7 @@ from typing import Final
 
 from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.links.registry import link_kinds
+from tunnelmark.model.congestion import unmodelled
 from tunnelmark.model.costs import CostModel
 from tunnelmark.model.errors import RefusedError, StudyError, TunnelmarkError
 from tunnelmark.model.job import Job
@@ -137,6 +138,8 @@ def _of_tunnel(tunnel: Tunnel, link: AnyLinkSpec, link_mtu_bytes: int) -> str | 
     """Return why a tunnel cannot be simulated, or None."""
     if not tunnel.modelled:
         return "there is no model of its packets"
+    if (lacking := unmodelled(tunnel.params.congestion)) is not None:
+        return lacking
     try:
         carriage(tunnel, link, link_mtu_bytes)
     except TunnelmarkError as error:

@@ -86,7 +86,8 @@ class SimSession:
         lacking = [one.model_lacks for one in over_tcp if one.model_lacks is not None]
         model = [NOTE] if over_tcp or own.stream else []
         notes = [*own.work.notes, *model, *dict.fromkeys(lacking)]
-        if own.stream or any(one.params.congestion is None for one in over_tcp):
+        unnamed = own.stream and block.tunnel.params.get("congestion") is None
+        if unnamed or any(one.params.congestion is None for one in over_tcp):
             notes.append(DEFAULT_NOTE)
         self.where.notes = tuple(notes)
         self._work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tunnelmark.engine import config
+from tunnelmark.model.congestion import MODELLED
 from tunnelmark.model.overhead import (
     IP_HEADER_BYTES,
     TCP_HEADER_BYTES,
@@ -15,7 +16,7 @@ from tunnelmark.model.overhead import (
 )
 from tunnelmark.sim.carriage import WINDOW_BYTES, Carriage
 from tunnelmark.sim.simulate import Connection, ConnectionSecond, Simulated
-from tunnelmark.workloads.bulk import MODELLED_CONGESTION, BulkEnds, BulkFlow
+from tunnelmark.workloads.bulk import BulkEnds, BulkFlow
 from tunnelmark.workloads.iperf3 import Report, Second
 
 MODEL: Final = "modelled by RFC 5681, 6298, 6675 and 9438"
@@ -25,7 +26,7 @@ NOTE: Final = (
     "and no pacing"
 )
 DEFAULT_NOTE: Final = (
-    f"where the study names no congestion control it is {MODELLED_CONGESTION[0]}; a lab takes the "
+    f"where the study names no congestion control it is {MODELLED[0]}; a lab takes the "
     "default of its kernel, which may be another"
 )
 _HEADERS_BYTES: Final = TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES
@@ -59,7 +60,7 @@ def bulk_config(
             "path": (place := places[flow.path.name]),
             "segment_bytes": segments[place],
             "window_bytes": max(flow.window_bytes or WINDOW_BYTES, segments[place]),
-            "congestion": flow.congestion or MODELLED_CONGESTION[0],
+            "congestion": flow.congestion or MODELLED[0],
             "seconds": flow.seconds,
         }
         for flow in flows
@@ -160,7 +161,7 @@ def _report(
         error=error,
         version=MODEL,
         mss_bytes=segment_bytes(carried, flow.path.mtu_bytes),
-        congestion=flow.congestion or MODELLED_CONGESTION[0],
+        congestion=flow.congestion or MODELLED[0],
         sent_bytes=octets,
         sent_s=span_s,
         received_bytes=octets,

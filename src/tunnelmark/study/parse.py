@@ -253,6 +253,9 @@ class _Parser:
             if tunnel.params.clients is not None and (reason := gateway_refused(study, tunnel)):
                 place = self._place("tunnel", spec)
                 raise self._error(place, f"tunnel {spec.label}: {reason}")
+            if reason := tunnel.no_carrier():
+                place = (*self._place("tunnel", spec), "congestion")
+                raise self._error(place, f"tunnel {spec.label}: {reason}")
             for link_spec in study.links:
                 link = make(link_kinds(), link_spec)
                 if reason := tunnel.unfit(link.spec(study.seed), link.mtu_bytes):

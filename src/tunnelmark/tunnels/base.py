@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from tunnelmark.engine.link import AnyLinkSpec
+from tunnelmark.model.congestion import CongestionName, lacking
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Host, Need, Process
 from tunnelmark.model.overhead import Encapsulation, IpName
@@ -83,6 +84,11 @@ class TunnelParams(Params):
         description="largest TCP segment in bytes that both ends offer inside the tunnel, as where "
         "a gateway clamps the MSS; none: what the hosts offer by themselves",
     )
+    congestion: CongestionName | None = Field(
+        None,
+        description="congestion control of both ends of the TCP connections that carry the tunnel, "
+        "such as cubic or reno; none: the kernel's own choice, which the report names",
+    )
 
     @model_validator(mode="after")
     def _clients_or_count(self) -> Self:
@@ -105,8 +111,9 @@ class TunnelParams(Params):
     def columns(self) -> dict[str, object]:
         """Return all values; what a study gives of its own only where it does, as words."""
         columns = super().columns()
-        if self.mss_clamp is None:
-            del columns["mss_clamp"]
+        for name in ("mss_clamp", "congestion"):
+            if columns[name] is None:
+                del columns[name]
         if self.clients is None:
             del columns["clients"]
         if not self.shared:
@@ -210,6 +217,8 @@ class Tunnel(ABC):
         """Return why this tunnel cannot run on the host, with the remedy, or None."""
         if self.params.mss_clamp is not None and host.has("nft") is None:
             return "nft, which mss_clamp needs, is not installed (apt-get install nftables)"
+        if (wanted := self.params.congestion) is not None and (reason := lacking(host, wanted)):
+            return reason
         own = self._tailored(host)
         reason = own.missing() if isinstance(own, TailoredHost) else None
         return reason or self.need(own).missing(own, behind=host)
@@ -227,6 +236,15 @@ class Tunnel(ABC):
         if self.params.clients is None or self.gateway:
             return None
         return f"{self.kind} cannot be a gateway: leave out clients, or set count"
+
+    def no_carrier(self) -> str | None:
+        """Return that no TCP has the ``congestion`` that is asked for, or None."""
+        if self.params.congestion is None or self.carriers():
+            return None
+        return (
+            f"congestion is {self.params.congestion!r}, but no TCP connection carries {self.title} "
+            "with these parameters: leave it out"
+        )
 
     def no_set_up(self) -> str | None:
         """Return why no handshake of it can be timed, or None."""
@@ -391,6 +409,14 @@ class Tunnel(ABC):
         Only where the client alone opens every connection, and to ports that are known before.
         """
         return None
+
+    def carriers(self) -> tuple[ServerPorts, ...]:
+        """Return the ports of TCP connections that carry packets; none where TCP carries none.
+
+        Where UDP carries them, TCP that is there too is for agreeing on them.
+        """
+        ports = self.forwarded() or ()
+        return () if any(one.protocol == "udp" for one in ports) else ports
 
     def nat_problem(self, side: Side) -> str | None:
         """Return why the tunnel cannot work with this end behind NAT, or None."""

@@ -144,6 +144,11 @@ class RecipeTunnel(DaemonTunnel):
             if name in names
         )
 
+    def carriers(self) -> tuple[ServerPorts, ...]:
+        """Return the ports of each pair at which the recipe has TCP on the link."""
+        ports, tcp = self.recipe.ports, self.recipe.wire.tcp
+        return tuple(ServerPorts("tcp", ports[name], self.params.count) for name in tcp)
+
     def check_agreed(self) -> None:
         """Read the logs again for what the recipe wants agreed."""
         for number in range(len(self._ends) // 2):

@@ -27,6 +27,7 @@ from tunnelmark.model.tunnel import (
     CipherLibrary,
     DataPath,
     Negotiated,
+    ServerPorts,
     Side,
     Site,
     TunnelUp,
@@ -220,6 +221,10 @@ class TailscaleTunnel(DaemonTunnel):
     def packet_cipher(self) -> str:
         """WireGuard whitepaper section 5.4.6: the one there is, through a relay too."""
         return "CHACHA20-POLY1305"
+
+    def carriers(self) -> tuple[ServerPorts, ...]:
+        """Return the port of the relay, where all packets go through it."""
+        return (ServerPorts("tcp", CONTROL_PORT),) if self.params.path == "derp" else ()
 
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers of WireGuard's data message, which the relay is sent in a frame."""

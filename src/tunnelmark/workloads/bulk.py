@@ -8,8 +8,6 @@ from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.workloads.iperf3 import Report
 from tunnelmark.workloads.tcp_figures import Direction
 
-MODELLED_CONGESTION: Final = ("cubic", "reno")
-"""Congestion controls that virtual time has; the first is the default, as it is Linux's."""
 MOST_MODELLED: Final = 1024
 """Connections that one trial in virtual time may have; the engine refuses more."""
 

@@ -1,15 +1,14 @@
 """What workloads over TCP share: which congestion control their connections use."""
 
-from typing import Annotated, Final
+from typing import Final
 
 from pydantic import Field
 
+from tunnelmark.model.congestion import CongestionName, lacking, unmodelled
 from tunnelmark.model.host import Host
 from tunnelmark.model.params import Params
 from tunnelmark.workloads.base import Workload
-from tunnelmark.workloads.bulk import MODELLED_CONGESTION
 
-AVAILABLE: Final = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 _ALLOWED: Final = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 """What namespaces may choose from; root of the first one may add to it, and a run does."""
 
@@ -17,7 +16,7 @@ _ALLOWED: Final = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 class TcpParams(Params):
     """Parameters of every workload over TCP."""
 
-    congestion: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$")] | None = Field(
+    congestion: CongestionName | None = Field(
         None,
         description="congestion control of both ends, such as cubic or reno; none: the kernel's "
         "own choice, which the report names",
@@ -41,23 +40,14 @@ class TcpWorkload(Workload):
 
     def unmodelled(self, paths: int) -> str | None:  # noqa: ARG002 - for drivers that have one
         """Virtual time has some congestion controls."""
-        if self.params.congestion in (None, *MODELLED_CONGESTION):
-            return None
-        return (
-            f"congestion is {self.params.congestion!r}, only {' and '.join(MODELLED_CONGESTION)} "
-            "are simulated"
-        )
+        return unmodelled(self.params.congestion)
 
     def unavailable(self, host: Host) -> str | None:
         """Beside the programs, namespaces must be able to use the congestion control."""
         if (reason := super().unavailable(host)) or (wanted := self.params.congestion) is None:
             return reason
-        known = host.run(["cat", AVAILABLE], check=False).text().split()
-        if wanted not in known:
-            return (
-                f"congestion is {wanted!r}, the kernel has {', '.join(known) or 'none'} "
-                f"(modprobe tcp_{wanted})"
-            )
+        if reason := lacking(host, wanted):
+            return reason
         allowed = host.run(["cat", _ALLOWED], check=False).text().split()
         if not allowed or wanted in allowed:
             return None

@@ -71,6 +71,7 @@ def test_the_schema_refuses_what_the_parser_refuses(adapter: TypeAdapter[float])
         (percent(0.0005, 2), "0.05 %"),
         (percent(-0.49, sign=True), "-49 %"),
         (percent(0.012, 1, sign=True), "+1.2 %"),
+        (percent(-0.00001, 2, sign=True), "+0.00 %"),
     ],
 )
 def test_a_share_is_written_with_a_space_before_its_unit(written: str, wanted: str) -> None:

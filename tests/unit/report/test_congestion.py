@@ -1,10 +1,14 @@
 """A report says which congestion control stands behind the figures of TCP."""
 
 import json
+from dataclasses import replace
 
 import polars as pl
 
-from tunnelmark.report.congestion import congestion_notes
+from made_results import block_record
+from tunnelmark.model.block import BlockRecord
+from tunnelmark.model.tunnel import Negotiated
+from tunnelmark.report.congestion import carrier_notes, congestion_notes
 
 
 def row(workload: str, name: str | None, *, chosen: bool = False) -> dict[str, object]:
@@ -34,3 +38,17 @@ def test_what_the_study_says_and_what_is_the_kernels_own_are_distinguished() -> 
 
 def test_without_tcp_there_is_no_note() -> None:
     assert congestion_notes(pl.DataFrame([row("echo", None)])) == []
+
+
+def carried(tunnel: str, name: str | None) -> BlockRecord:
+    details = {} if name is None else {"carrier_congestion": name}
+    agreed = Negotiated(None, "1.0", "program", 1400, data_path=None, details=details)
+    return replace(block_record(), tunnel=tunnel, negotiated=(agreed,))
+
+
+def test_tunnels_whose_tcp_differs_are_named() -> None:
+    blocks = [carried("sstp", "cubic"), carried("ssh", "bbr"), carried("openvpn", None)]
+    (note,) = carrier_notes([*blocks, carried("vtun", "bbr")])
+    assert "not the same for all: ssh, vtun with bbr; sstp with cubic." in note
+    assert carrier_notes(blocks[1:]) == []
+    assert carrier_notes(blocks[2:]) == []

@@ -1,21 +1,18 @@
-"""Which congestion control TCP uses during a trial: set where a workload says so, and reported."""
+"""Which congestion control the TCP of a trial's workloads uses: set where they say so, reported."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from tunnelmark.model.congestion import available, default
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
-from tunnelmark.model.tunnel import CARRIER_CONGESTION, TunnelUp
 from tunnelmark.model.validity import Check
-from tunnelmark.tunnels.base import Tunnel
-from tunnelmark.tunnels.protocols import TCP
 from tunnelmark.workloads.base import Workload
-from tunnelmark.workloads.congestion import AVAILABLE, TcpWorkload
+from tunnelmark.workloads.congestion import TcpWorkload
 
 _NAME: Final = "net.ipv4.tcp_congestion_control"
-_PATH: Final = "/proc/sys/net/ipv4/tcp_congestion_control"
 _MOST_TRIES: Final = 3
 """Of setting what was refused: another run that ends may take it back in between."""
 
@@ -60,7 +57,7 @@ def congestion(
 ) -> Iterator[InForce]:
     """Set what the loads of a trial want on both hosts, and what was there before at the end.
 
-    Connections that stand, such as the tunnel's own, keep theirs. ``allow`` is asked for what is
+    Connections that carry a tunnel have their own (``lab.carrier``). ``allow`` is asked for what is
     refused, and says whether to try again. Raises ``LabError`` where the
     kernel refuses it, or loads that share the hosts want different ones.
     """
@@ -75,59 +72,24 @@ def congestion(
             f"({', '.join(sorted(map(str, wanted)))}), but a host can have only one at a time"
         )
     name = next(iter(wanted), None)
-    before = {role: _read(host) for role, host in hosts.items()}
+    before = {role: default(host) for role, host in hosts.items()}
     try:
         if name is not None:
             for host in hosts.values():
                 _set(host, name, allow)
-        yield InForce({role: _read(host) for role, host in hosts.items()}, name)
+        yield InForce({role: default(host) for role, host in hosts.items()}, name)
     finally:
         if name is not None:
             for role, host in hosts.items():
                 _set(host, before[role], allow)
 
 
-def noted(up: TunnelUp, tunnel: Tunnel, hosts: Sequence[Host]) -> TunnelUp:
-    """Return a tunnel with the congestion control of the TCP connections that carry it.
-
-    They took their host's when they were opened, and no workload changes it. Nothing is noted of a
-    tunnel that TCP does not carry.
-    """
-    if not _over_tcp(up, tunnel):
-        return up
-    names = ", ".join(sorted({_read(host) for host in hosts}))
-    agreed = (
-        replace(one, details={**one.details, CARRIER_CONGESTION: names}) for one in up.negotiated
-    )
-    return replace(up, negotiated=tuple(agreed))
-
-
-def _over_tcp(up: TunnelUp, tunnel: Tunnel) -> bool:
-    """Say whether TCP carries a tunnel: by the model of its packets, or by its rule without one.
-
-    The rule does not always tell: a tunnel over UDP may also reach a server of its own over TCP.
-    """
-    if not tunnel.modelled:
-        return set(up.wire.ip_protocols) == {TCP}
-    model = tunnel.encapsulation(up.negotiated[0])
-    return model is not None and model.stream
-
-
-def _read(host: Host) -> str:
-    return host.run(["cat", _PATH]).text().strip()
-
-
 def _set(host: Host, name: str, allow: Callable[[str], bool]) -> None:
     for _ in range(_MOST_TRIES):
         done = host.run(["sysctl", "-qw", f"{_NAME}={name}"], check=False)
         # sysctl ends well where the kernel refuses a name.
-        if done.returncode == 0 and _read(host) == name:
+        if done.returncode == 0 and default(host) == name:
             return
-        if not _has(host, name) or not allow(name):
+        if name not in available(host) or not allow(name):
             break
     raise LabError(f"congestion is {name!r}, which the kernel refuses here: {done.last_words()}")
-
-
-def _has(host: Host, name: str) -> bool:
-    """Say whether the kernel has it."""
-    return name in host.run(["cat", AVAILABLE], check=False).text().split()

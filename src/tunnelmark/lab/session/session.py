@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.undoing import do_all
+from tunnelmark.lab.carrier import noted, set_carrier
 from tunnelmark.lab.lab import Lab
 from tunnelmark.lab.mss_clamp import clamp, removal
 from tunnelmark.lab.place import Place
 from tunnelmark.lab.session import evidence
 from tunnelmark.lab.session.calm import Calm
-from tunnelmark.lab.session.congestion import noted
 from tunnelmark.lab.session.floor import Floor, Floors, measure_floor
 from tunnelmark.lab.session.joins import Joins
 from tunnelmark.lab.session.layers import held_to, layers_seen, model_check
@@ -189,9 +189,11 @@ class LabSession:
 
     def _brought_up(self, lab: Lab, tunnel: Tunnel, baseline: Tunnel) -> "_Made":
         with self._observer.during("tunnel"):
-            up = noted(tunnel.up(lab.site), tunnel, (*lab.client_hosts, lab.server_host))
+            ends = (*lab.client_hosts, lab.server_host)
+            set_carrier(tunnel, ends)
+            up = noted(tunnel.up(lab.site), tunnel, ends)
             if (mss_bytes := tunnel.params.mss_clamp) is not None:
-                self._closing += removal(*lab.client_hosts, lab.server_host)
+                self._closing += removal(*ends)
                 up = clamp(up, mss_bytes, client=lab.client_host, server=lab.server_host)
             self.seen.negotiated = up.negotiated
             refuse_unlimited(self._block, up, lab.place)

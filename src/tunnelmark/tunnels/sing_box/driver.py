@@ -19,6 +19,7 @@ from tunnelmark.model.tunnel import (
     DataPath,
     Endpoint,
     Negotiated,
+    ServerPorts,
     Side,
     Site,
     TunnelUp,
@@ -160,6 +161,12 @@ class SingBoxTunnel(DaemonTunnel):
             wire=self._rule(),
             processes=self.processes(),
         )
+
+    def carriers(self) -> tuple[ServerPorts, ...]:
+        """Return the port of both ends of each pair, to which each flow has its connection."""
+        if self.params.protocol in QUIC:
+            return ()
+        return (ServerPorts("tcp", FIRST_PORT, self.params.count),)
 
     def _start(self, site: Site, number: int) -> tuple[Daemon, Daemon]:
         params, port = self.params, FIRST_PORT + number

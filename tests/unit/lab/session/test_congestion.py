@@ -1,16 +1,12 @@
 """The congestion control of a trial: set on both hosts, reported by name, and put back."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from tunnelmark.lab.session.congestion import InForce, congestion, noted
+from tunnelmark.lab.session.congestion import InForce, congestion
 from tunnelmark.model.errors import LabError
-from tunnelmark.model.tunnel import DataPath, Negotiated, TunnelUp, WireRule
-from tunnelmark.tunnels.base import Tunnel
-from tunnelmark.tunnels.protocols import ESP, TCP, UDP
-from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Workload
 from tunnelmark.workloads.registry import workload_kinds
 
@@ -187,47 +183,3 @@ def test_an_algorithm_that_the_kernel_has_not_is_reported_before_the_run(kind: s
 def test_udp_has_none() -> None:
     with pytest.raises(ValueError, match="congestion goes with transport tcp or connect"):
         load("request_response", transport="udp", congestion="reno")
-
-
-def tunnel_over(*protocols: int) -> TunnelUp:
-    agreed = Negotiated("AES-256-GCM", "1.0", "program", 1400, DataPath.USER_SPACE, {"own": "yes"})
-    rule = WireRule(encrypted=True, describe="", ip_protocols=protocols)
-    return TunnelUp(paths=(), negotiated=(agreed,), wire=rule, processes=())
-
-
-def driver(kind: str, **params: object) -> Tunnel:
-    own = tunnel_kinds()[kind]
-    return own(own.params_type.model_validate(params))
-
-
-OVER_TCP = driver("openvpn", transport="tcp")
-WITHOUT_MODEL = driver("openvpn", fragment=1300)
-
-
-@pytest.mark.parametrize(
-    ("tunnel", "protocols"),
-    [(OVER_TCP, (TCP,)), (WITHOUT_MODEL, (TCP,)), (driver("tailscale", path="derp"), (UDP, TCP))],
-)
-def test_a_tunnel_over_tcp_says_by_which_congestion_control(
-    tunnel: Tunnel, protocols: tuple[int, ...]
-) -> None:
-    hosts: list[Any] = [Host("bbr"), Host("cubic")]
-    (agreed,) = noted(tunnel_over(*protocols), tunnel, hosts).negotiated
-    assert agreed.details == {"own": "yes", "carrier_congestion": "bbr, cubic"}
-
-
-@pytest.mark.parametrize(
-    ("tunnel", "protocols"),
-    [
-        (driver("openvpn"), (UDP,)),
-        (WITHOUT_MODEL, (UDP, TCP)),
-        (WITHOUT_MODEL, (ESP, UDP)),
-        (driver("tailscale"), (UDP, TCP)),
-        (driver("none"), (TCP,)),
-    ],
-)
-def test_nothing_is_said_of_a_tunnel_that_tcp_does_not_carry(
-    tunnel: Tunnel, protocols: tuple[int, ...]
-) -> None:
-    up, host = tunnel_over(*protocols), cast("Any", Host())
-    assert noted(up, tunnel, [host]) is up
