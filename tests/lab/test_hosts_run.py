@@ -50,6 +50,9 @@ kind = "wireguard"
 implementation = "wireguard-go"
 [[tunnel]]
 kind = "openvpn"
+transport = "tcp"
+congestion = "reno"
+mss_clamp = 1300
 """
 SERIAL = """
 [[link]]
@@ -118,12 +121,19 @@ def test_tunnels_are_measured_over_the_line_as_it_is(
     one.run(str(one.file), "--hosts", str(hosts.inventory()))
     # On a busy computer a trial may be invalid and is repeated.
     done = {trial["tunnel"] for trial in one.of("trial_done") if trial["valid"]}
-    assert done == {"none", "openvpn", "wireguard-wireguard-go"}
+    assert done == {"none", "openvpn-tcp", "wireguard-wireguard-go"}
     result = open_result(one.directory)
     assert {block.stratum for block in result.blocks.values()} == {Stratum.HOSTS}
     assert {block.link for block in result.blocks.values()} == {"line"}
+    agreed = {}
     for block in result.blocks.values():
         assert [proof.ok for proof in block.proofs] == [True]
+        (agreed[block.tunnel],) = block.negotiated
+    # Both are set in the ends' namespaces, and the hosts themselves are left alone.
+    own = {
+        name: agreed["openvpn-tcp"].details[name] for name in ("carrier_congestion", "mss_clamp")
+    }
+    assert own == {"carrier_congestion": "reno", "mss_clamp": "1300"}
     assert result.manifest.environment["hosts attached by"] == "client macvlan, server macvlan"
     table = result.trials().filter(pl.col("path") == "total", pl.col("valid"))
     # In truth it is one kernel's clock: what the records say, less the offset, is the truth.

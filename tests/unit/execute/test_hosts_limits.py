@@ -148,7 +148,6 @@ def test_a_line_without_a_limit_takes_all_and_that_is_reported() -> None:
         ('[[device]]\nkind = "pi-3"\n', "a real host has its own CPU"),
         ('[[tunnel]]\nkind = "openvpn"\nouter = "ipv6"\n', r'IPv4 only.* \(set outer = "ipv4"\)'),
         ('[[tunnel]]\nkind = "openvpn"\ninner = "ipv6"\n', r'IPv4 only.* \(set inner = "ipv4"\)'),
-        ('[[tunnel]]\nkind = "openvpn"\nmss_clamp = 1300\n', "a real host's firewall"),
         ('[[tunnel]]\nkind = "openvpn"\nclients = 2\n', "clients are network namespaces"),
     ],
 )
