@@ -50,6 +50,7 @@ kind = "wireguard"
 implementation = "wireguard-go"
 [[tunnel]]
 kind = "openvpn"
+label = "openvpn-tcp"
 transport = "tcp"
 congestion = "reno"
 mss_clamp = 1300

@@ -33,7 +33,7 @@ OF_TIMING = {
     *("link_lateness_forward", "link_lateness_reverse"),
     *("steal", "starvation", "receiver_overrun"),
 }
-# Values of tunnels of which one is enough here, the first that a table has: tests/lab/test_sing_box.py
+# Values of tunnels of which one is enough here, the first that a table has; tests/lab/test_sing_box
 # proves each protocol, tests/lab/test_gateway.py and tests/contract/test_gateways.py have other
 # numbers of clients.
 _ONE_OF: dict[str, dict[str, tuple[Any, ...]]] = {
