@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Final
 
 import tunnelmark
+from tunnelmark.lab.versions import versions
 
 _ACCOUNTING: Final = "CONFIG_IRQ_TIME_ACCOUNTING"
 _ACCOUNTS: Final = "irqtime_account_irq"
 """The function that is there with it alone; kallsyms names it to everybody."""
 _CONFIG: Final = Path("/proc/config.gz")
 _SYMBOLS: Final = Path("/proc/kallsyms")
-_VERSION_FLAGS = {"ip": "-V", "ethtool": "--version", "tcpdump": "--version"}
+_CONGESTION: Final = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+_ALWAYS: Final = ("ethtool", "ip", "tcpdump")
 
 
 def describe(engine: str, programs: Iterable[str]) -> dict[str, str]:
@@ -33,12 +35,12 @@ def describe(engine: str, programs: Iterable[str]) -> dict[str, str]:
         "memory": memory,
         "clock source": clock.read_text(encoding="ascii").strip() if clock.exists() else "",
         "interrupt time": interrupt_time(_text(_CONFIG), _text(_SYMBOLS)),
+        "TCP congestion control": _text(_CONGESTION).strip(),
         "python": platform.python_version(),
         "tunnelmark": tunnelmark.__version__,
         "engine": engine_version(engine),
     }
-    for program in sorted(set(programs) | set(_VERSION_FLAGS)):
-        found[program] = _first_line([program, _VERSION_FLAGS.get(program, "--version")])
+    found |= versions({*programs, *_ALWAYS})
     return {name: value for name, value in found.items() if value}
 
 
