@@ -77,12 +77,26 @@ def test_goodput_is_what_headers_leave_of_the_line(tmp_path: Path) -> None:
     assert "TCP is a model" in report
 
 
-@pytest.mark.parametrize(("named", "said"), [("", True), ('congestion = "reno"\n', False)])
+_SSH = '[[tunnel]]\nkind = "ssh_tun"\n'
+_RENO = 'congestion = "reno"\n'
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "named", "said"),
+    [
+        ("", "", True),
+        ("", _RENO, False),
+        # Of what carries the tunnel, too.
+        (_SSH, _RENO, True),
+        (_SSH + _RENO, _RENO, False),
+    ],
+)
 def test_a_congestion_control_that_nobody_named_is_noted(
-    tmp_path: Path, named: str, said: bool
+    tmp_path: Path, tunnel: str, named: str, said: bool
 ) -> None:
-    result = run(tmp_path, LINE + BULK + 'duration = "1 s"\n' + named)
-    (block,) = result.blocks.values()
+    result = run(tmp_path, LINE + tunnel + BULK + 'duration = "1 s"\n' + named)
+    ours = tunnel == ""
+    (block,) = (one for one in result.blocks.values() if (one.tunnel == "wireguard") == ours)
     assert any("names no congestion control it is cubic" in note for note in block.notes) == said
 
 

@@ -85,6 +85,9 @@ def test_a_packet_of_a_tunnel_over_tcp_is_a_message_in_its_stream() -> None:
         "window_bytes": 3 << 20,
         "congestion": "cubic",
     }
+    reno = carried("openvpn", transport="tcp", congestion="reno")
+    assert reno.path_json([64])["tunnel"]["tcp"]["congestion"] == "reno"  # type: ignore[index]
+    assert reno.agreed.details["carrier_congestion"] == "reno"
     over_six = carried("openvpn", transport="tcp", outer="ipv6").path_json([64])["tunnel"]
     assert isinstance(over_six, dict)
     assert (over_six["tcp"]["ip_header_bytes"], over_six["tcp"]["segment_bytes"]) == (40, 1428)

@@ -72,6 +72,10 @@ def test_a_tunnel_without_a_model_is_left_out(tunnel: str, name: str, reason: st
         ((LINK, WIREGUARD, DNS), "workload dns: there is no model of what its programs send"),
         ((LINK, WIREGUARD, WEB + 'congestion = "bbr"\n'), "congestion is 'bbr', only cubic and"),
         (
+            (LINK, '[[tunnel]]\nkind = "ssh_tun"\ncongestion = "bbr"\n', ECHO),
+            "ssh_tun-bbr: congestion is 'bbr', only cubic and reno are simulated (4 points)",
+        ),
+        (
             (LINK, WIREGUARD, BULK + 'congestion = "bbr"\n'),
             "congestion is 'bbr', only cubic and reno are simulated (2 points)",
         ),
