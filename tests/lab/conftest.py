@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from processes import command_line, command_lines
 from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.ledger import Ledger
 
@@ -128,13 +129,11 @@ class Study:
             found += [name for name in names if name.startswith(run)]
             ledgers = [path.name for path in self.runtime.iterdir()]
             found += [name for name in ledgers if name == run]
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    words = path.read_bytes()
-                except (FileNotFoundError, ProcessLookupError):
-                    continue
-                if run.encode() in words and str(os.getpid()) != path.parent.name:
-                    found.append(words.replace(b"\0", b" ").decode(errors="replace"))
+            found += [
+                words.replace(b"\0", b" ").decode(errors="replace")
+                for pid, words in command_lines().items()
+                if run.encode() in words and pid != os.getpid()
+            ]
         return found
 
     def inhabitants(self, role: str, program: str) -> list[int]:
@@ -145,11 +144,7 @@ class Study:
             text=True,
             check=True,
         )
-        return [
-            int(pid)
-            for pid in done.stdout.split()
-            if program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        return [int(pid) for pid in done.stdout.split() if program.encode() in command_line(pid)]
 
     def _results(self) -> tuple[str, str]:
         return "--results", str(self.folder / "results")

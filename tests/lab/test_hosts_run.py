@@ -1,6 +1,5 @@
 """``tunnelmark run --hosts``: a study over two hosts, and what becomes of it when one is lost."""
 
-import contextlib
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from processes import command_line, command_lines
 from small_study import LOOSE_VALIDITY
 from ssh_hosts import FakeHost, TwoHosts, two_hosts
 from tunnelmark.engine import records
@@ -103,11 +103,7 @@ def nothing_stays_on(*hosts: FakeHost, limit_s: float = 30.0) -> bool:
 def ssh_of(run: "subprocess.Popen[str]") -> list[int]:
     """Process ids of the run's connections."""
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text("ascii").split()
-    return [
-        int(pid)
-        for pid in children
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ssh\0")
-    ]
+    return [int(pid) for pid in children if command_line(pid).startswith(b"ssh\0")]
 
 
 def test_tunnels_are_measured_over_the_line_as_it_is(
@@ -192,13 +188,12 @@ def reboot(_run: "subprocess.Popen[str]", hosts: TwoHosts) -> None:
 
 def entered(config: Path) -> list[int]:
     """Process ids of the programs here that started an sshd of this configuration."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().split(b"\0")
-            if words[0] == b"nsenter" and str(config).encode() in words:
-                found.append(int(path.parent.name))
-    return found
+    split = {pid: words.split(b"\0") for pid, words in command_lines().items()}
+    return [
+        pid
+        for pid, words in split.items()
+        if words[0] == b"nsenter" and str(config).encode() in words
+    ]
 
 
 def lose_the_route(_run: "subprocess.Popen[str]", hosts: TwoHosts) -> None:

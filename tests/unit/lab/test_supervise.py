@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import command_lines
 from tunnelmark.lab.rootless import cannot_run_rootless
 
 pytestmark = pytest.mark.skipif(
@@ -54,13 +55,7 @@ def _eventually(holds: Callable[[], bool]) -> bool:
 
 
 def _has(marker: str) -> bool:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append(path.read_bytes())
-        except OSError:
-            continue
-    return any(words.endswith(marker.encode() + b"\0") for words in found)
+    return any(words.endswith(marker.encode() + b"\0") for words in command_lines().values())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
