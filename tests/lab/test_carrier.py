@@ -93,20 +93,13 @@ def test_it_is_the_studys_or_the_hosts_own_and_not_the_workloads(
             host.run(["sysctl", "-qw", f"net.ipv4.tcp_congestion_control={workload}"])
         (ports,) = tunnel.carriers()
         path = up.paths[-1]
-        listener = lab.server_host.spawn(
-            [sys.executable, "-c", _LISTEN, path.server_address],
-            name=f"listen-{time.monotonic_ns()}",
-            lines=True,
-        )
-        spawned.append(listener)
-        assert listener.read_line(10) == "bound"
-        call = lab.client_host.spawn(
-            [sys.executable, "-c", _CALL, path.server_address],
-            name=f"call-{time.monotonic_ns()}",
-            lines=True,
-        )
-        spawned.append(call)
-        assert call.read_line(10) == "connected"
+        for host, script, said in (
+            (lab.server_host, _LISTEN, "bound"),
+            (lab.client_host, _CALL, "connected"),
+        ):
+            argv = [sys.executable, "-c", script, path.server_address]
+            spawned.append(host.spawn(argv, name=f"{said}-{time.monotonic_ns()}", lines=True))
+            assert spawned[-1].read_line(10) == said
         for end in ("client", "server"):
             assert set(within(lab, end, ports.last, {expected})) == {expected}, end
         # The traffic inside has what the workload asks for, where the hosts' kernels end it.

@@ -50,6 +50,8 @@ kind = "wireguard"
 implementation = "wireguard-go"
 [[tunnel]]
 kind = "openvpn"
+[[tunnel]]
+kind = "openvpn"
 label = "openvpn-tcp"
 transport = "tcp"
 congestion = "reno"
@@ -118,7 +120,7 @@ def test_tunnels_are_measured_over_the_line_as_it_is(
     one.run(str(one.file), "--hosts", str(hosts.inventory()))
     # On a busy computer a trial may be invalid and is repeated.
     done = {trial["tunnel"] for trial in one.of("trial_done") if trial["valid"]}
-    assert done == {"none", "openvpn-tcp", "wireguard-wireguard-go"}
+    assert done == {"none", "openvpn", "openvpn-tcp", "wireguard-wireguard-go"}
     result = open_result(one.directory)
     assert {block.stratum for block in result.blocks.values()} == {Stratum.HOSTS}
     assert {block.link for block in result.blocks.values()} == {"line"}

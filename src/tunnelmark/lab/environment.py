@@ -4,14 +4,13 @@ import gzip
 import json
 import os
 import platform
-import subprocess
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import tunnelmark
-from tunnelmark.lab.versions import versions
+from tunnelmark.lab.versions import answer, versions
 
 _ACCOUNTING: Final = "CONFIG_IRQ_TIME_ACCOUNTING"
 _ACCOUNTS: Final = "irqtime_account_irq"
@@ -65,7 +64,7 @@ def interrupt_time(config: str, symbols: str) -> str:
 def engine_version(engine: str) -> str:
     """Return the engine's version and protocol."""
     try:
-        event = json.loads(_first_line([engine, "version"]))
+        event = json.loads(answer([engine, "version"])[1])
         return f"{event['version']} (protocol {event['protocol']})"
     except (ValueError, KeyError):
         return ""
@@ -77,15 +76,6 @@ def _text(path: Path) -> str:
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("ascii", "replace")
     except (OSError, EOFError, zlib.error):
         return ""
-
-
-def _first_line(argv: list[str]) -> str:
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=5)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    lines = (done.stdout or done.stderr).strip().splitlines()
-    return lines[0][:200] if lines else ""
 
 
 def _field(path: str, name: str, separator: str = ":") -> str:

@@ -26,7 +26,7 @@ def versions(programs: Iterable[str]) -> dict[str, str]:
     said = {
         name: line
         for name, place in places.items()
-        if (line := said_version(*_run([str(place), _FLAGS.get(name, "--version")])))
+        if (line := said_version(*answer([str(place), _FLAGS.get(name, "--version")])))
     }
     silent = {name: place for name, place in places.items() if name not in said}
     packages = _packages(silent.values())
@@ -55,14 +55,14 @@ def _packages(places: Iterable[Path]) -> Mapping[Path, str]:
     }
     if not forms:
         return {}
-    _status, found = _run(["dpkg-query", "--search", *forms])
+    _status, found = answer(["dpkg-query", "--search", *forms])
     owners = {}
     for line in found.splitlines():
         package, _, file = line.rpartition(": ")
         if file in forms and "," not in package:
             owners[forms[file]] = package
     words = ["dpkg-query", "--show", "--showformat", "${binary:Package}\t${Version}\n"]
-    _status, shown = _run([*words, *sorted(set(owners.values()))]) if owners else (0, "")
+    _status, shown = answer([*words, *sorted(set(owners.values()))]) if owners else (0, "")
     version = dict(line.split("\t", 1) for line in shown.splitlines() if "\t" in line)
     return {
         place: f"{package.partition(':')[0]} {version[package]} (package)"
@@ -79,7 +79,7 @@ def _digest(place: Path) -> str:
         return "unreadable"
 
 
-def _run(argv: list[str]) -> tuple[int, str]:
+def answer(argv: list[str]) -> tuple[int, str]:
     """Return the status and what was said; nothing of a program that does not start or end."""
     try:
         done = subprocess.run(

@@ -26,13 +26,13 @@ def programs(blocks: Iterable[BlockRecord]) -> tuple[str, ...]:
     is a line for each way in which tunnels treat the traffic class of what they carry.
     """
     found: dict[str, dict[str, None]] = {}
-    copied: dict[str, dict[str, None]] = {}
+    copied: dict[str, set[str]] = {}
     for block in blocks:
         name = shown_name(block.tunnel, block)
         words = found.setdefault(name, {})
         words.update(dict.fromkeys(_words(one) for one in block.negotiated))
         if any(words) and (way := _copied(block)):
-            copied.setdefault(way, {})[name] = None
+            copied.setdefault(way, set()).add(name)
     named = {name: " and ".join(filter(None, words)) for name, words in sorted(found.items())}
     return (
         *(f"{name}: {words}" for name, words in named.items() if words),
