@@ -82,6 +82,9 @@ def test_a_load_runs_beside_a_workload_until_that_ends(context: TrialContext) ->
     assert len(office["runs"]) == 1
     # What went through the tunnel counts for its cost, what went beside it does not.
     assert outcome.payload_packets == 120 + office["payload_packets"]
+    # The link carried both.
+    assert outcome.outside_packets == web["payload_packets"]
+    assert outcome.outside_bytes == web["payload_bytes"]
     figures = total(outcome)
     assert figures["background_packet_s"] > 0
     assert figures["rtt_p50_ns"] > 0

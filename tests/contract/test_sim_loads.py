@@ -162,6 +162,8 @@ def test_what_is_outside_passes_no_tunnel(tmp_path: Path) -> None:
         added = one["wire_forward_bit_s"] - other["wire_forward_bit_s"]
         assert added == pytest.approx(packets_s * 8 * 72, rel=0.05)
         assert one["background_bit_s"] == other["background_bit_s"]
+        # The link carried both, so both are the payload that its bytes are compared with.
+        assert 0 < other["overhead_ratio"] < one["overhead_ratio"] < 0.5
 
 
 def test_a_search_has_its_loads_beside_each_of_its_trials(tmp_path: Path) -> None:

@@ -234,6 +234,25 @@ def test_a_run_goes_on_when_a_host_was_lost(
     assert nothing_stays(hosts)
 
 
+def test_a_run_waits_for_what_only_this_side_knows_to_be_lost(
+    study: Callable[[str], Any], hosts: TwoHosts
+) -> None:
+    one = study(STUDY.format(repeats=2, more="", packets=400))
+    one.environment[SILENCE_VARIABLE] = "20"
+    run = one.start(str(one.file), "--hosts", str(hosts.inventory()))
+    one.until(lambda event: event["event"] == "trial_done" and event["valid"])
+    one.until(lambda event: event["event"] == "trial_progress")
+    # There the connection stands until it has been silent for too long: its address and interface
+    # are taken until then.
+    held = " ".join(map(str, hosts.server.processes("sshd")))
+    hosts.server.run("sh", "-c", f"kill -STOP {held}; (sleep 40; kill -9 {held}) >/dev/null 2>&1 &")
+    kill_ssh(run, hosts)
+    assert one.finish() == 0, one.errors
+    assert sorted(trial["repeat"] for trial in one.of("trial_done") if trial["valid"]) == [1, 2]
+    assert "waiting for the hosts: server: what the lost connection has there" in one.errors
+    assert nothing_stays(hosts)
+
+
 def test_a_run_goes_on_when_there_is_room_on_a_host_s_disk_again(
     study: Callable[[str], Any], hosts: TwoHosts
 ) -> None:

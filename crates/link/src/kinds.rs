@@ -2,7 +2,7 @@
 //! tunnel's can be distinguished at any moment of a measurement.
 
 /// Kinds that are counted apart; frames of further kinds are counted together.
-pub const MOST_KINDS: usize = 48;
+pub const MOST_KINDS: usize = 256;
 
 /// What the headers of a frame say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

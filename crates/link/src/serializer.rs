@@ -42,10 +42,13 @@ impl Serializer {
         }
     }
 
-    /// Begins the trace again.
+    /// Begins the trace again at `now`; a frame that waits for an opportunity keeps the wire until then.
     pub(crate) fn restart(&mut self, now: Instant) {
         if let Some(trace) = &mut self.trace {
-            (trace.epoch, trace.next, trace.left) = (now.max(self.sent), 0, 0);
+            (trace.epoch, trace.next, trace.left) = (now, 0, 0);
+            if self.sent > now {
+                trace.next = trace.opportunities.first_after(self.sent - now);
+            }
         }
     }
 

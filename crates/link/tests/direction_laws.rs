@@ -377,6 +377,34 @@ fn a_trace_gives_its_opportunities_to_whoever_waits() {
 }
 
 #[test]
+fn a_trace_that_begins_again_counts_from_then_whatever_waits() {
+    // An opportunity each ms, and none from 10 ms to 5 s.
+    let lines: String = (1..=10).map(|ms| format!("{ms}\n")).collect();
+    let trace = Opportunities::parse(format!("{lines}5000\n").as_bytes(), 1504).unwrap();
+    let config = DirectionConfig {
+        rate_bit_s: None,
+        trace: Some(TraceConfig {
+            path: "x".into(),
+            opportunity_bytes: 1504,
+        }),
+        delay_ns: 0,
+        frame_overhead_bytes: -10,
+        ..plain()
+    };
+    let mut direction = Direction::new(config, Some(Arc::new(trace)), 1, "a_to_b");
+    direction.restart(Instant(0));
+    // It comes in the outage, and waits for its end.
+    direction.offer(Instant(1_000 * MS), 1514, Number(0, false));
+    direction.restart(Instant(4_998 * MS));
+    direction.offer(Instant(4_999 * MS), 1514, Number(1, false));
+    // 11 ms after it began again: the outage.
+    direction.offer(Instant(5_009 * MS), 1514, Number(2, false));
+    let due: Vec<i64> = rest(&mut direction).iter().map(|frame| frame.0).collect();
+    // The second one waits for the first, and has the next opportunity of the new trace.
+    assert_eq!(due, [5_000 * MS, 5_001 * MS, 9_998 * MS]);
+}
+
+#[test]
 fn what_is_held_back_is_overtaken() {
     let hold_back = HoldBack {
         probability: 0.1,

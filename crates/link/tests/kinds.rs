@@ -131,3 +131,16 @@ proptest! {
         prop_assert_eq!(kinds.others(), 0);
     }
 }
+
+#[test]
+fn the_ports_of_64_tunnels_over_tcp_and_udp_all_have_a_place() {
+    let mut kinds = Kinds::default();
+    for port in 1_194_u16..1_194 + 64 {
+        for protocol in [6, 17] {
+            let mut payload = UDP_1194;
+            payload[2..4].copy_from_slice(&port.to_be_bytes());
+            kinds.note(&frame(0x0800, &ipv4(protocol, 0, &payload)));
+        }
+    }
+    assert_eq!((kinds.counts().len(), kinds.others()), (128, 0));
+}

@@ -80,6 +80,11 @@ def silence() -> int:
     return int(text)
 
 
+def directory_of(name: str) -> str:
+    """Return the path there of a connection's own directory."""
+    return str(_DIRECTORY / name)
+
+
 class SshAgent(Agent):
     """The agent of a host that the user named. Use ``connect``; ``close`` leaves nothing there."""
 
@@ -125,7 +130,7 @@ class SshAgent(Agent):
         if shutil.which("ssh") is None:
             raise LabError("ssh is not installed here (apt-get install openssh-client)")
         name = f"{role} ({entry.ssh})"
-        where = _DIRECTORY / (directory or ledger.run_id)
+        where = PurePosixPath(directory_of(directory or ledger.run_id))
         words = ["sh", "-c", _AS_ROOT, "sh", _START, "sh", str(where), str(silence_s)]
         errors = ledger.work_dir / f"ssh-{role}.log"
         ours, theirs = socket.socketpair()
@@ -214,9 +219,12 @@ class SshAgent(Agent):
         threading.Thread(target=self._live, name=f"{self._name} alive", daemon=True).start()
 
     def _live(self) -> None:
-        """Give signs of life, which the watchdog there waits for."""
-        with contextlib.suppress(LabError):
-            while not self._closed.wait(self._silence_s / _SIGNS):
+        """Give signs of life, which the watchdog there waits for.
+
+        One without an answer is not the last: a line that was cut for a moment works again.
+        """
+        while not self._closed.wait(self._silence_s / _SIGNS) and self.alive():
+            with contextlib.suppress(LabError):
                 self.which("sh")
 
 

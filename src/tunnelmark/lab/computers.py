@@ -1,5 +1,6 @@
 """The two computers of an inventory, connected for as long as they are needed."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -8,9 +9,11 @@ from typing import Final, Self
 from tunnelmark.hosts import vm_payload
 from tunnelmark.hosts.inventory import ROLES, Inventory, Role
 from tunnelmark.hosts.ledger import Ledger
-from tunnelmark.hosts.ssh import SshAgent, silence
+from tunnelmark.hosts.ssh import SshAgent, directory_of, silence
 from tunnelmark.hosts.ssh_host import SshHost
 
+_ENDS_S: Final = 10.0
+"""So long an agent takes at most to end what runs there."""
 PID_BASES: Final[Mapping[Role, int]] = MappingProxyType({"client": 1 << 24, "server": 2 << 24})
 """Added to process ids there: above any process id of Linux, which has at most 1 << 22."""
 
@@ -38,6 +41,7 @@ class Computers:
         self._silence_s = silence()
         self._connected: dict[Role, Computer] = {}
         self._number = 1
+        self._gone_at_s = 0.0
         self.run_id = ledger.run_id
         self.logs = ledger.work_dir / "computers"
         """Of what runs there outside a lab; gone with the run."""
@@ -66,19 +70,37 @@ class Computers:
             # What a lost connection left there may need its silence to go: beside it, not over it.
             self.close()
             self._number += 1
+            self._gone_at_s = time.monotonic() + self._silence_s + _ENDS_S
         return {role: self.one(role) for role in ROLES}
+
+    def left(self) -> str | None:
+        """Say what a lost connection still has there, or None.
+
+        An agent that has heard nothing for as long as it waits takes all of it along, interface and
+        address on the line too; what is there after that time stands in nobody's way.
+        """
+        if time.monotonic() > self._gone_at_s:
+            return None
+        for computer in self._connected.values():
+            before = (self._directory(number) for number in range(1, self._number))
+            found = computer.host.run(["ls", "-d", *map(directory_of, before)], check=False).text()
+            if found.strip():
+                return (
+                    f"{computer.role}: what the lost connection has there ends by itself "
+                    f"({self._silence_s} s of silence)"
+                )
+        return None
 
     def one(self, role: Role) -> Computer:
         """Return one of them, connected."""
         if role in self._connected:
             return self._connected[role]
-        run_id = self._ledger.run_id
         agent = SshAgent.connect(
             self.inventory.entry(role),
             role=role,
             ledger=self._ledger,
             payload=vm_payload.installed(),
-            directory=run_id if self._number == 1 else f"{run_id}-{self._number}",
+            directory=self._directory(self._number),
             ssh_config=self.inventory.ssh_config,
             silence_s=self._silence_s,
         )
@@ -86,7 +108,7 @@ class Computers:
             host = SshHost(
                 agent,
                 name=f"{role}-computer",
-                unique=f"{run_id}-{role}-computer",
+                unique=f"{self.run_id}-{role}-computer",
                 log_dir=self.logs,
                 pid_base=PID_BASES[role],
             )
@@ -95,6 +117,9 @@ class Computers:
             raise
         self._connected[role] = Computer(role, agent, host)
         return self._connected[role]
+
+    def _directory(self, number: int) -> str:
+        return self.run_id if number == 1 else f"{self.run_id}-{number}"
 
     def close(self) -> None:
         """End the connections; idempotent."""

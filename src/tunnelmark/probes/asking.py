@@ -36,16 +36,18 @@ class Asking:
         search: bool,
         expected_bytes: int | None,
         expected: Expected,
+        once: bool = False,
     ) -> None:
         """Start with nothing seen.
 
         What is no longer than ``one_packet_bytes`` with its IP and UDP headers goes in one packet.
         ``expected_bytes`` is where the fragmentation point was before: if it is still there, the
-        first batch shows that.
+        first batch shows that. ``once``: what passes is asked, and not how long it is: one batch
+        that counts is enough, if nothing of it is lost.
         """
         self._stream = bool(rule.tcp_ports)
         self._compresses = rule.compresses
-        self._expected = expected
+        self._expected, self._once = expected, once
         self._mtu_bytes, self._search, self._point_bytes = inner_mtu_bytes, search, expected_bytes
         self._headers_bytes = IP_HEADER_BYTES[ip_version] + UDP_HEADER_BYTES
         self._one_bytes = one_packet_bytes - self._headers_bytes
@@ -75,6 +77,7 @@ class Asking:
         futile = number >= _FUTILE_BATCHES and not known
         # How long a compressed packet is depends on those before it.
         settled = self._compresses and self._whole and known
+        settled = settled or (self._once and self._counted and not self.lost())
         if futile or settled or number >= _MAX_BATCHES + len(self.seen.wanted) // _BATCH_SIZES:
             return ()
         open_ = self._open()
@@ -97,7 +100,9 @@ class Asking:
         """
         if parts is not None and whole:
             self._whole = True
-            if self.seen.add(probes, parts):
+            # What is asked for again because it was doubtful is no measure of this batch.
+            sure = {*self._lengths}.difference(self._doubtful(()))
+            if self.seen.add(probes, parts, sure=sure):
                 self._counted.update(self._sizes)
         self._lengths = consistent(self._votes.agreed())
         if parts is None:

@@ -31,6 +31,8 @@ class Judge:
     marker: bytes
     idle: Sequence[WireRule] = ()
     """Rules of tunnels that are up, carry nothing now, and may still send a keepalive."""
+    behind_loss: bool = False
+    """Packets may be lost before they are seen: a later fragment may come without its first one."""
     packets: int = 0
     """IP packets and frames that are no control of the link itself."""
     control: int = 0
@@ -98,7 +100,10 @@ class Judge:
             return any(frame.ether_type in rule.ether_types for rule in (self.rule, *self.idle))
         # A later fragment has no ports: it is as its first one, which was seen or is missed.
         first = firsts.get(_fragment_key(frame)) if frame.fragment_offset_bytes else frame
-        return any(_matches(frame, first, rule) for rule in (self.rule, *self.idle))
+        rules = (self.rule, *self.idle)
+        if first is None and self.behind_loss:
+            return any(_of_protocol(frame, rule) for rule in rules)
+        return any(_matches(frame, first, rule) for rule in rules)
 
 
 def describe(frame: Frame) -> str:
@@ -143,10 +148,12 @@ CONTROL_MESSAGES: Final = {
 _FragmentKey = tuple[str, str, int, int | None]
 
 
+def _of_protocol(packet: WirePacket, rule: WireRule) -> bool:
+    return packet.protocol in rule.ip_protocols and rule.ip_version in {None, packet.ip_version}
+
+
 def _matches(packet: WirePacket, first: WirePacket | None, rule: WireRule) -> bool:
-    if packet.protocol not in rule.ip_protocols:
-        return False
-    if rule.ip_version not in {None, packet.ip_version}:
+    if not _of_protocol(packet, rule):
         return False
     ports = {UDP: rule.udp_ports, TCP: rule.tcp_ports}.get(packet.protocol, ())
     if not ports:

@@ -1,6 +1,6 @@
 """What the batches of a proof say of each payload size on the link, without those that mislead."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tunnelmark.model.block import WireSample
@@ -26,12 +26,19 @@ class Sizes:
     settled: int = 0
     """All other batches."""
 
-    def add(self, probes: Sequence[Probe], parts: Sequence[Sequence[Carrier]]) -> bool:
+    def add(
+        self,
+        probes: Sequence[Probe],
+        parts: Sequence[Sequence[Carrier]],
+        *,
+        sure: Collection[int],
+    ) -> bool:
         """Count a batch; return whether it does.
 
         Where less went over the link than a probe holds, each probe may have been given the packet
         of another, or they went another way: all of that batch is as doubtful. A batch that
-        contradicts the batches before it in most sizes does not count either.
+        contradicts the batches before it in most of the ``sure`` sizes does not count either: of
+        the others, those batches may be what is wrong.
         """
         votes = self.votes.empty()
         votes.add(probes, parts)
@@ -39,7 +46,7 @@ class Sizes:
         if not self.compresses and (short := self._short(own)):
             self.doubtful.append(short)
             return False
-        again = [own[size] == known[size] for size in own if size in known]
+        again = [own[size] == known[size] for size in sure if size in own and size in known]
         if again.count(False) > again.count(True):
             return False
         self.settled += 1

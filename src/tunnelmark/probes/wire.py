@@ -65,6 +65,8 @@ class Watch:
     """Knows the link layer of the interface."""
     housekeeping: tuple[WireRule, ...] = ()
     """Rules of what the medium itself sends."""
+    behind_loss: bool = False
+    """Whether packets of the other end may be lost on the way to where it looks."""
 
 
 def prove(
@@ -81,19 +83,25 @@ def prove(
     search: bool = True,
     expected_bytes: int | None = None,
     expected: Expected = anything,
+    once: bool = False,
 ) -> WireProof:
     """Send probes through a path and judge what a capture on the link shows of them.
 
-    ``payload_sizes`` (bytes) are those of the study; ``search``, ``expected_bytes`` and
-    ``expected`` are as ``Asking`` takes them. ``seed`` makes the marker. ``idle`` are the rules of
-    tunnels that are up beside this path: a keepalive of theirs is not foreign. ``keep`` is called
-    with (name without an ending, pcap file) for each capture.
+    ``payload_sizes`` (bytes) are those of the study; ``search``, ``expected_bytes``,
+    ``expected`` and ``once`` are as ``Asking`` takes them. ``seed`` makes the marker. ``idle`` are
+    the rules of tunnels that are up beside this path: a keepalive of theirs is not foreign.
+    ``keep`` is called with (name without an ending, pcap file) for each capture.
 
     Raises ``LabError`` if the capture or the sender does not work; a tunnel that fails the proof is
     no exception but a ``WireProof`` that is not ``ok``.
     """
     marker = make_marker(seed)
-    judge = Judge(_with_port(rule, prober.port), marker, (*idle, *watch.housekeeping))
+    judge = Judge(
+        _with_port(rule, prober.port),
+        marker,
+        (*idle, *watch.housekeeping),
+        behind_loss=watch.behind_loss,
+    )
     # A tunnel and the baseline beside it have paths of the same name: their files must not.
     what = "baseline" if idle else "tunnel" if search else "end"
     name = f"proof-{what}-{path.name}"
@@ -109,6 +117,7 @@ def prove(
         search=search,
         expected_bytes=expected_bytes,
         expected=expected,
+        once=once,
     )
     tally = _Tally()
     while sizes := asking.batch():

@@ -21,9 +21,8 @@ def trial_metrics(
     """
     forward, reverse = (_carried(rounds, way) for way in ("forward", "reverse"))
     measuring_s = outcome.measuring_s
-    figures = wire_metrics(
-        forward, reverse, payload_bytes=outcome.payload_bytes, measuring_s=measuring_s
-    )
+    payload_bytes = outcome.payload_bytes + outcome.outside_bytes
+    figures = wire_metrics(forward, reverse, payload_bytes=payload_bytes, measuring_s=measuring_s)
     by_end = _busy_s(rounds)
     worked_s = {
         end: sum(seconds for (_, name), seconds in by_end.items() if name == end)

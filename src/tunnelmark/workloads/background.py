@@ -195,6 +195,7 @@ def merged(outcome: Outcome, runners: Sequence[Ran]) -> Outcome:
         "background_packet_s": _sum(runners, lambda one: one.payload_packets),
     }
     inside = [runner for runner in runners if not runner.load.outside]
+    outside = [runner for runner in runners if runner.load.outside]
     return dataclasses.replace(
         outcome,
         measurements=tuple(_with(measurement, figures) for measurement in outcome.measurements),
@@ -202,6 +203,8 @@ def merged(outcome: Outcome, runners: Sequence[Ran]) -> Outcome:
         # The tunnel carried theirs too, which its CPU cost is counted by.
         payload_bytes=outcome.payload_bytes + sum(runner.payload_bytes for runner in inside),
         payload_packets=outcome.payload_packets + sum(runner.payload_packets for runner in inside),
+        outside_bytes=sum(runner.payload_bytes for runner in outside),
+        outside_packets=sum(runner.payload_packets for runner in outside),
         # The link was loaded for as long as any of them lasted.
         measuring_s=max([outcome.measuring_s, *(runner.measuring_s for runner in runners)]),
         details={

@@ -128,6 +128,10 @@ class Outcome:
     details: Mapping[str, object] = field(default_factory=dict)
     samples: tuple[str, ...] = ()
     """Names of files left in ``samples_dir``."""
+    outside_bytes: int = 0
+    """Application bytes that loads beside the tunnel delivered: on the link, but at no cost of its."""
+    outside_packets: int = 0
+    """Datagrams of such loads."""
     apart_ns: int | None = None
     """Gap between packets too few for a percentile beyond the median; None: they are not, or the
     time between them is not the study's."""

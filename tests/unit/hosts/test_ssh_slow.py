@@ -1,7 +1,10 @@
 """A host that lets one wait, with a program in the place of ssh."""
 
 import os
-from pathlib import Path
+import subprocess
+import threading
+from pathlib import Path, PurePosixPath
+from typing import cast
 
 import pytest
 
@@ -9,8 +12,9 @@ from tunnelmark.hosts import ssh
 from tunnelmark.hosts.inventory import HostEntry
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.ssh import SshAgent
+from tunnelmark.hosts.vm_channel import Channel
 from tunnelmark.hosts.vm_payload import AGENT, ENGINE, Payload
-from tunnelmark.model.errors import LabError
+from tunnelmark.model.errors import LabError, LabFailedError
 
 
 def test_a_login_that_takes_too_long_is_said(
@@ -30,3 +34,44 @@ def test_a_login_that_takes_too_long_is_said(
         "client (board): the login there took longer than 0.3 s: see what its shell does at start "
         "(ssh board true)"
     )
+
+
+class Stalled:
+    """A channel on which the first signs of life have no answer, and a program that carries it."""
+
+    def __init__(self, unanswered: int) -> None:
+        self.unanswered = unanswered
+        self.answered = threading.Semaphore(0)
+
+    def ask(self, *_: object, **__: object) -> tuple[object, bytes]:
+        if self.unanswered:
+            self.unanswered -= 1
+            raise LabFailedError("which got no response after 30 s")
+        self.answered.release()
+        return "/bin/sh", b""
+
+    def poll(self) -> None:
+        """It runs."""
+
+
+def test_signs_of_life_go_on_when_a_line_works_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "_SIGNS", 100)
+    line = Stalled(unanswered=2)
+    agent = SshAgent(
+        cast(Channel, line),
+        cast("subprocess.Popen[bytes]", line),
+        tmp_path / "errors",
+        name="client",
+        directory=PurePosixPath("/tmp/none"),
+        silence_s=1,
+    )
+    alive = threading.Thread(target=agent._live)
+    alive.start()
+    try:
+        assert all(line.answered.acquire(timeout=10) for _ in range(3))
+    finally:
+        agent._closed.set()
+        alive.join()
+    assert line.unanswered == 0

@@ -43,8 +43,9 @@ class Computers:
 
     connected = False
 
-    def __init__(self, fails: int, silent: int = 0) -> None:
+    def __init__(self, fails: int, silent: int = 0, leaves: int = 0) -> None:
         self.fails = fails
+        self.leaves = leaves
         self.agent = Agent()
         self.agent.silent = silent
 
@@ -55,6 +56,12 @@ class Computers:
         return {
             role: SimpleNamespace(role=role, agent=self.agent, host=Host(role)) for role in ROLES
         }
+
+    def left(self) -> str | None:
+        if self.leaves:
+            self.leaves -= 1
+            return "client: what the lost connection has there ends by itself"
+        return None
 
     def close(self) -> None:
         self.fails = -1
@@ -94,6 +101,17 @@ def test_a_run_waits_until_the_hosts_answer(placement: HostsPlacement, tmp_path:
     assert isinstance(placement.place("none", tmp_path), HostsPlace)
     assert [line.partition(": ")[0] for line in said] == ["waiting for the hosts"] * 3
     assert "is not answered" in said[2]
+
+
+def test_a_run_waits_until_a_lost_connection_has_taken_all_along(
+    placement: HostsPlacement, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    placement._say = said.append
+    made: Any = Computers(0, leaves=2)
+    placement._computers = made
+    assert isinstance(placement.place("none", tmp_path), HostsPlace)
+    assert said == ["waiting for the hosts: client: what the lost connection has there ends by itself"] * 2
 
 
 def test_hosts_that_stay_away_end_the_attempt(placement: HostsPlacement, tmp_path: Path) -> None:

@@ -110,6 +110,19 @@ def test_a_later_fragment_is_as_its_first_one_and_foreign_without() -> None:
     assert judge.foreign == 2
 
 
+def test_behind_a_line_that_loses_a_later_fragment_may_come_without_its_first_one() -> None:
+    rest = replace(
+        packet(), fragment_id=5, fragment_offset_bytes=1480, source_port=None, destination_port=None
+    )
+    judge = Judge(RULE, MARKER, behind_loss=True)
+    judge.look_at([rest])
+    assert judge.foreign == 0
+    # Of what is seen whole, or with its first one, all is known.
+    stranger = replace(packet(), fragment_id=6, more_fragments=True, destination_port=53)
+    judge.look_at([stranger, replace(rest, fragment_id=6), replace(rest, protocol=6)])
+    assert judge.foreign == 3
+
+
 def test_the_marker_in_a_frame_of_the_link_s_own_is_found_too() -> None:
     judge = Judge(RULE, MARKER)
     arp = OtherFrame(0, 0x0806, "not IP", bytes(28))

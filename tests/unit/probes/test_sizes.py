@@ -16,7 +16,7 @@ def batch(seen: Sizes, sizes: Sequence[int], *, shifted: int = 0) -> None:
     parts = [
         [Carrier(at, one.payload_bytes + AROUND - shifted, b"")] for at, one in enumerate(probes)
     ]
-    seen.add(probes, parts)
+    seen.add(probes, parts, sure=KNOWN)
 
 
 def test_a_batch_that_contradicts_what_is_known_settles_nothing() -> None:

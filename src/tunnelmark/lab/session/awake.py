@@ -23,8 +23,7 @@ class Awake:
     ) -> float:
         """Return the CPU seconds, as far as they are of processes whose CPU time was read.
 
-        An emulator beside the machine whose cores were read ran on none of them; a link that is no
-        emulator waits for nothing.
+        Those of the senders alone without counters; a link that is no emulator waits for nothing.
         """
         spent_ns = dict(self._senders_ns)
         if before is not None and after is not None:

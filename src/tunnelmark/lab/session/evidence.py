@@ -239,13 +239,17 @@ def run_metrics(
     payload_packets: int,
     measuring_s: float,
     in_programs: bool,
+    awake_beside_s: float = 0.0,
+    outside_bytes: int = 0,
 ) -> dict[str, float | None]:
     """Return the metrics that are the same for every workload.
 
     ``awake_s``: what the instrument spent awake, waiting for a point in time; how much that is has
-    to do with how deep a core slept, so it would be noise of the tunnel's cost.
+    to do with how deep a core slept, so it would be noise of the tunnel's cost. ``awake_beside_s`` of
+    it ran on other cores than those of ``usage``.
     ``in_programs``: the traffic went through a tunnel whose work its programs do. The CPU time of
     programs that only set up a tunnel of the kernel's, or idle beside, is nothing's cost.
+    ``outside_bytes``: the payload of loads beside the tunnel, which the link carried, too.
     """
     tunnel = usage.groups[TUNNEL]
     tunnel_s = tunnel.run_s if in_programs else None
@@ -254,7 +258,7 @@ def run_metrics(
     forward, reverse = (_carried(before, after, way) for way in ("forward", "reverse"))
     ours = [name for name in usage.groups if name == LINK or name.startswith(MEASURING)]
     instrument_s = _all_of(usage, ours, 1.0)
-    lab_s = None if usage.lab_s is None else max(0.0, usage.lab_s - awake_s)
+    lab_s = None if usage.lab_s is None else max(0.0, usage.lab_s - (awake_s - awake_beside_s))
     return {
         "cpu_client_ratio": _all_of(usage, ["client"], busy_s),
         "cpu_server_ratio": _all_of(usage, ["server"], busy_s),
@@ -276,7 +280,9 @@ def run_metrics(
         "cpu_cost_s_per_mpkt": per(tunnel_s, payload_packets / 1e6),
         "cpu_machine_cost_s_per_gib": per(lab_s, payload_bytes / (1 << 30)),
         "cpu_machine_cost_s_per_mpkt": per(lab_s, payload_packets / 1e6),
-        **wire_metrics(forward, reverse, payload_bytes=payload_bytes, measuring_s=measuring_s),
+        **wire_metrics(
+            forward, reverse, payload_bytes=payload_bytes + outside_bytes, measuring_s=measuring_s
+        ),
     }
 
 

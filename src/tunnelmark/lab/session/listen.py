@@ -24,7 +24,8 @@ def listening(lab: Lab, up: TunnelUp, path: TrafficPath) -> Iterator[Watch]:
         end = f"a{number or ''}" if lab.wires > 1 else "a"
         watched = (lab.client_hosts[number], "eth0") if lab.direct else (lab.link_host, end)
         mac, _ = wire_macs(number)
-        yield Watch(*watched, client, mac=mac)
+        # A line of the user's own may lose packets before this computer's end of it.
+        yield Watch(*watched, client, mac=mac, behind_loss=lab.direct)
         return
     lab.client_host.run(["ip", "link", "set", "dev", tap.interface, "up"])
     try:

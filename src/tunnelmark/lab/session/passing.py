@@ -3,6 +3,7 @@
 Only where a study asks for it (``[probes]``): a capture takes CPU from what is measured.
 """
 
+import ipaddress
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ from tunnelmark.lab.place import LocalPlace
 from tunnelmark.model.block import WireProof
 from tunnelmark.model.errors import LabError, TunnelmarkError
 from tunnelmark.model.rules import Probes
+from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.probes.capture import Capture, Captured
 from tunnelmark.probes.split import PARTS, Mark, Split, marks, sizes, split
@@ -106,24 +108,29 @@ def findings(
     lab: Lab,
     outcome: Outcome,
     *,
+    paths: Sequence[TrafficPath],
     proofs: Sequence[WireProof],
     payload_sizes: Sequence[int],
     samples_dir: Path | None,
 ) -> Findings:
-    """Return delay by place and packets by size; a check says what is missing."""
+    """Return delay by place and packets by size; a check says what is missing.
+
+    ``paths`` are those of the traffic: some have addresses of their own on the link.
+    """
     if not passed.wanted:
         return Findings()
     if passed.reason or set(passed.captured) != set(_ENDS):
         return Findings(checks=(_said(passed.reason or "there is no capture"),))
-    addresses = {
-        "forward": frozenset({lab.client.ipv4, lab.client.ipv6}),
-        # As the client's capture has them.
-        "reverse": frozenset({lab.server.advertised("ipv4"), lab.server.advertised("ipv6")}),
-    }
+    addresses = _addresses(lab, paths)
     seen = {way: sizes(passed.captured["client"].frames, addresses[way]) for way in WAYS}
     packets = sum(one.packets for one in seen.values())
     metrics: dict[str, float | None] = {
-        "wire_packets_per_datagram": _per(packets, outcome.payload_packets),
+        # What is no IP packet is not counted; a tunnel of such frames has none, and not 0 of them.
+        "wire_packets_per_datagram": _per(
+            packets, outcome.payload_packets + outcome.outside_packets
+        )
+        if packets
+        else None,
         "wire_fragments_ratio": _per(sum(one.fragments for one in seen.values()), packets),
     }
     details: dict[str, object] = {"packets": {way: asdict(one) for way, one in seen.items()}}
@@ -155,6 +162,24 @@ def findings(
         words = f"{way}: {len(found.link)} packets followed through sender, link and receiver"
         checks.append(Check(f"delay_split_{way}", ok=True, message=words))
     return Findings(metrics, tuple(checks), details)
+
+
+def _addresses(lab: Lab, paths: Sequence[TrafficPath]) -> dict[str, frozenset[str]]:
+    """Return the sources of each direction, as the client's end of the link has them."""
+    own = {_written(path.link_address) for path in paths if path.link_address is not None}
+    # In transport mode the addresses on the link are those of the datagrams, at both ends.
+    bare = {
+        _written(path.server_address) for path in paths if path.link_address == path.client_address
+    }
+    return {
+        "forward": frozenset({lab.client.ipv4, lab.client.ipv6, *own}),
+        "reverse": frozenset({lab.server.advertised("ipv4"), lab.server.advertised("ipv6"), *bare}),
+    }
+
+
+def _written(address: str) -> str:
+    """Return an address as those of captured packets are written."""
+    return str(ipaddress.ip_address(address))
 
 
 def _way(

@@ -87,8 +87,16 @@ def proofs_after(
     for path in _listened_to(lab, up):
         for number in range(_END_TRIES):
             own = seed(f"proof at the end/{path.name}/{number}")
-            sizes = _END_PAYLOADS_BYTES
-            proof = _proof(lab, up, path, seed=own, payload_sizes=sizes, keep=keep, search=False)
+            proof = _proof(
+                lab,
+                up,
+                path,
+                seed=own,
+                payload_sizes=_END_PAYLOADS_BYTES,
+                keep=keep,
+                search=False,
+                once=True,
+            )
             if proof.verdict is not ProofVerdict.COULD_NOT_SEE:
                 break
         yield proof

@@ -146,6 +146,7 @@ class _Running:
                 passed,
                 lab,
                 outcome,
+                paths=self.side.up.paths,
                 proofs=self.side.proofs,
                 payload_sizes=self.task.workload.payload_sizes,
                 samples_dir=self.stand.samples_dir,
@@ -248,13 +249,20 @@ class _Running:
         self, seen: "_SeenTrial", device: Mapping[str, float | None]
     ) -> tuple[Measurement, ...]:
         outcome = seen.outcome
+        awake_s = self.awake.seconds(seen.usage, seen.before, seen.after)
+        # An emulator beside the machines ran on none of the cores that are read.
+        link_beside = self.lab.place.link_owner_pid != self.lab.place.owner_pid
         common = evidence.run_metrics(
             seen.usage,
             seen.before,
             seen.after if self.clocks is None else self.clocks.without(seen.after),
-            awake_s=self.awake.seconds(seen.usage, seen.before, seen.after),
+            awake_s=awake_s,
+            awake_beside_s=awake_s - self.awake.seconds(seen.usage, None, None)
+            if link_beside
+            else 0.0,
             payload_bytes=outcome.payload_bytes,
             payload_packets=outcome.payload_packets,
+            outside_bytes=outcome.outside_bytes,
             measuring_s=outcome.measuring_s,
             in_programs=self.on_tunnel
             and all(agreed.data_path is DataPath.USER_SPACE for agreed in self.side.up.negotiated),

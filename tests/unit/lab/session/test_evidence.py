@@ -212,11 +212,18 @@ def test_metrics_are_of_the_time_in_which_traffic_was_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload_bytes", "compression", "overhead"),
-    [(8000, 0.8, 0.25), (10_000, 1.0, 0.0), (40_000, 4.0, -0.75), (0, None, None)],
+    ("payload_bytes", "outside_bytes", "compression", "overhead"),
+    [
+        (8000, 0, 0.8, 0.25),
+        (10_000, 0, 1.0, 0.0),
+        (40_000, 0, 4.0, -0.75),
+        (0, 0, None, None),
+        # The link carried what went beside the tunnel, too.
+        (1000, 7000, 0.8, 0.25),
+    ],
 )
 def test_payload_and_wire_are_compared_over_both_directions(
-    payload_bytes: int, compression: float | None, overhead: float | None
+    payload_bytes: int, outside_bytes: int, compression: float | None, overhead: float | None
 ) -> None:
     half = direction(delivered=50, delivered_bytes=50 * 114)
     found = evidence.run_metrics(
@@ -227,6 +234,7 @@ def test_payload_and_wire_are_compared_over_both_directions(
         payload_bytes=payload_bytes,
         payload_packets=10,
         measuring_s=1.0,
+        outside_bytes=outside_bytes,
         in_programs=True,
     )
     assert found["compression_ratio"] == compression
@@ -308,6 +316,25 @@ def test_what_the_instrument_waits_awake_is_no_cost_of_the_tunnel() -> None:
     assert found["cpu_machine_cost_s_per_mpkt"] == pytest.approx(140)
     # It did run, and the instrument says so.
     assert found["cpu_instrument_s"] == pytest.approx(0.11)
+
+
+def test_what_an_emulator_spends_awake_beside_the_machines_is_not_in_their_cores() -> None:
+    def lab_ratio(beside_s: float) -> float | None:
+        return evidence.run_metrics(
+            usage(tunnel_s=0.0, others_s=0.2),
+            BEFORE,
+            LinkCounters(direction(), direction()),
+            awake_s=0.1,
+            awake_beside_s=beside_s,
+            payload_bytes=1 << 29,
+            payload_packets=1000,
+            measuring_s=0.5,
+            in_programs=False,
+        )["cpu_lab_ratio"]
+
+    assert lab_ratio(0.0) == pytest.approx(0.28)
+    assert lab_ratio(0.06) == pytest.approx(0.28 + 0.06 / 0.5)
+    assert lab_ratio(0.1) == pytest.approx(0.48)
 
 
 def test_awake_time_counts_for_what_was_seen_to_run_only() -> None:

@@ -95,6 +95,7 @@ class Lab:
         self.place = SimpleNamespace(
             engine="",
             owner_pid=1,
+            link_owner_pid=1,
             limits={},
             cpu=ProcCpu(),
             stratum=Stratum.NAMESPACES,
