@@ -379,8 +379,8 @@ fn a_trace_gives_its_opportunities_to_whoever_waits() {
 #[test]
 fn a_trace_that_begins_again_counts_from_then_whatever_waits() {
     // An opportunity each ms, and none from 10 ms to 5 s.
-    let lines: String = (1..=10).map(|ms| format!("{ms}\n")).collect();
-    let trace = Opportunities::parse(format!("{lines}5000\n").as_bytes(), 1504).unwrap();
+    let trace = b"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n5000\n";
+    let trace = Opportunities::parse(trace, 1504).unwrap();
     let config = DirectionConfig {
         rate_bit_s: None,
         trace: Some(TraceConfig {

@@ -111,7 +111,8 @@ def test_a_run_waits_until_a_lost_connection_has_taken_all_along(
     made: Any = Computers(0, leaves=2)
     placement._computers = made
     assert isinstance(placement.place("none", tmp_path), HostsPlace)
-    assert said == ["waiting for the hosts: client: what the lost connection has there ends by itself"] * 2
+    left = "client: what the lost connection has there ends by itself"
+    assert said == [f"waiting for the hosts: {left}"] * 2
 
 
 def test_hosts_that_stay_away_end_the_attempt(placement: HostsPlacement, tmp_path: Path) -> None:
