@@ -11,6 +11,7 @@ from tunnelmark.hosts.inventory import ROLES, Inventory, Role
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.ssh import SshAgent, directory_of, silence
 from tunnelmark.hosts.ssh_host import SshHost
+from tunnelmark.model.errors import LabError
 
 _ENDS_S: Final = 10.0
 """So long an agent takes at most to end what runs there."""
@@ -73,23 +74,22 @@ class Computers:
             self._gone_at_s = time.monotonic() + self._silence_s + _ENDS_S
         return {role: self.one(role) for role in ROLES}
 
-    def left(self) -> str | None:
-        """Say what a lost connection still has there, or None.
+    def check_left(self) -> None:
+        """Raise ``LabError`` while a lost connection still has something there.
 
         An agent that has heard nothing for as long as it waits takes all of it along, interface and
         address on the line too; what is there after that time stands in nobody's way.
         """
         if time.monotonic() > self._gone_at_s:
-            return None
+            return
         for computer in self._connected.values():
             before = (self._directory(number) for number in range(1, self._number))
             found = computer.host.run(["ls", "-d", *map(directory_of, before)], check=False).text()
             if found.strip():
-                return (
+                raise LabError(
                     f"{computer.role}: what the lost connection has there ends by itself "
                     f"({self._silence_s} s of silence)"
                 )
-        return None
 
     def one(self, role: Role) -> Computer:
         """Return one of them, connected."""

@@ -112,8 +112,7 @@ class HostsPlacement:
                 for computer in computers.values():
                     # A line that is cut leaves ssh waiting for a minute before it gives up.
                     computer.agent.which("sh")
-                if left := self._computers.left():
-                    raise LabError(left)
+                self._computers.check_left()
                 place = HostsPlace(computers, self._found_ends(), self._ledger.run_id, logs=logs)
                 self._try_ports(computers, place)
             except LabError as error:

@@ -129,7 +129,7 @@ class Outcome:
     samples: tuple[str, ...] = ()
     """Names of files left in ``samples_dir``."""
     outside_bytes: int = 0
-    """Application bytes that loads beside the tunnel delivered: on the link, but at no cost of its."""
+    """Application bytes that loads beside the tunnel delivered: on the link, at no cost of its."""
     outside_packets: int = 0
     """Datagrams of such loads."""
     apart_ns: int | None = None

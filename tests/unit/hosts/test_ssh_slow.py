@@ -64,7 +64,7 @@ def test_signs_of_life_go_on_when_a_line_works_again(
         cast("subprocess.Popen[bytes]", line),
         tmp_path / "errors",
         name="client",
-        directory=PurePosixPath("/tmp/none"),
+        directory=PurePosixPath("/none"),
         silence_s=1,
     )
     alive = threading.Thread(target=agent._live)

@@ -57,11 +57,10 @@ class Computers:
             role: SimpleNamespace(role=role, agent=self.agent, host=Host(role)) for role in ROLES
         }
 
-    def left(self) -> str | None:
+    def check_left(self) -> None:
         if self.leaves:
             self.leaves -= 1
-            return "client: what the lost connection has there ends by itself"
-        return None
+            raise LabError("client: what the lost connection has there ends by itself")
 
     def close(self) -> None:
         self.fails = -1

@@ -245,8 +245,8 @@ def run_metrics(
     """Return the metrics that are the same for every workload.
 
     ``awake_s``: what the instrument spent awake, waiting for a point in time; how much that is has
-    to do with how deep a core slept, so it would be noise of the tunnel's cost. ``awake_beside_s`` of
-    it ran on other cores than those of ``usage``.
+    to do with how deep a core slept, so it would be noise of the tunnel's cost. Of it,
+    ``awake_beside_s`` ran on other cores than those of ``usage``.
     ``in_programs``: the traffic went through a tunnel whose work its programs do. The CPU time of
     programs that only set up a tunnel of the kernel's, or idle beside, is nothing's cost.
     ``outside_bytes``: the payload of loads beside the tunnel, which the link carried, too.
