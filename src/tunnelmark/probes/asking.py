@@ -73,12 +73,13 @@ class Asking:
     def batch(self) -> tuple[int, ...]:
         """Return the sizes to send next; none when there is nothing left to ask."""
         number, known = self._batches, self._lengths
+        used_up = number >= _MAX_BATCHES + len(self.seen.wanted) // _BATCH_SIZES
         # Nothing was seen, again and again: a busy machine may spoil a batch, hardly all.
         futile = number >= _FUTILE_BATCHES and not known
         # How long a compressed packet is depends on those before it.
         settled = self._compresses and self._whole and known
-        settled = settled or (self._once and self._counted and not self.lost())
-        if futile or settled or number >= _MAX_BATCHES + len(self.seen.wanted) // _BATCH_SIZES:
+        enough = self._once and self._counted and not self.lost()
+        if used_up or futile or settled or enough:
             return ()
         open_ = self._open()
         self._sizes = tuple(dict.fromkeys((*open_[:_BATCH_SIZES], *self._searched())))
