@@ -246,7 +246,8 @@ def test_a_run_waits_for_what_only_this_side_knows_to_be_lost(
     # are taken until then.
     held = " ".join(map(str, hosts.server.processes("sshd")))
     hosts.server.run("sh", "-c", f"kill -STOP {held}; (sleep 40; kill -9 {held}) >/dev/null 2>&1 &")
-    kill_ssh(run, hosts)
+    for connection in ssh_of(run):
+        os.kill(connection, signal.SIGKILL)
     assert one.finish() == 0, one.errors
     assert sorted(trial["repeat"] for trial in one.of("trial_done") if trial["valid"]) == [1, 2]
     assert "waiting for the hosts: server: what the lost connection has there" in one.errors
