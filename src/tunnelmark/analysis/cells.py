@@ -1,6 +1,7 @@
 """The points that a selection means, with the figures of their repeats."""
 
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,26 @@ _LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
 
 
 @dataclass(frozen=True)
+class Off:
+    """How far figures may be from the truth by the error of two clocks, all of them the same way."""
+
+    by: float = 0.0
+    """In the metric's unit, at most; 0 with one clock."""
+    logarithm: float = 0.0
+    """Of their logarithms; infinite where the error is as large as a figure."""
+
+    def on(self, *, logarithmic: bool) -> float:
+        """Return it on the scale on which figures are compared."""
+        return self.logarithm if logarithmic else self.by
+
+    def also(self, figure: float, error: float) -> "Off":
+        """Return it with one more figure."""
+        # Downwards a logarithm moves further than upwards, so that is the bound of both.
+        moved = -math.log1p(-error / figure) if error < figure else math.inf
+        return Off(max(self.by, error), max(self.logarithm, moved if error > 0 else 0.0))
+
+
+@dataclass(frozen=True)
 class Cell:
     """One point with one metric's figure of every valid repeat."""
 
@@ -46,6 +67,10 @@ class Cell:
     """The tunnel's name in reports, with its stratum and what was chosen."""
     stratum: Stratum = Stratum.NAMESPACES
     """Where the figures come from; those of others stand beside none of these."""
+    off: Off = Off()
+    """Of ``figures``."""
+    baseline_off: Off = Off()
+    """Of ``baseline``."""
 
     @property
     def values(self) -> list[float]:
@@ -68,13 +93,14 @@ def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple
         return ()
     params = [name for name in trials.columns if name.startswith("param_")]
     details = ["details"] if metric in _LOSSES else []
-    kept = dict.fromkeys((*_NEEDED, *params, *details, metric))
+    clocks = [name] if (name := _clock_error(metric)) in trials.columns else []
+    kept = dict.fromkeys((*_NEEDED, *params, *details, *clocks, metric))
     rows = labelled(trials).filter(pl.col("path") == path).select(*kept, computers())
     counted = rows.filter(pl.col("valid") & pl.col(metric).is_not_null()).unique(
         _REPEAT, keep="first", maintain_order=True
     )
-    beside: dict[tuple[str, Slot], tuple[str, float]] = {
-        (row["pair_id"], _slot(row)): (row["point_id"], float(row[metric]))
+    beside: dict[tuple[str, Slot], tuple[str, float, float]] = {
+        (row["pair_id"], _slot(row)): (row["point_id"], float(row[metric]), _error(row, metric))
         for row in counted.filter(pl.col("is_baseline")).iter_rows(named=True)
     }
     own = counted.partition_by(*_PLACE, as_dict=True)
@@ -151,20 +177,23 @@ def _cell(
     group: pl.DataFrame,
     metric: str,
     path: str,
-    beside: Mapping[tuple[str, Slot], tuple[str, float]],
+    beside: Mapping[tuple[str, Slot], tuple[str, float, float]],
 ) -> Cell:
     first: dict[str, Any] = every.row(0, named=True)
     figures: dict[Slot, float] = {}
     baseline: dict[Slot, float] = {}
     ids: set[str] = set()
+    off = baseline_off = Off()
     # Only losses are judged by their packets, and the details of a trial are long.
     counted: Packets | None = Packets() if metric in _LOSSES else None
     for row in group.iter_rows(named=True):
         slot = _slot(row)
         figures[slot] = float(row[metric])
+        off = off.also(figures[slot], _error(row, metric))
         if not row["is_baseline"] and (found := beside.get((row["pair_id"], slot))):
             ids.add(found[0])
             baseline[slot] = found[1]
+            baseline_off = baseline_off.also(*found[1:])
         if counted is not None:
             own = packets(row["details"] or "{}", path)
             counted = None if own is None else counted + own
@@ -190,7 +219,20 @@ def _cell(
         packets=counted,
         shown=first["tunnel"],
         stratum=Stratum(first[STRATUM]),
+        off=off,
+        baseline_off=baseline_off,
     )
+
+
+def _clock_error(metric: str) -> str:
+    """Return the column with the error of two clocks that a metric has; empty if none."""
+    known = METRICS.get(metric)
+    return "" if known is None else known.clock_error or ""
+
+
+def _error(row: Mapping[str, Any], metric: str) -> float:
+    error = row.get(_clock_error(metric))
+    return 0.0 if error is None else float(error) * METRICS[metric].clock_errors
 
 
 def _slot(row: Mapping[str, Any]) -> Slot:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from tunnelmark.analysis.cells import Cell, Slot
+from tunnelmark.analysis.cells import Cell, Off, Slot
 from tunnelmark.analysis.testing import OneSided, Quantity, Spread, combined, is_certain, spread
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.metrics import METRICS
@@ -46,7 +46,8 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
         return Contrast(by_packets, quantity, "Agresti-Caffo, packets")
     if len(slots) >= _FEWEST_PAIRS:
         own = {slot: scale(first.figures[slot]) - scale(second.figures[slot]) for slot in slots}
-        return Contrast(measured(own, metric, first), quantity, "t, paired")
+        off = _both(first.off, second.off, logarithmic=logarithmic)
+        return Contrast(measured(own, metric, first, off), quantity, "t, paired")
     if first.baseline_id is not None and first.baseline_id == second.baseline_id:
         cells = (first, second)
         enough = min(len(cell.figures) for cell in cells) >= _FEWEST_PAIRS
@@ -56,7 +57,8 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
             if of_effects.quantity == quantity:
                 return of_effects
     parts = [{s: scale(v) for s, v in cell.figures.items()} for cell in (first, second)]
-    return _welch(parts, metric, first, quantity, "Welch")
+    offs = [cell.off.on(logarithmic=logarithmic) for cell in (first, second)]
+    return _welch(parts, offs, metric, first, quantity, "Welch")
 
 
 def effects(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -> Contrast:
@@ -73,7 +75,8 @@ def effects(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -
         for cell in cells
     ]
     quantity: Quantity = "ratio" if logarithmic else "difference"
-    return _welch(parts, metric, first, quantity, "Welch, each to its baseline")
+    offs = [_both(cell.off, cell.baseline_off, logarithmic=logarithmic) for cell in cells]
+    return _welch(parts, offs, metric, first, quantity, "Welch, each to its baseline")
 
 
 def scaled_difference(first: Cell, second: Cell, share: float, metric: str) -> tuple[Spread, str]:
@@ -81,8 +84,8 @@ def scaled_difference(first: Cell, second: Cell, share: float, metric: str) -> t
     slots = [slot for slot in first.figures if slot in second.figures]
     if len(slots) >= _FEWEST_PAIRS:
         own = {s: first.figures[s] - share * second.figures[s] for s in slots}
-        return measured(own, metric, first), "t, paired"
-    parts = [measured(cell.figures, metric, cell) for cell in (first, second)]
+        return measured(own, metric, first, first.off.by + share * second.off.by), "t, paired"
+    parts = [measured(cell.figures, metric, cell, cell.off.by) for cell in (first, second)]
     return combined(parts, [1, -share]), "Welch"
 
 
@@ -98,22 +101,26 @@ def one_cell(cell: Cell, metric: str, *, limit: float, side: Literal[1, -1], wha
         return OneSided(what, share, limit, side, "value", "exact binomial, packets", packets=hits)
     logarithmic = limit > 0 and on_logarithms(metric, values)
     scale: _Scale = math.log if logarithmic else float
-    found = measured({slot: scale(v) for slot, v in cell.figures.items()}, metric, cell)
+    own = {slot: scale(v) for slot, v in cell.figures.items()}
+    found = measured(own, metric, cell, cell.off.on(logarithmic=logarithmic))
     method = "t on logarithms" if logarithmic else "t"
     at = scale(limit)
     return OneSided(what, found, at, side, "value", method, logarithmic=logarithmic)
 
 
-def measured(figures: Mapping[Slot, float], metric: str, cell: Cell) -> Spread:
-    """Return mean and standard error of repeats of a cell, or of what was computed from them."""
+def measured(figures: Mapping[Slot, float], metric: str, cell: Cell, off: float) -> Spread:
+    """Return mean and standard error of repeats of a cell, or of what was computed from them.
+
+    ``off`` is how far all of them may be off the same way, on their scale.
+    """
     ups, workers = [slot[:3] for slot in figures], [slot[0] for slot in figures]
     found = spread(list(figures.values()), ups, workers)
     simulated = cell.stratum is Stratum.SIMULATION
     # Of a length on the wire one figure, which has no error, is enough.
     alone = found.error is None and is_certain(metric, simulated=False)
     if alone or (found.error == 0 and is_certain(metric, simulated=simulated)):
-        return replace(found, error=0.0, freedom=math.inf)
-    return found
+        return replace(found, error=0.0, freedom=math.inf, bias=off)
+    return replace(found, bias=off)
 
 
 def on_logarithms(metric: str, values: Sequence[float]) -> bool:
@@ -146,8 +153,18 @@ def _losses(first: Cell, second: Cell, metric: str) -> Spread | None:
     return Spread(shares[0] - shares[1], math.sqrt(variance), math.inf, repeats)
 
 
+def _both(first: Off, second: Off, *, logarithmic: bool) -> float:
+    """Return how far a difference may be off, whichever way each of the two is."""
+    return first.on(logarithmic=logarithmic) + second.on(logarithmic=logarithmic)
+
+
 def _welch(
-    parts: Sequence[Mapping[Slot, float]], metric: str, cell: Cell, quantity: Quantity, method: str
+    parts: Sequence[Mapping[Slot, float]],
+    offs: Sequence[float],
+    metric: str,
+    cell: Cell,
+    quantity: Quantity,
+    method: str,
 ) -> Contrast:
-    spreads = [measured(part, metric, cell) for part in parts]
+    spreads = [measured(part, metric, cell, off) for part, off in zip(parts, offs, strict=True)]
     return Contrast(combined(spreads, [1, -1]), quantity, method)

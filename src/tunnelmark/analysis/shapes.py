@@ -127,6 +127,7 @@ class _Curve:
                 {s: math.log(v) if logarithmic else v for s, v in cell.figures.items()},
                 metric,
                 cell,
+                cell.off.on(logarithmic=logarithmic),
             )
             for _, cell in levels
         ]

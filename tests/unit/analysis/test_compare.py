@@ -50,6 +50,21 @@ def test_what_changed_is_reported_and_what_did_not_is_not() -> None:
     assert not found.unlike
 
 
+def test_a_change_within_the_error_of_two_clocks_is_none() -> None:
+    def delays(seed: int, ms: float, error_ms: float) -> Run:
+        one = run(seed)
+        delay = (pl.col("rtt_p50_ns") * ms).alias("owd_forward_p50_ns")
+        error = pl.lit(error_ms * 1e6).alias("clock_error_ns")
+        return replace(one, trials=one.trials.with_columns(delay, error))
+
+    for error_ms, clear in ((0.0, True), (0.1, True), (1.0, False)):
+        here, there = delays(1, 10, 0.0), delays(2, 11, error_ms)
+        found = compare(here, there, ("owd_forward_p50_ns",), confidence=0.95)
+        assert {change.clear for change in found.changes} == {clear}, error_ms
+        beside = compare(here, there, ("owd_forward_p50_ns",), confidence=0.95, to_baseline=True)
+        assert not any(change.clear for change in beside.changes)
+
+
 def placed(one: Run, stratum: Stratum) -> Run:
     block = replace(made_results.block_record(), stratum=stratum)
     return replace(one, blocks=(block,))

@@ -196,6 +196,29 @@ def test_thresholds_of_each_and_of_the_highest() -> None:
         assert verdict(trials, claim).outcome == outcome, (of, bound, limit)
 
 
+@pytest.mark.parametrize(("error_ns", "decided"), [(0.0, True), (0.4e6, True), (3e6, False)])
+def test_nothing_is_claimed_beyond_the_error_of_two_clocks(
+    error_ns: float, *, decided: bool
+) -> None:
+    metric = "owd_forward_p50_ns"
+    figures = {("wg", 64): around(10e6, 0.01), ("none", 64): around(12e6, 0.01, seed=2)}
+    clocks = pl.lit(error_ns).alias("clock_error_ns")
+    trials = table(figures, metric).with_columns(clocks)
+    slower = Hypothesis("h", "threshold", metric, of="highest", bound="at_most", limit=13e6)
+    faster = compared("superiority", metric=metric, better="lower")
+    equal = compared(
+        "equivalence", metric=metric, margin=Margin(3e6, relative=False)
+    )
+    for claim in (slower, faster, equal):
+        wanted = "confirmed" if decided else "undecided"
+        assert verdict(trials, claim).outcome == wanted, claim.kind
+    # What one clock measured is no less known.
+    rtt = table(figures, "rtt_p50_ns").with_columns(clocks)
+    assert verdict(rtt, compared("superiority", metric="rtt_p50_ns", better="lower")).outcome == (
+        "confirmed"
+    )
+
+
 def test_a_fragmentation_point_is_a_length_and_needs_no_repeats() -> None:
     trials = table({("openvpn", 64): [1e6]})
     elsewhere = Selection({"tunnel": ("wg",)})
