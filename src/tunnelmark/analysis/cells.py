@@ -9,7 +9,15 @@ from typing import Any, Final
 import polars as pl
 
 from tunnelmark.analysis.packets import Packets, packets
-from tunnelmark.analysis.strata import COMPUTER, LABEL, STRATUM, computers, labelled, marked
+from tunnelmark.analysis.strata import (
+    APART,
+    COMPUTER,
+    LABEL,
+    STRATUM,
+    computers,
+    labelled,
+    marked,
+)
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.hypothesis import Selection, param_fits
 from tunnelmark.model.metrics import METRICS
@@ -22,7 +30,7 @@ _PLACE: Final = ("point_id", "link", "device")
 _REPEAT: Final = (*_PLACE, "block_id", "bring_up", "repeat")
 _NEEDED: Final = (
     *_REPEAT,
-    *("pair_id", "is_baseline", "valid", LABEL, STRATUM),
+    *("pair_id", "is_baseline", "valid", LABEL, STRATUM, APART),
     *(f"{axis}{kind}" for axis in ("tunnel", "link", "workload") for kind in ("", "_kind")),
 )
 _LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
@@ -67,6 +75,8 @@ class Cell:
     """The tunnel's name in reports, with its stratum and what was chosen."""
     stratum: Stratum = Stratum.NAMESPACES
     """Where the figures come from; those of others stand beside none of these."""
+    apart: str = ""
+    """``in environment …``, if it is another than the first of the result: likewise."""
     off: Off = Off()
     """Of ``figures``."""
     baseline_off: Off = Off()
@@ -141,7 +151,7 @@ def matched(
 def name_of(cell: Cell, *, without: Collection[str] = ()) -> str:
     """Return ``8 Mbit/s 41 ms, udp_echo 64`` for messages."""
     shown = ("tunnel", "link", "device", "workload")
-    parts = [cell.names[axis] for axis in shown if axis not in without]
+    parts = [*(cell.names[axis] for axis in shown if axis not in without), cell.apart]
     name = ", ".join(part for part in parts if part not in {"", "host"})
     return marked(name, cell.stratum)
 
@@ -154,7 +164,9 @@ def title_of(metric: str) -> str:
 
 def _agree(one: Cell, other: Cell, differing: Collection[str]) -> bool:
     axes = [axis for axis in ("tunnel", "link", "device") if axis not in differing]
-    if one.stratum is not other.stratum or any(one.names[a] != other.names[a] for a in axes):
+    if (one.stratum, one.apart) != (other.stratum, other.apart):
+        return False
+    if any(one.names[a] != other.names[a] for a in axes):
         return False
     if "workload" not in differing:
         if one.kinds["workload"] != other.kinds["workload"]:
@@ -219,6 +231,7 @@ def _cell(
         packets=counted,
         shown=first["tunnel"],
         stratum=Stratum(first[STRATUM]),
+        apart=first[APART],
         off=off,
         baseline_off=baseline_off,
     )

@@ -62,11 +62,12 @@ def factorial(cells: Sequence[Cell], metric: str) -> tuple[Factorial, ...]:
     baseline, are a factor of their own that is not reported. A workload in which nothing varies, or
     whose points were measured once only, gives nothing.
     """
-    kinds = dict.fromkeys(cell.kinds["workload"] for cell in cells)
-    found = (
-        _factorial([c for c in cells if c.kinds["workload"] == kind], metric, kind)
-        for kind in kinds
-    )
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        # Figures of two environments are never pooled.
+        what = ", ".join(part for part in (cell.kinds["workload"], cell.apart) if part)
+        groups.setdefault(what, []).append(cell)
+    found = (_factorial(own, metric, what) for what, own in groups.items())
     return tuple(one for one in found if one is not None)
 
 

@@ -40,7 +40,7 @@ def shape(
             continue
         rest = sorted((k, v) for k, v in cell.params.items() if k != along)
         names = [cell.names[axis] for axis in ("tunnel", "link", "device")]
-        key = repr([*names, cell.stratum, cell.kinds["workload"], rest])
+        key = repr([*names, cell.stratum, cell.apart, cell.kinds["workload"], rest])
         curves.setdefault(key, []).append((float(level), cell))
     parts: list[Part] = []
     for entries in curves.values():

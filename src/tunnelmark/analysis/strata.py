@@ -27,6 +27,10 @@ LABEL: Final = "tunnel_label"
 STRATUM: Final = "tunnel_stratum"
 """Column of ``set_apart``: where the figures of the tunnel's block come from."""
 
+APART: Final = "tunnel_apart"
+"""Column of ``set_apart``: ``in environment …`` where a trial is of another than the first of the
+result, else empty."""
+
 COMPUTER: Final = "computer"
 """Column of ``computers``."""
 
@@ -38,7 +42,8 @@ def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFra
     """Return the trials, each under the name that ``shown_name`` gives its tunnel.
 
     The baseline of several blocks is one point, so without the strata it would be averaged over
-    CPUs that have nothing in common. ``LABEL`` and ``STRATUM`` are what the name is made of.
+    CPUs that have nothing in common. ``LABEL``, ``STRATUM`` and ``APART`` are what the name is made
+    of.
     """
     strata: dict[str, str] = {}
     chosen: dict[str, str | None] = {}
@@ -52,16 +57,21 @@ def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFra
         _of_block(strata, Stratum.NAMESPACES.value).alias(STRATUM),
     )
     first = trials["environment"][trials["started_at"].arg_min() or 0]
-    elsewhere = pl.col("environment") != first
+    apart = pl.when(pl.col("environment") != first).then(
+        pl.lit(ELSEWHERE) + pl.col("environment")
+    )
     mark = pl.concat_str(
         pl.when(~pl.col("is_baseline")).then(_of_block(chosen, None)),
-        pl.when(elsewhere).then(pl.lit(ELSEWHERE) + pl.col("environment")),
+        apart,
         pl.col(STRATUM).replace_strict(_MARKS, default=None, return_dtype=pl.String),
         separator=", ",
         ignore_nulls=True,
     )
     behind = pl.when(mark == "").then(pl.lit("")).otherwise(pl.lit(" (") + mark + pl.lit(")"))
-    return trials.with_columns(pl.col(name) + behind for name in ("tunnel", "point_id"))
+    return trials.with_columns(
+        *(pl.col(name) + behind for name in ("tunnel", "point_id")),
+        apart.otherwise(pl.lit("")).alias(APART),
+    )
 
 
 def without_stratum(name: str, stratum: Stratum) -> str:
@@ -75,11 +85,13 @@ def without_stratum(name: str, stratum: Stratum) -> str:
 
 
 def labelled(trials: pl.DataFrame) -> pl.DataFrame:
-    """Return the trials with ``LABEL`` and ``STRATUM``; not set apart, all are as measured here."""
+    """Return the trials with what ``set_apart`` adds; not set apart, all are as measured here."""
     if LABEL in trials.columns:
         return trials
     return trials.with_columns(
-        pl.col("tunnel").alias(LABEL), pl.lit(Stratum.NAMESPACES.value).alias(STRATUM)
+        pl.col("tunnel").alias(LABEL),
+        pl.lit(Stratum.NAMESPACES.value).alias(STRATUM),
+        pl.lit("").alias(APART),
     )
 
 

@@ -219,6 +219,26 @@ def test_nothing_is_claimed_beyond_the_error_of_two_clocks(
     )
 
 
+def test_a_tunnel_is_compared_with_what_its_own_environment_gave() -> None:
+    """The result was continued after an upgrade, which made everything slower."""
+    here = table({("wg", 64): around(11e6, 0.01), ("none", 64): around(10e6, 0.01, seed=2)})
+    later = table({("openvpn", 64): around(6e6, 0.01), ("none", 64): around(12e6, 0.01, seed=3)})
+    later = later.with_columns(
+        pl.lit("later").alias("environment"),
+        pl.lit("b2").alias("block_id"),
+        pl.col("started_at") + pl.duration(hours=1),
+    )
+    trials = pl.concat([here, later])
+    assert verdict(trials, compared("superiority")).outcome == "confirmed"
+    openvpn = Selection({"tunnel": ("openvpn",)})
+    found = verdict(trials, compared("superiority", groups=(WG, openvpn)))
+    assert found.outcome == "undecided"
+    slower = verdict(trials, compared("superiority", groups=(openvpn, NONE), better="lower"))
+    assert slower.outcome == "confirmed"
+    assert slower.deciding is not None
+    assert "in environment later" in slower.deciding.what
+
+
 def test_a_fragmentation_point_is_a_length_and_needs_no_repeats() -> None:
     trials = table({("openvpn", 64): [1e6]})
     elsewhere = Selection({"tunnel": ("wg",)})
