@@ -116,6 +116,12 @@ def execute(
                 if resume
                 else create_result(results_dir, study, only, ledger.run_id, able)
             )
+            if resume:
+                # What was missing then may be there now.
+                runs = {job.block.tunnel.label for job in able.jobs}
+                before = writer.manifest.skipped.items()
+                kept = {label: why for label, why in before if label not in runs}
+                writer.update(skipped={**kept, **able.skipped})
             try:
                 writer.begin(socket.gethostname(), able.environment, ledger.run_id)
                 return Loop(

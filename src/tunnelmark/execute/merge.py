@@ -1,7 +1,7 @@
 """Results of jobs of one study put together: each job once, however often that is done."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,16 +93,22 @@ def _merged(sources: Sequence[Result], there: Result, writer: Writer) -> Merged:
     into = open_result(writer.directory)
     # A record alone says little: a run writes it before the first trial.
     done |= _failed(into)
-    omitted = {name for result in results for name in result.manifest.omitted}
+    manifests = [there.manifest, *(one.manifest for one in sources)]
+    omitted = {name for manifest in manifests for name in manifest.omitted}
+    skipped = _skipped(
+        manifests,
+        ran={planned[name].block.tunnel.label for name in into.jobs() if name in planned},
+        # Over one link, though it may run over another.
+        refused={planned[name].block.tunnel.label for name in omitted if name in planned},
+    )
     missing = tuple(
         name
         for name, job in planned.items()
-        if name not in done
-        and name not in omitted
-        and job.block.tunnel.label not in there.manifest.skipped
+        if name not in done and name not in omitted and job.block.tunnel.label not in skipped
     )
     writer.update(
-        **_together([there.manifest, *(one.manifest for one in sources)]),
+        **_together(manifests),
+        skipped=skipped,
         outcome="interrupted" if missing else "failed" if _failed(into) else "complete",
         wall_s=sum(record.wall_s for record in into.blocks.values()),
         measuring_s=sum(record.seconds.get("measuring", 0.0) for record in into.blocks.values()),
@@ -180,15 +186,21 @@ def _together(manifests: Sequence[Manifest]) -> dict[str, object]:
     sittings = _sittings(manifest.sittings for manifest in manifests)
     environments = {k: v for manifest in manifests for k, v in manifest.environments.items()}
     ends = [manifest.ended_at for manifest in manifests if manifest.ended_at]
-    skipped = {k: v for manifest in manifests for k, v in manifest.skipped.items()}
     return {
         "sittings": sittings,
         "environments": dict(sorted(environments.items())),
         "started_at": min(manifest.started_at for manifest in manifests),
         "ended_at": max(ends, default=None),
-        "skipped": dict(sorted(skipped.items())),
         "omitted": tuple(sorted({name for one in manifests for name in one.omitted})),
     }
+
+
+def _skipped(
+    manifests: Sequence[Manifest], *, ran: Collection[str], refused: Collection[str]
+) -> dict[str, str]:
+    """Return the tunnels that could not run, and why, without those that ran elsewhere."""
+    found = {k: v for manifest in manifests for k, v in manifest.skipped.items()}
+    return {k: v for k, v in sorted(found.items()) if k not in ran or k in refused}
 
 
 def _sittings(found: Iterable[tuple[Sitting, ...]]) -> tuple[Sitting, ...]:

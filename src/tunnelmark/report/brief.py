@@ -163,9 +163,13 @@ class _Overall:
         if not self.working or len(self.rivals) == 1:
             return NOTHING
         if len(self.best) > 1:
-            worse = [n for n in self.rivals if n not in self.best]
-            rest = f"; {names(worse)} clearly worse or broken somewhere" if worse else ""
-            return f"no clear difference between {names(self.best)}{rest}"
+            others = [n for n in self.rivals if n not in self.best]
+            worse = [n for n in others if any(n in use.worse for use in self.working)]
+            unknown = [n for n in others if n not in worse]
+            said = [f"no clear difference between {names(self.best)}"]
+            said += [f"{names(worse)} clearly worse or broken somewhere"] if worse else []
+            said += [f"{names(unknown)} not measured for every use"] if unknown else []
+            return "; ".join(said)
         said = [(name, self._won(name)) for name in self.shown]
         if len(said) == 1:
             return said[0][1]

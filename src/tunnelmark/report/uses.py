@@ -72,6 +72,8 @@ class Use:
     """By which tunnels are set against each other; None: none compares them."""
     recommended: tuple[str, ...]
     """One tunnel, or those between which no clear difference was found; none where none works."""
+    worse: tuple[str, ...]
+    """Those that another one clearly beats, and the broken ones."""
     clear: bool
     """Whether it is one, better than every other."""
     recommendation: str
@@ -153,6 +155,7 @@ class _Judge:
             standing=standing,
             metric=self.metric,
             recommended=tuple(best),
+            worse=tuple(n for n in seen if n in beaten or self._broken(n)),
             clear=clear,
             recommendation=_recommendation(standing, best),
             better_by=self._better_by(best, working, clear=clear),
@@ -302,8 +305,9 @@ class _Judge:
             found.append(f"{METRICS[self.metric].title} of {names(without)}: no trial has it")
         if leading and all(one.decision.contrast.spread.bring_ups == 1 for one in leading):
             found.append("the variation between bring-ups")
-        if self.skipped:
-            found.append(f"{names(self.skipped)}: not run here")
+        ran = {point.label for point in self.part.family.points if point.valid}
+        if skipped := [name for name in self.skipped if name not in ran]:
+            found.append(f"{names(skipped)}: not run here")
         return found
 
 

@@ -228,6 +228,26 @@ def test_why_a_job_has_no_trial_is_merged_too(tmp_path: Path) -> None:
     assert there.manifest.outcome == "complete"
 
 
+def test_a_tunnel_that_one_computer_lacks_and_another_measured_is_there(tmp_path: Path) -> None:
+    one, other = jobs(_study())
+    lacking = {"b": "no program", "c": "no program"}
+    here = _result(tmp_path, [one], "tmhere", skipped={"b": "no program"})
+    begun = _result(tmp_path, [other], "tmbegun", trials=2)
+    there = _result(tmp_path, [other], "tmthere", skipped=lacking)
+    for number, sources in enumerate(([here, begun], [begun, here])):
+        into = tmp_path / f"begun{number}"
+        # It ran, so what it still lacks is missing.
+        assert merge(sources, into).missing == (other.job_id,)
+        assert open_result(into).manifest.skipped == {}
+    into = tmp_path / "whole"
+    assert not merge([here, there], into).missing
+    assert open_result(into).manifest.skipped == {"c": "no program"}
+    # Its job has no trial anywhere, and the reason is known.
+    nowhere = tmp_path / "nowhere"
+    assert not merge([here], nowhere).missing
+    assert open_result(nowhere).manifest.skipped == {"b": "no program"}
+
+
 def test_parts_that_a_killed_run_left_are_taken_in_once(tmp_path: Path) -> None:
     one, two = jobs(_study())
     whole = _result(tmp_path, [], "tmwhole")

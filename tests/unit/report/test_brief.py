@@ -122,6 +122,24 @@ def test_each_the_best_for_something() -> None:
     assert found["Costs"].startswith("a: against no tunnel: RTT, median 1 % higher")
 
 
+def test_what_was_not_measured_is_not_said_to_be_worse() -> None:
+    close = {"a": 0.01, "b": 0.011}
+    found = lines([*made(RTT, {**close, "c": 0.012}, half=1e6), *made(RATE, close, half=1e6)])
+    assert found["Better by"] == (
+        "no clear difference between a and b; c not measured for every use"
+    )
+    found = lines([*made(RTT, {**close, "c": 9.0}, half=1e6), *made(RATE, close, half=1e6)])
+    assert found["Better by"] == (
+        "no clear difference between a and b; c clearly worse or broken somewhere"
+    )
+
+
+def test_a_tunnel_that_ran_later_is_not_said_to_be_missing() -> None:
+    points = made(RTT, {"a": 0.01, "b": 0.05})
+    assert "c: not run here" in lines(points, skipped=("b", "c"))["Not known"]
+    assert "not run here" not in lines(points, skipped=("b",))["Not known"]
+
+
 @pytest.mark.parametrize(
     ("half", "second", "said"),
     [
