@@ -29,7 +29,8 @@ def row(one: Change) -> tuple[str, str, str, str, str]:
         "?" if value is None else change_as_text(value, one.metric, one.quantity)
         for value in (one.value, one.low, one.high)
     ]
-    unit = words[0][words[0].find(" ") :]
+    _, blank, name = words[0].partition(" ")
+    unit = blank + name
     ends = [word.removesuffix(unit) for word in words[1:]]
     shown = words[0] + ("" if one.low is None else f" [{ends[0]}, {ends[1]}]")
     figures = (as_text(one.first, one.metric), as_text(one.second, one.metric))

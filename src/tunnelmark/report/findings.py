@@ -80,13 +80,12 @@ def _differences(where: str, family: Family, statements: Sequence[Statement]) ->
             continue
         # The largest first: a reader looks for what costs most.
         own.sort(key=lambda one: -abs(one.decision.value))
-        said = "; ".join(
-            f"{one.tunnel} by {difference(metric, d.value, d.low, d.high)}"
+        said = [
+            (f"{one.tunnel} by {difference(metric, d.value, d.low, d.high)}", _over(family, one))
             for one in own
             for d in (one.decision,)
-        )
-        title = METRICS[metric].title
-        yield f"{where}: {title} differs from no tunnel: {said}{_over(family, own[0])}."
+        ]
+        yield f"{where}: {METRICS[metric].title} differs from no tunnel: {_listed(said)}."
 
 
 def _alike(where: str, statements: Sequence[Statement]) -> Iterator[str]:
@@ -128,15 +127,27 @@ def leaders(where: str, family: Family, statements: Sequence[Statement]) -> Iter
     title = METRICS[metric].title
     ranked = sorted(leagues, key=lambda name: -sum(one.winner == name for one in pairs))
     for name in ranked:
-        won = [(one.loser, one.seen_by(name)) for one in pairs if one.winner == name]
+        won = [one for one in pairs if one.winner == name]
         if won:
             rivals = list(leagues.values()).count(leagues[name]) - 1
             best = " the best of all" if 1 < len(won) == rivals else " better"
-            against = "; ".join(
-                f"{difference(metric, *seen)} against {rival}" for rival, seen in won[:MOST_NAMED]
-            )
+            said = [
+                (
+                    f"{difference(metric, *one.seen_by(name))} against {one.loser}",
+                    _over(family, one),
+                )
+                for one in won[:MOST_NAMED]
+            ]
             rest = "" if len(won) <= MOST_NAMED else f"; and {len(won) - MOST_NAMED} more"
-            yield f"{where}: {name} has{best} {title}: {against}{rest}{_over(family, pairs[0])}."
+            yield f"{where}: {name} has{best} {title}: {_listed(said, rest)}."
+
+
+def _listed(said: Sequence[tuple[str, str]], rest: str = "") -> str:
+    """Join phrases and what each is the mean of: once, behind all, where that is the same."""
+    overs = {over for _, over in said}
+    if len(overs) == 1:
+        return f"{'; '.join(words for words, _ in said)}{rest}{overs.pop()}"
+    return f"{'; '.join(f'{words}{over}' for words, over in said)}{rest}"
 
 
 def _over(family: Family, one: Statement) -> str:

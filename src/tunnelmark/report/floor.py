@@ -48,10 +48,12 @@ def _floors(trials: pl.DataFrame) -> dict[str, dict[_Place, float]]:
     for tunnel, link, device, text in rows.select(
         "tunnel", "link", "device", "details"
     ).iter_rows():
-        floor: Any = parsed(text).get("instrument_floor") or {}
+        floor: Any = parsed(text).get("instrument_floor")
+        if not isinstance(floor, dict):
+            continue
         place = (tunnel, link, device)
         for metric, largest in found.items():
-            if (seen := floor.get(metric)) is not None:
+            if isinstance(seen := floor.get(metric), int | float):
                 largest[place] = max(largest.get(place, 0.0), seen)
     return found
 

@@ -154,6 +154,8 @@ def check_frame(frame: pl.DataFrame, place: str) -> None:
     for name, kind in {**SCHEMA, **METRIC_SCHEMA}.items():
         if name in found and found[name] != kind:
             raise ResultError(f"{place}: column {name} is {found[name]}, must be {kind}")
+        if name in found and kind == pl.Float64 and not frame[name].drop_nulls().is_finite().all():
+            raise ResultError(f"{place}: column {name} has a value that is no finite number")
         if name in SCHEMA and name not in found:
             raise ResultError(f"{place}: has no column {name}")
     for name in found:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from made_results import trial_result, write
 from tunnelmark.report.floor import floor_notes
 from tunnelmark.report.summary import summarise
@@ -50,3 +52,8 @@ def test_without_a_floor_nothing_is_said(tmp_path: Path) -> None:
 def test_a_result_without_trials_has_no_floor(tmp_path: Path) -> None:
     trials = open_result(write(tmp_path, [trial_result("none", 100, 1, {})])).trials()
     assert floor_notes(trials.clear(), ()) == []
+
+
+@pytest.mark.parametrize("floor", [5, "x", [1], {"rtt_p50_ns": "x"}, {"rtt_p50_ns": [1]}])
+def test_what_no_run_of_ours_writes_says_nothing_of_the_lab(tmp_path: Path, floor: object) -> None:
+    assert not [one for one in result(tmp_path, RTTS, floor) if "lab itself" in one]

@@ -4,16 +4,24 @@ import io
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from made_points import point
 from made_results import trial_result, write
+from tunnelmark.analysis.compare import Change
+from tunnelmark.analysis.estimates import PointEstimates
+from tunnelmark.report.compared import row
 from tunnelmark.report.document import to_json
+from tunnelmark.report.findings import findings
 from tunnelmark.report.html import to_html
+from tunnelmark.report.sections import sections
 from tunnelmark.report.show import difference
+from tunnelmark.report.statements import statements_of
 from tunnelmark.report.summary import Summary, summarise
 from tunnelmark.report.tables import to_markdown
 from tunnelmark.report.terminal import print_report
@@ -40,6 +48,39 @@ def made(folder: Path, rtt: dict[str, float], *, repeats: int = 6, bring_ups: in
                     up = (repeat - 1) * bring_ups // repeats + 1
                     results.append(replace(one, trial=replace(one.trial, bring_up=up)))
     return summarise(open_result(write(folder, results, precision_metric="rtt_p50_ns")))
+
+
+def test_each_tunnel_has_the_number_of_points_that_its_own_mean_is_of() -> None:
+    """Of one tunnel two of three sizes had a valid trial."""
+
+    def points(name: str, by: float, sizes: Sequence[int]) -> list[PointEstimates]:
+        changed = None if name == "none" else by
+        figures = {"rtt_p50_ns": (41e6 * (1 + by), 1e4)}
+        return [
+            point(name, {"payload_bytes": size}, figures, kind="udp_echo", changed=changed)
+            for size in sizes
+        ]
+
+    sizes = (64, 512, 1400)
+    own = [*points("none", 0.0, sizes), *points("a", 0.5, sizes[:2]), *points("b", 0.2, sizes)]
+    parts = sections(own, (), {})
+    said = findings(parts, (), statements_of(parts, confidence=0.95, moments=1))
+    (differs,) = [words for words in said if "differs from no tunnel" in words]
+    a, b = differs.split("; b by ")
+    assert a.endswith("(mean of 2 of 3 points)")
+    assert b.endswith("(mean of 3 points).")
+    (leads,) = [words for words in said if "b has" in words]
+    assert leads.endswith("against a (mean of 2 of 3 points).")
+
+
+def test_the_interval_of_a_change_without_a_unit_keeps_its_digits() -> None:
+    change = Change(
+        tunnel="wg", link="wan", device="host", workload="voip", metric="voip_mos_min",
+        first=4.0, second=3.75, repeats=(8, 8), quantity="difference",
+        value=-0.2514, low=-0.4184, high=-0.0844, outcome="differs",
+        p=0.01, confidence=0.95, method="Welch",
+    )  # fmt: skip
+    assert row(change)[-1] == "-0.2514 [-0.4184, -0.08440]"
 
 
 def test_first_page_findings_and_document_say_the_same(tmp_path: Path) -> None:

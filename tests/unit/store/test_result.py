@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -409,6 +410,8 @@ def _with(**columns: pl.Expr) -> Callable[[pl.DataFrame], pl.DataFrame]:
         (lambda f: f.with_columns(trial_id=pl.lit(None, pl.String)), "column trial_id has an empt"),
         (lambda f: pl.concat([f, f]), "has the same attempt twice"),
         (_with(duration_s=pl.lit(None, pl.Float64)), "column duration_s has an empty row"),
+        (_with(rtt_p50_ns=pl.lit(math.inf)), "column rtt_p50_ns has a value that is no finite"),
+        (_with(rtt_p50_ns=pl.lit(math.nan)), "column rtt_p50_ns has a value that is no finite"),
         (_with(details=pl.lit(None, pl.String)), "column details has an empty row"),
         (_with(reasons=pl.lit(None, pl.List(pl.String))), "column reasons has an empty row"),
         (_with(reasons=pl.lit([None], pl.List(pl.String))), "column reasons has an empty row"),
