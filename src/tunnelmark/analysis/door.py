@@ -221,16 +221,21 @@ def _differences(
 
 
 def averaged(estimates: Sequence[Estimate]) -> Spread | None:
-    """Return the mean of some estimates whose units, bring-ups or repeats, are common to them."""
+    """Return the mean of some estimates whose units are common to them: repeats, or bring-ups.
+
+    Where some have finer units than others (a point with a single bring-up left, beside points of
+    several), all have those of the coarsest: repeats beside bring-ups would count as independent.
+    """
     spreads = [one.spread for one in estimates if one.spread is not None]
     if not spreads or len(spreads) < len(estimates):
         return None
     if len(spreads) == 1:
         return spreads[0]
-    means = [math.fsum(one.units.values()) / len(one.units) for one in estimates if one.units]
+    units = _alike([one.units for one in estimates if one.units])
+    means = [math.fsum(own.values()) / len(own) for own in units]
     off: dict[Unit, list[float]] = {}
-    for one, mean in zip(estimates, means, strict=True):
-        for unit, value in one.units.items():
+    for own, mean in zip(units, means, strict=True):
+        for unit, value in own.items():
             off.setdefault(unit, []).append(value - mean)
     effects = [math.fsum(own) / len(own) for own in off.values()]
     count = len(effects)
@@ -246,3 +251,30 @@ def averaged(estimates: Sequence[Estimate]) -> Spread | None:
         return Spread(value, None, 0, repeats, ups, bias, workers)
     variance = math.fsum(one**2 for one in effects) / (count - 1)
     return Spread(value, math.sqrt(variance / count), count - 1, repeats, ups, bias, workers)
+
+
+_Level = Literal[0, 1, 2]
+"""Of units: repeats, bring-ups, computers."""
+
+
+def _alike(units: Sequence[Mapping[Unit, float]]) -> list[Mapping[Unit, float]]:
+    """Return units of one level, the coarsest that any of them has."""
+    coarsest = max(map(_level, units), default=0)
+    found = list(units)
+    for level in range(1, coarsest + 1):
+        found = [own if _level(own) >= level else _coarser(own, level) for own in found]
+    return found
+
+
+def _level(units: Mapping[Unit, float]) -> _Level:
+    if any(repeat for *_, repeat in units):
+        return 0
+    return 1 if any(block for _, block, _, _ in units) else 2
+
+
+def _coarser(units: Mapping[Unit, float], level: int) -> dict[Unit, float]:
+    means: dict[Unit, list[float]] = {}
+    for (computer, block, up, _), value in units.items():
+        unit = (computer, block, up, 0) if level == 1 else (computer, "", 0, 0)
+        means.setdefault(unit, []).append(value)
+    return {unit: math.fsum(own) / len(own) for unit, own in means.items()}

@@ -22,7 +22,7 @@ from tunnelmark.analysis.door import (
     decide,
     to_baseline,
 )
-from tunnelmark.analysis.estimate import Estimate
+from tunnelmark.analysis.estimate import Estimate, Unit
 from tunnelmark.analysis.estimates import PointEstimates, point_estimates
 from tunnelmark.analysis.testing import Spread, spread
 from tunnelmark.store.rows import Origin, to_frame
@@ -124,6 +124,28 @@ def test_the_mean_over_points_has_as_many_figures_as_bring_ups() -> None:
     alone = points[0].spread
     assert alone is not None
     assert (found.freedom, found.error) == (alone.freedom, pytest.approx(alone.error))
+
+
+def test_a_point_with_one_bring_up_left_adds_no_figures_to_the_mean_of_others() -> None:
+    def of(units: Mapping[Unit, float]) -> Estimate:
+        own = spread(list(units.values()), list(units))
+        return Estimate(RATE, 3, 0.1, None, None, 0.95, "t on logarithms", spread=own, units=units)
+
+    whole = of({("", "b", 1, 0): 0.1, ("", "b", 2, 0): 0.3})
+    rest = of({("", "b", 1, repeat): 0.1 + 1e-3 * repeat for repeat in (1, 2, 3, 4)})
+    # Two bring-ups, not two of them and four repeats.
+    assert [_freedom(whole, rest), _freedom(rest, whole)] == [1, 1]
+    # Continued on another computer, the bring-ups of one are one figure.
+    computers = of({("a", "", 0, 0): 0.1, ("", "", 0, 0): 0.3})
+    assert _freedom(computers, whole) == 1
+    # Alike, they stay what they are.
+    assert _freedom(rest, rest) == 3
+
+
+def _freedom(*estimates: Estimate) -> float:
+    found = averaged(estimates)
+    assert found is not None
+    return found.freedom
 
 
 def points(
