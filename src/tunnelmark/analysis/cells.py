@@ -38,7 +38,7 @@ _LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
 
 @dataclass(frozen=True)
 class Off:
-    """How far figures may be from the truth by the error of two clocks, all of them the same way."""
+    """How far figures may be from the truth by the error of two clocks, all the same way."""
 
     by: float = 0.0
     """In the metric's unit, at most; 0 with one clock."""

@@ -1,7 +1,7 @@
 """Two groups of repeats to one estimate of how they differ, paired wherever the design allows."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -58,7 +58,8 @@ def contrast(first: Cell, second: Cell, metric: str, *, absolute: bool = False) 
                 return of_effects
     parts = [{s: scale(v) for s, v in cell.figures.items()} for cell in (first, second)]
     offs = [cell.off.on(logarithmic=logarithmic) for cell in (first, second)]
-    return _welch(parts, offs, metric, first, quantity, "Welch")
+    found = _welch(zip(parts, offs, strict=True), metric, first)
+    return Contrast(found, quantity, "Welch")
 
 
 def effects(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -> Contrast:
@@ -76,7 +77,8 @@ def effects(first: Cell, second: Cell, metric: str, *, absolute: bool = False) -
     ]
     quantity: Quantity = "ratio" if logarithmic else "difference"
     offs = [_both(cell.off, cell.baseline_off, logarithmic=logarithmic) for cell in cells]
-    return _welch(parts, offs, metric, first, quantity, "Welch, each to its baseline")
+    found = _welch(zip(parts, offs, strict=True), metric, first)
+    return Contrast(found, quantity, "Welch, each to its baseline")
 
 
 def scaled_difference(first: Cell, second: Cell, share: float, metric: str) -> tuple[Spread, str]:
@@ -158,13 +160,6 @@ def _both(first: Off, second: Off, *, logarithmic: bool) -> float:
     return first.on(logarithmic=logarithmic) + second.on(logarithmic=logarithmic)
 
 
-def _welch(
-    parts: Sequence[Mapping[Slot, float]],
-    offs: Sequence[float],
-    metric: str,
-    cell: Cell,
-    quantity: Quantity,
-    method: str,
-) -> Contrast:
-    spreads = [measured(part, metric, cell, off) for part, off in zip(parts, offs, strict=True)]
-    return Contrast(combined(spreads, [1, -1]), quantity, method)
+def _welch(parts: Iterable[tuple[Mapping[Slot, float], float]], metric: str, cell: Cell) -> Spread:
+    """Return the difference of two groups, each with how far all of it may be off."""
+    return combined([measured(figures, metric, cell, off) for figures, off in parts], [1, -1])

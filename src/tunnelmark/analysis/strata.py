@@ -57,9 +57,7 @@ def set_apart(trials: pl.DataFrame, blocks: Iterable[BlockRecord]) -> pl.DataFra
         _of_block(strata, Stratum.NAMESPACES.value).alias(STRATUM),
     )
     first = trials["environment"][trials["started_at"].arg_min() or 0]
-    apart = pl.when(pl.col("environment") != first).then(
-        pl.lit(ELSEWHERE) + pl.col("environment")
-    )
+    apart = pl.when(pl.col("environment") != first).then(pl.lit(ELSEWHERE) + pl.col("environment"))
     mark = pl.concat_str(
         pl.when(~pl.col("is_baseline")).then(_of_block(chosen, None)),
         apart,

@@ -166,10 +166,10 @@ class _Overall:
             others = [n for n in self.rivals if n not in self.best]
             worse = [n for n in others if any(n in use.worse for use in self.working)]
             unknown = [n for n in others if n not in worse]
-            said = [f"no clear difference between {names(self.best)}"]
-            said += [f"{names(worse)} clearly worse or broken somewhere"] if worse else []
-            said += [f"{names(unknown)} not measured for every use"] if unknown else []
-            return "; ".join(said)
+            words = [f"no clear difference between {names(self.best)}"]
+            words += [f"{names(worse)} clearly worse or broken somewhere"] if worse else []
+            words += [f"{names(unknown)} not measured for every use"] if unknown else []
+            return "; ".join(words)
         said = [(name, self._won(name)) for name in self.shown]
         if len(said) == 1:
             return said[0][1]

@@ -206,9 +206,7 @@ def test_nothing_is_claimed_beyond_the_error_of_two_clocks(
     trials = table(figures, metric).with_columns(clocks)
     slower = Hypothesis("h", "threshold", metric, of="highest", bound="at_most", limit=13e6)
     faster = compared("superiority", metric=metric, better="lower")
-    equal = compared(
-        "equivalence", metric=metric, margin=Margin(3e6, relative=False)
-    )
+    equal = compared("equivalence", metric=metric, margin=Margin(3e6, relative=False))
     for claim in (slower, faster, equal):
         wanted = "confirmed" if decided else "undecided"
         assert verdict(trials, claim).outcome == wanted, claim.kind
