@@ -161,6 +161,7 @@ def _on_this_line(
 ) -> "tuple[tuple[ServerPorts, ...], list[Finding]]":
     """Return the ports that a study needs forwarded, and what of it cannot be on this line."""
     from tunnelmark.execute.hosts_limits import (  # noqa: PLC0415 - keeps --help quick
+        drivers_of,
         forwarded,
         version_problem,
     )
@@ -169,7 +170,6 @@ def _on_this_line(
     from tunnelmark.model.registry import make  # noqa: PLC0415 - likewise
     from tunnelmark.study import load_study  # noqa: PLC0415 - likewise
     from tunnelmark.tunnels.registry import tunnel_kinds  # noqa: PLC0415 - likewise
-    from tunnelmark.workloads.registry import workload_kinds  # noqa: PLC0415 - likewise
 
     if study is None:
         return (), []
@@ -180,7 +180,10 @@ def _on_this_line(
         for one in loaded.tunnels
     }
     said |= {
-        one.label: workload_problem(make(workload_kinds(), one), ends) for one in loaded.workloads
+        one.label: next(
+            (why for own in drivers_of(one) if (why := workload_problem(own, ends))), None
+        )
+        for one in loaded.workloads
     }
     refused = [Finding(name, ok=False, message=why) for name, why in said.items() if why]
     return forwarded(loaded), refused
@@ -188,15 +191,15 @@ def _on_this_line(
 
 def _needs(study: str | None, host: "Host") -> "list[Need]":
     """Return what a study, or every lab, needs of a host."""
-    from tunnelmark.lab.hosts_check import LAB_NEED  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.execute.hosts_limits import drivers_of  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.lab.hosts_check import LAB_NEED  # noqa: PLC0415 - likewise
     from tunnelmark.model.registry import make  # noqa: PLC0415 - likewise
     from tunnelmark.study import load_study  # noqa: PLC0415 - likewise
     from tunnelmark.tunnels.registry import tunnel_kinds  # noqa: PLC0415 - likewise
-    from tunnelmark.workloads.registry import workload_kinds  # noqa: PLC0415 - likewise
 
     if study is None:
         return [LAB_NEED]
     loaded = load_study(study, on_line=True)
     tunnels = (make(tunnel_kinds(), spec).need(host) for spec in loaded.tunnels)
-    workloads = (make(workload_kinds(), spec).need() for spec in loaded.workloads)
+    workloads = (own.need() for spec in loaded.workloads for own in drivers_of(spec))
     return [LAB_NEED, *tunnels, *workloads]

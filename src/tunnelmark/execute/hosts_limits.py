@@ -80,7 +80,7 @@ def _nothing_emulated(study: Study) -> None:
 def forwarded(study: Study) -> tuple[ServerPorts, ...]:
     """Return the ports of a study that a NAT before the server must forward to it."""
     tunnels = (make(tunnel_kinds(), tunnel) for tunnel in study.tunnels)
-    loads = [load for workload in study.workloads for load in _drivers(workload)]
+    loads = [load for workload in study.workloads for load in drivers_of(workload)]
     return hosts_nat.forwarded(tunnels, loads)
 
 
@@ -114,7 +114,7 @@ def _sent(study: Study, inventory: Inventory) -> Sent:
     for link, workload in ((one, other) for one in study.links for other in study.workloads):
         model = make(link_kinds(), link)
         line = (model.spec(0), model.mtu_bytes, paths)
-        drivers = list(_drivers(workload))
+        drivers = list(drivers_of(workload))
         found = rates(drivers, *line)
         if (limit := inventory.max_rate) is not None and (why := _excess(found, link, limit)):
             raise _refused(study, f"workload {workload.label} {why}")
@@ -144,7 +144,8 @@ def _excess(found: Rates, link: DriverSpec, limit: float) -> str | None:
     return None
 
 
-def _drivers(workload: DriverSpec) -> Iterator[Workload]:
+def drivers_of(workload: DriverSpec) -> Iterator[Workload]:
+    """Return a workload's driver, and those of the loads beside it."""
     yield make(workload_kinds(), workload)
     for load in workload.background:
         yield make(workload_kinds(), DriverSpec(load.kind, load.label, load.params))

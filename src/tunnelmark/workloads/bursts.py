@@ -12,7 +12,7 @@ from tunnelmark.model.trial import Measurement
 from tunnelmark.model.tunnel import ServerPorts
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.beside import together
-from tunnelmark.workloads.loads import Loaded, details
+from tunnelmark.workloads.loads import Loaded, details, too_many
 from tunnelmark.workloads.streams import Streamed, run_streams, sessions, turned
 
 _S: Final = 10**9
@@ -102,8 +102,13 @@ class Bursts(Workload):
         return (self.params.duration + _DRAIN_NS) / 1e9 + _START_S
 
     def conflict(self, paths: int) -> str | None:
-        """Return why bursts would not have the rate that is asked for: one packet makes none."""
+        """Return why bursts would not have the rate that is asked for: one packet makes none.
+
+        Or that they would be too many packets.
+        """
         params, gap_ns = self.params, self._gap_ns(paths)
+        if reason := too_many(params.packet_rate * params.duration / 1e9):
+            return reason
         if params.on_min >= gap_ns:
             return None
         flows = paths * len(params.ports)

@@ -96,6 +96,10 @@ class CallParams(Params):
         """UDP payload of each packet, RTP header included."""
         return self.spec.frame_bytes + RTP_BYTES
 
+    def packets(self, calls: int) -> int:
+        """Return how many packets so many calls send, each way."""
+        return calls * max(1, self.duration // self.spec.frame_ns)
+
     @property
     def impairment(self) -> tuple[float, float] | None:
         """Return (Ie, Bpl); None where neither the study nor G.113 has them."""
@@ -282,7 +286,7 @@ def _flows(
             gap_ns=gap_ns,
             # Calls do not speak in step.
             start_offset_ns=gap_ns * number // calls,
-            packets=max(1, params.duration // gap_ns),
+            packets=params.packets(1),
             duration_ns=None,
             payload_bytes=params.payload,
             content={"type": "random"},

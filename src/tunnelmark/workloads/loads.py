@@ -192,9 +192,11 @@ class Loaded:
     forward: Streamed | None
     reverse: Streamed | None
     packet_rate: float
-    """Datagrams per second that were asked for, each way."""
+    """Datagrams per second that were asked for, each way: over all paths, or on ``each``."""
     echo: bool = False
     """Whether the far end replied."""
+    paths: int = 1
+    each: bool = False
 
     @property
     def streams(self) -> tuple[Streamed, ...]:
@@ -236,9 +238,19 @@ class Loaded:
 
     @property
     def received_packet_s(self) -> tuple[float, ...]:
-        """Packets per second that arrived, of each way that has such a rate."""
-        rates = (_received(one.joined) for one in self.streams if one.joined)
-        return tuple(one for one in rates if one is not None)
+        """Packets per second that arrived, each way that has such a rate, as ``packet_rate`` is.
+
+        Of an echo those whose reply did: it is the way back that may carry less.
+        """
+        rates = (_received(one.joined, echo=self.echo) for one in self.streams if one.joined)
+        among = self.paths if self.each else 1
+        return tuple(one / among for one in rates if one is not None)
+
+    def offered_packet_s(self, *, of_one_path: bool) -> float:
+        """Return what was asked for, each way: of all paths, or of one of them."""
+        if of_one_path:
+            return self.packet_rate if self.each else self.packet_rate / self.paths
+        return self.packet_rate * self.paths if self.each else self.packet_rate
 
 
 def run_load(
@@ -280,7 +292,14 @@ def run_load(
 
     streams = together([context for _, context in ways], one, failed=_unfinished)
     found = dict(zip((name for name, _ in ways), streams, strict=True))
-    return Loaded(found.get("forward"), found.get("reverse"), packet_rate, way == "echo")
+    return Loaded(
+        found.get("forward"),
+        found.get("reverse"),
+        packet_rate,
+        way == "echo",
+        paths=len(context.paths),
+        each=params.share == "each",
+    )
 
 
 def _unfinished(streamed: Streamed) -> bool:
@@ -309,13 +328,15 @@ def load_metrics(loaded: Loaded, number: int | None = None) -> dict[str, float |
             metrics["owd_reverse_p50_ns"] = figures["owd_forward_p50_ns"]
         metrics[f"received_{way}_packet_s"] = _received(flows)
         metrics[f"owd_{way}_p99_ns"] = tail(one_clock(delays), 99)
-    metrics["offered_packet_s"] = loaded.packet_rate
+    metrics["offered_packet_s"] = loaded.offered_packet_s(of_one_path=number is not None)
     known = [rate for rate in sent if rate is not None]
     metrics["sent_packet_s"] = min(known, default=None)
     return metrics
 
 
-def _received(flows: Sequence[Flow]) -> float | None:
+def _received(flows: Sequence[Flow], *, echo: bool = False) -> float | None:
+    if echo:
+        return rate(sum(int(flow.returned.sum()) for flow in flows), flows, "returned")
     return rate(sum(int(flow.arrived.sum()) for flow in flows), flows, "arrived")
 
 

@@ -147,7 +147,8 @@ class RateSearch(Workload):
             rate = reference_rate(self.params, link, mtu_bytes) * self.params.highest
         except LabError as error:
             return str(error)
-        return too_many(rate * self.params.trial / 1e9)
+        # A loss goal needs its packets, however long that takes.
+        return too_many(max(rate * self.params.trial / 1e9, least_packets(self.params.loss)))
 
     @property
     def payload_sizes(self) -> tuple[int, ...]:

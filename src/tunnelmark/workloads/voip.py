@@ -12,6 +12,7 @@ from tunnelmark.model.trial import Measurement
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, Heard, lowest, run_calls
 from tunnelmark.workloads.emodel import mos
+from tunnelmark.workloads.loads import too_many
 
 _START_S: Final = 0.3
 
@@ -54,13 +55,13 @@ class Voip(Workload):
         return True
 
     def conflict(self, paths: int) -> str | None:
-        """Return that there are fewer calls than tunnels, or None."""
+        """Return that there are fewer calls than tunnels, or too many packets, or None."""
         if self.params.calls < paths:
             return (
                 f"calls is {self.params.calls}, must be at least the {paths} tunnels over which "
                 "they are spread"
             )
-        return None
+        return too_many(self.params.packets(self.params.calls))
 
     def withheld(self, metric: str, paths: int = 1) -> str | None:  # noqa: ARG002 - see base
         """Return that a codec without published values has no score, or None."""

@@ -10,6 +10,7 @@ from tunnelmark.model.trial import Measurement, Progress
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.calls import MOST_CALLS, CallParams, Calls, missing_values, run_calls
+from tunnelmark.workloads.loads import too_many
 from tunnelmark.workloads.search import MOST_ATTEMPTS, most, usual_tries
 
 _START_S: Final = 0.3
@@ -77,7 +78,7 @@ class VoipCapacity(Workload):
             return reason
         if self.params.most_calls < paths:
             return f"most_calls is {self.params.most_calls}, must be at least the {paths} tunnels"
-        return None
+        return too_many(self.params.packets(self.params.most_calls))
 
     @property
     def payload_sizes(self) -> tuple[int, ...]:

@@ -102,3 +102,21 @@ def test_what_is_wrong_is_named(text: str, words: str) -> None:
     with pytest.raises(StudyError) as caught:
         parse_study(HEAD + text, "a.toml")
     assert words.replace("'", '"') in str(caught.value).replace("'", '"')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'kind = "rate_search"\npayload_bytes = 64\nloss = 1e-8\n',
+        'kind = "bursts"\npacket_rate = 1000000\nduration = "60 min"\n',
+        'kind = "voip"\ncalls = 512\nduration = "60 min"\n',
+        'kind = "voip_capacity"\nmost_calls = 512\nduration = "60 min"\n',
+    ],
+)
+def test_more_packets_than_a_trial_may_have_are_refused(text: str) -> None:
+    with pytest.raises(StudyError, match="packets a trial, at most 50000000 are allowed"):
+        parse_study(f"{HEAD}[[workload]]\n{text}", "a.toml")
+    label = 'label = "beside"\n'
+    if not text.startswith(('kind = "rate_search"', 'kind = "voip_capacity"')):
+        with pytest.raises(StudyError, match="background beside: would send"):
+            parse_study(f"{HEAD}[[background]]\n{label}{text}{ECHO}", "a.toml")

@@ -188,6 +188,42 @@ def test_an_echo_has_its_delay_limit_on_the_round_trip(limit: str | None, missin
     assert bench._worst(loaded) == (count, missing)
 
 
+def _slow_back(count: int = 100) -> Flow:
+    """An echo of 100 packets a second of which the way back carries 50, and its queue has room."""
+    ms = 10**6
+    sent = np.arange(count, dtype=np.int64) * 10 * ms
+    back = (20 + 20 * np.arange(count, dtype=np.int64)) * ms
+    return Flow(
+        sent_ns=sent,
+        size=np.full(count, 100, dtype=np.int64),
+        arrived_ns=sent + 10 * ms,
+        answered_ns=sent + 10 * ms,
+        returned_ns=back,
+        residence_ns=np.zeros(count, dtype=np.int64),
+        late=np.zeros(count, dtype=np.bool_),
+    )
+
+
+def test_an_echo_is_received_at_the_rate_at_which_replies_come_back() -> None:
+    (received,) = Loaded(Streamed((), joined=(_slow_back(),)), None, 100.0, echo=True).received_packet_s
+    assert received == pytest.approx(50, rel=0.02)
+    (there,) = Loaded(Streamed((), joined=(_slow_back(),)), None, 100.0).received_packet_s
+    assert there == pytest.approx(100, rel=0.02)
+
+
+def test_rates_of_several_paths_are_of_what_was_asked_for() -> None:
+    streamed = Streamed((), joined=(_slow_back(), _slow_back()))
+    each = Loaded(streamed, None, 100.0, paths=2, each=True)
+    # 100 packets a second on each of two paths: both carry them.
+    assert each.received_packet_s == pytest.approx((100.0,), rel=0.02)
+    assert each.offered_packet_s(of_one_path=False) == 200
+    assert each.offered_packet_s(of_one_path=True) == 100
+    spread = replace(each, packet_rate=200.0, each=False)
+    assert spread.received_packet_s == pytest.approx((200.0,), rel=0.02)
+    assert spread.offered_packet_s(of_one_path=False) == 200
+    assert spread.offered_packet_s(of_one_path=True) == 100
+
+
 def due_ns(flow: config.Flow) -> list[int]:
     """Return when the packets of a flow are due, as docs/engine.md has it."""
     schedule: Any = flow.to_json()["schedule"]

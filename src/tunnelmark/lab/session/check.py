@@ -1,12 +1,13 @@
 """Every driver of some jobs is asked before anything is made, and each tunnel gets its place."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tunnelmark.devices.registry import is_limited
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement
+from tunnelmark.lab.session.congestion import wanted
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
@@ -33,17 +34,22 @@ def check_jobs(
     ``LabError`` if a workload cannot run, or no tunnel can.
     """
     workloads = _workloads(jobs)
+    for spec in _specs(jobs).values():
+        try:
+            wanted([make(workload_kinds(), one) for one in (spec, *_beside(spec))])
+        except LabError as error:
+            raise LabError(f"workload {spec.label}: {error}") from None
     programs = {program for workload in workloads.values() for program in workload.need().programs}
     # Those that must stand together are asked for, also where only one of them is to run.
-    wanted = _by_label(spec for job in jobs for spec in (job.block.tunnel, *job.together))
-    tunnels = {label: spec for label, spec in wanted.items() if spec.kind != BASELINE}
+    asked_for = _by_label(spec for job in jobs for spec in (job.block.tunnel, *job.together))
+    tunnels = {label: spec for label, spec in asked_for.items() if spec.kind != BASELINE}
     restarts = any(workload.restarts or workload.joining for workload in workloads.values())
     router = jobs[0].topology.router
     skipped, chosen = _placed(tunnels, router, placement, restarts=restarts)
     if isinstance(placement, HostsPlacement):
         for name, workload in workloads.items():
             if reason := placement.workload_problem(workload):
-                raise LabError(f"workload {name}: {reason}")
+                raise LabError(f"{name}: {reason}")
     if jobs[0].together:
         placement.gather({label: tunnel.unavailable for label, tunnel in chosen.items()})
     for label, reason in _unable_gateways(jobs, chosen, placement).items():
@@ -56,7 +62,7 @@ def check_jobs(
         programs |= set(tunnel.need(host).programs)
         for name, workload in workloads.items():
             if reason := workload.unavailable(host):
-                raise LabError(f"workload {name}: {reason}")
+                raise LabError(f"{name}: {reason}")
     _check_devices(jobs, running, placement)
     if own <= set(skipped):
         label, reason = next((label, skipped[label]) for label in skipped if label in own)
@@ -134,16 +140,21 @@ def _check_devices(
 
 
 def _workloads(jobs: Sequence[Job]) -> dict[str, Workload]:
-    """Return the workloads by label, those of the background too."""
-    specs = _by_label(point.workload for job in jobs for point in job.block.points)
-    beside = _by_label(
-        DriverSpec(one.kind, one.label, one.params)
-        for spec in specs.values()
-        for one in spec.background
-    )
-    return {
-        spec.label: make(workload_kinds(), spec) for spec in (*specs.values(), *beside.values())
-    }
+    """Return what runs by what it is called, the background too: a label may be of one of each."""
+    specs = _specs(jobs)
+    loads = _by_label(load for spec in specs.values() for load in _beside(spec))
+    named = {f"workload {label}": spec for label, spec in specs.items()}
+    named |= {f"background {label}": spec for label, spec in loads.items()}
+    return {name: make(workload_kinds(), spec) for name, spec in named.items()}
+
+
+def _specs(jobs: Sequence[Job]) -> dict[str, DriverSpec]:
+    return _by_label(point.workload for job in jobs for point in job.block.points)
+
+
+def _beside(spec: DriverSpec) -> Iterator[DriverSpec]:
+    for one in spec.background:
+        yield DriverSpec(one.kind, one.label, one.params)
 
 
 def _by_label(specs: Iterable[DriverSpec]) -> dict[str, DriverSpec]:

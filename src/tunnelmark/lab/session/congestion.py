@@ -61,17 +61,10 @@ def congestion(
     refused, and says whether to try again. Raises ``LabError`` where the
     kernel refuses it, or loads that share the hosts want different ones.
     """
-    tcp = [load for load in loads if isinstance(load, TcpWorkload) and load.over_tcp]
-    if not tcp:
+    if not any(_is_tcp(load) for load in loads):
         yield InForce({}, None)
         return
-    wanted = {load.params.congestion for load in tcp} - {None}
-    if len(wanted) > 1:
-        raise LabError(
-            f"the workload and its background want different congestion controls "
-            f"({', '.join(sorted(map(str, wanted)))}), but a host can have only one at a time"
-        )
-    name = next(iter(wanted), None)
+    name = wanted(loads)
     before = {role: default(host) for role, host in hosts.items()}
     try:
         if name is not None:
@@ -82,6 +75,28 @@ def congestion(
         if name is not None:
             for role, host in hosts.items():
                 _set(host, before[role], allow)
+
+
+def wanted(loads: Sequence[Workload]) -> str | None:
+    """Return the congestion control that loads of one trial want, if they name one.
+
+    Raises ``LabError`` where they name several: they share the hosts.
+    """
+    names = {
+        load.params.congestion
+        for load in loads
+        if isinstance(load, TcpWorkload) and load.over_tcp and load.params.congestion is not None
+    }
+    if len(names) > 1:
+        raise LabError(
+            f"the workload and its background want different congestion controls "
+            f"({', '.join(sorted(names))}), but a host can have only one at a time"
+        )
+    return next(iter(names), None)
+
+
+def _is_tcp(load: Workload) -> bool:
+    return isinstance(load, TcpWorkload) and load.over_tcp
 
 
 def _set(host: Host, name: str, allow: Callable[[str], bool]) -> None:

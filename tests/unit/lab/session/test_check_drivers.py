@@ -9,6 +9,7 @@ from tunnelmark.model.errors import LabError
 from tunnelmark.study import parse_study
 from tunnelmark.study.plan import jobs
 from tunnelmark.tunnels.registry import tunnel_kinds
+from tunnelmark.workloads.tcp_bulk import TcpBulk
 
 STUDY = """
 format = 1
@@ -108,3 +109,41 @@ def test_a_set_up_is_not_timed_in_a_machine(workload: str, tunnel: str) -> None:
     with pytest.raises(LabError) as caught:
         check_jobs(jobs(parse_study(text, "a.toml")), placement)
     assert "openvpn: the set-up of a tunnel is timed in network namespaces" in str(caught.value)
+
+
+BULK = """
+[precision]
+metric = "tcp_goodput_bit_s"
+[[background]]
+kind = "tcp_bulk"
+{load}
+[[workload]]
+kind = "tcp_bulk"
+{own}
+"""
+
+
+def bulk(load: str = "", own: str = "") -> Any:
+    text, _, _ = STUDY.format(router="none", tunnel="openvpn").partition("[[workload]]")
+    return jobs(parse_study(text + BULK.format(load=load, own=own), "a.toml"))
+
+
+def test_a_workload_and_its_load_that_want_two_congestion_controls_are_refused() -> None:
+    placement: Any = Machine()
+    with pytest.raises(LabError, match=r"workload tcp_bulk: .*different.*\(cubic, reno\)"):
+        check_jobs(bulk('congestion = "cubic"', 'congestion = "reno"'), placement)
+
+
+def test_a_load_of_the_same_label_does_not_stand_for_the_workload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unavailable(self: TcpBulk, _host: object) -> str | None:
+        return "the kernel has no vegas" if self.params.congestion == "vegas" else None
+
+    monkeypatch.setattr(TcpBulk, "unavailable", unavailable)
+    placement: Any = Machine()
+    with pytest.raises(LabError, match="workload tcp_bulk: the kernel has no vegas"):
+        check_jobs(bulk(own='congestion = "vegas"'), placement)
+    with pytest.raises(LabError, match="background tcp_bulk: the kernel has no vegas"):
+        check_jobs(bulk('congestion = "vegas"'), placement)
+    assert check_jobs(bulk(), placement)[0] == {}
