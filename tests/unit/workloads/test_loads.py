@@ -205,7 +205,9 @@ def _slow_back(count: int = 100) -> Flow:
 
 
 def test_an_echo_is_received_at_the_rate_at_which_replies_come_back() -> None:
-    (received,) = Loaded(Streamed((), joined=(_slow_back(),)), None, 100.0, echo=True).received_packet_s
+    (received,) = Loaded(
+        Streamed((), joined=(_slow_back(),)), None, 100.0, echo=True
+    ).received_packet_s
     assert received == pytest.approx(50, rel=0.02)
     (there,) = Loaded(Streamed((), joined=(_slow_back(),)), None, 100.0).received_packet_s
     assert there == pytest.approx(100, rel=0.02)

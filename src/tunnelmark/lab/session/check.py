@@ -34,11 +34,7 @@ def check_jobs(
     ``LabError`` if a workload cannot run, or no tunnel can.
     """
     workloads = _workloads(jobs)
-    for spec in _specs(jobs).values():
-        try:
-            wanted([make(workload_kinds(), one) for one in (spec, *_beside(spec))])
-        except LabError as error:
-            raise LabError(f"workload {spec.label}: {error}") from None
+    _check_congestion(jobs)
     programs = {program for workload in workloads.values() for program in workload.need().programs}
     # Those that must stand together are asked for, also where only one of them is to run.
     asked_for = _by_label(spec for job in jobs for spec in (job.block.tunnel, *job.together))
@@ -137,6 +133,15 @@ def _check_devices(
                 if label in there
             }
             placement.check_device(device, encryptions or {BASELINE: Encryption()})
+
+
+def _check_congestion(jobs: Sequence[Job]) -> None:
+    """Refuse a workload that wants another congestion control than a load beside it."""
+    for spec in _specs(jobs).values():
+        try:
+            wanted([make(workload_kinds(), one) for one in (spec, *_beside(spec))])
+        except LabError as error:
+            raise LabError(f"workload {spec.label}: {error}") from None
 
 
 def _workloads(jobs: Sequence[Job]) -> dict[str, Workload]:
