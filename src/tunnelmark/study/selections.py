@@ -1,6 +1,6 @@
 """Which points of a study a hypothesis means."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from tunnelmark.model.errors import StudyError
 from tunnelmark.model.hypothesis import Range, Selection, param_fits
 from tunnelmark.model.params import Params, units
 from tunnelmark.model.trial import Point
@@ -46,7 +47,8 @@ class Points:
             if key in AXES:
                 labels[key] = self._labels(key, value, fail)
             elif key in self._parameters:
-                params[self._parameters[key].column] = self._wanted(key, value, fail)
+                column, wanted = self._meant(key, value, fail)
+                params[column] = wanted
             else:
                 known = [*AXES, *self._parameters]
                 raise fail((key,), f"{key} is not part of a point{nearest(key, known)}")
@@ -65,20 +67,25 @@ class Points:
 
     def column(self, name: str) -> str | None:
         """Return the column of a parameter that the study varies and that is a number."""
-        return self._parameters[name].column if name in self.numeric() else None
+        return next((p.column for p in self._parameters.get(name, ()) if self._varies(p)), None)
 
     def numeric(self) -> tuple[str, ...]:
         """Return the parameters that have two or more numbers in this study."""
-        return tuple(
-            name
-            for name, parameter in self._parameters.items()
-            if len({v for v in self._values(parameter.column) if _is_number(v)}) > 1
-        )
+        return tuple(name for name in self._parameters if self.column(name) is not None)
+
+    def _varies(self, parameter: _Parameter) -> bool:
+        return len({v for v in self._values(parameter.column) if _is_number(v)}) > 1
 
     def value(self, name: str, given: object, fail: Callable[[str], Exception]) -> object:
-        """Return a value of a parameter in the unit of its column."""
+        """Return a value of a parameter that varies in the unit of its column."""
+        varied = sorted(self._parameters[name], key=lambda one: not self._varies(one))
+        return self._parsed(varied[0], given, fail)
+
+    def _parsed(
+        self, parameter: _Parameter, given: object, fail: Callable[[str], Exception]
+    ) -> object:
         try:
-            return self._parameters[name].parse(given)
+            return parameter.parse(given)
         except ValidationError as error:
             text = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
             raise fail(f"is {shown(given)}, {text[:1].lower()}{text[1:]}") from None
@@ -113,10 +120,29 @@ class Points:
             raise fail((axis,), f"{axis} is an empty list, must have at least one value")
         return tuple(found)
 
-    def _wanted(self, key: str, value: object, fail: Fail) -> tuple[object, ...] | Range:
-        parse: Callable[[object], object] = lambda given: self.value(  # noqa: E731 - said once
-            key, given, lambda message: fail((key,), f"{key} {message}")
+    def _meant(
+        self, key: str, value: object, fail: Fail
+    ) -> tuple[str, tuple[object, ...] | Range]:
+        """Return the column that a parameter means, and what is wanted of it.
+
+        Workloads of two kinds may have one of that name, each its own: that is meant which has such
+        a value.
+        """
+        problems: list[StudyError] = []
+        for parameter in self._parameters[key]:
+            try:
+                return parameter.column, self._wanted(parameter, key, value, fail)
+            except StudyError as problem:
+                problems.append(problem)
+        raise problems[0]
+
+    def _wanted(
+        self, parameter: _Parameter, key: str, value: object, fail: Fail
+    ) -> tuple[object, ...] | Range:
+        parse: Callable[[object], object] = lambda given: self._parsed(  # noqa: E731 - said once
+            parameter, given, lambda message: fail((key,), f"{key} {message}")
         )
+        have = self._values(parameter.column)
         if isinstance(value, dict):
             if not value or not value.keys() <= _RANGE:
                 raise fail((key,), f"{key} is {shown(value)}, must be a value or {{from, to}}")
@@ -125,14 +151,12 @@ class Points:
             if len(numbers) < len(ends):
                 raise fail((key,), f"{key} is {shown(value)}, must be from one number to another")
             wanted: tuple[object, ...] | Range = Range(numbers.get("from"), numbers.get("to"))
-            have = self._values(self._parameters[key].column)
             if not any(param_fits(v, wanted) for v in have):
                 raise fail(
                     (key,), f"{key} is {shown(value)}, a range in which the study has no value"
                 )
             return wanted
         values = tuple(parse(v) for v in (value if isinstance(value, list) else [value]))
-        have = self._values(self._parameters[key].column)
         for given in values:
             if not any(param_fits(v, (given,)) for v in have):
                 raise fail(
@@ -154,16 +178,20 @@ class Points:
         }
 
     @cached_property
-    def _parameters(self) -> Mapping[str, _Parameter]:
-        """Return the plain parameters of the study's workloads by the name in the file."""
-        found: dict[str, _Parameter] = {}
+    def _parameters(self) -> Mapping[str, Sequence[_Parameter]]:
+        """Return the plain parameters of the study's workloads by the name in the file.
+
+        Of each kind of workload that has one of that name.
+        """
+        found: dict[str, list[_Parameter]] = {}
         for kind in dict.fromkeys(spec.kind for spec in self._study.workloads):
             params = workload_kinds()[kind].params_type
             for name, unit in units(params).items():
                 suffix = f"_{unit}"
                 column = name if unit is None or name.endswith(suffix) else name + suffix
                 if any(column in spec.columns for spec in self._study.workloads):
-                    found.setdefault(name, _Parameter(column, _parser(params, name)))
+                    own = _Parameter(column, _parser(params, name))
+                    found.setdefault(name, []).append(own)
         return found
 
 

@@ -279,6 +279,25 @@ def test_mistakes_are_answered_with_place_value_and_remedy(
     assert found.startswith(f"a.toml:{FIRST_LINE - (not line) + line}: {message}"), found
 
 
+@pytest.mark.parametrize("loads_first", [True, False])
+def test_a_name_that_two_workloads_have_means_the_one_with_such_a_value(
+    *, loads_first: bool
+) -> None:
+    """``load`` of udp_load is a share of the link, that of udp_echo how paths share it."""
+    head, echo = STUDY[: STUDY.index("[[workload]]")], STUDY[STUDY.index("[[workload]]") :]
+    loads = '[[workload]]\nkind = "udp_load"\npayload_bytes = 64\nload = ["10 %", "50 %", "90 %"]\n'
+    one, other = (loads, "") if loads_first else ("", loads)
+    text = head + one + echo.replace("[[hypothesis]]", other + "[[hypothesis]]")
+    rises = SHAPE.replace('"payload_bytes"', '"load"') + 'shape = "rises_with"\n'
+    shape = parse_study(text + rises, "a").hypotheses[0]
+    assert shape.along == "load_ratio"
+    over = 'where = { load = "10 %" }\n'
+    claim = parse_study(text + SUPERIOR + over, "a").hypotheses[0]
+    assert claim.over.params == {"load_ratio": (0.1,)}
+    with pytest.raises(StudyError, match="load is"):
+        parse_study(text + SUPERIOR + over.replace("10 %", "11 %"), "a")
+
+
 def test_names_are_unique() -> None:
     again = SUPERIOR + '[[hypothesis]]\nname = "h"\n' + SUPERIOR
     assert 'hypothesis.name is "h", which is taken' in complaint(again)
