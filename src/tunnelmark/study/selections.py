@@ -120,9 +120,7 @@ class Points:
             raise fail((axis,), f"{axis} is an empty list, must have at least one value")
         return tuple(found)
 
-    def _meant(
-        self, key: str, value: object, fail: Fail
-    ) -> tuple[str, tuple[object, ...] | Range]:
+    def _meant(self, key: str, value: object, fail: Fail) -> tuple[str, tuple[object, ...] | Range]:
         """Return the column that a parameter means, and what is wanted of it.
 
         Workloads of two kinds may have one of that name, each its own: that is meant which has such
