@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from made_simulated import OF_THE_RUN
 from tunnelmark.cli import main
 from tunnelmark.model.costs import CostedTunnel, EndCosts, Fitted, WorkCosts, to_toml
 from tunnelmark.sim import session
-from tunnelmark.store import Result, open_result
+from tunnelmark.store import Result, Writer, open_result
 from tunnelmark.store.remote import Sender
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -456,3 +457,15 @@ def test_records_are_kept_of_as_many_repeats_as_a_report_draws(
     has = trials.filter(pl.col("samples").list.len() > 0)
     assert set(has["repeat"]) == kept
     assert has.height == 4 * len(kept)
+
+
+def test_what_can_run_now_is_not_missing_any_more(tmp_path: Path) -> None:
+    """A run that lacked a program is resumed where it is there."""
+    echo = '[[workload]]\nkind = "udp_echo"\ngap = "10 ms"\npackets = 20\npayload_bytes = 64\n'
+    result = run(tmp_path / "first", made(tmp_path, OPENVPN, SERIAL, echo))
+    with closing(Writer(result.directory)) as writer:
+        writer.update(skipped={"openvpn": "openvpn is not installed", "other": "no program"})
+    found = main.call(["run", "--resume", str(result.directory), "--backend", "sim", "--quiet"])
+    assert found == 0
+    # Of what this run did not ask for nothing new is known.
+    assert open_result(result.directory).manifest.skipped == {"other": "no program"}
