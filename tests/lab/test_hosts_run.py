@@ -213,17 +213,25 @@ def lose_the_route(_run: "subprocess.Popen[str]", hosts: TwoHosts) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
+def in_a_second_trial(
+    study: Callable[[str], Any], hosts: TwoHosts, *, silence_s: int
+) -> tuple[Any, "subprocess.Popen[str]"]:
+    """Start a run, and return it when it has a valid trial and another one under way."""
+    one = study(STUDY.format(repeats=2, more="", packets=400))
+    one.environment[SILENCE_VARIABLE] = str(silence_s)
+    run = one.start(str(one.file), "--hosts", str(hosts.inventory()))
+    one.until(lambda event: event["event"] == "trial_done" and event["valid"])
+    one.until(lambda event: event["event"] == "trial_progress")
+    return one, run
+
+
 @pytest.mark.parametrize("lose", [kill_ssh, kill_agent, reboot, lose_the_route])
 def test_a_run_goes_on_when_a_host_was_lost(
     lose: Callable[["subprocess.Popen[str]", TwoHosts], None],
     study: Callable[[str], Any],
     hosts: TwoHosts,
 ) -> None:
-    one = study(STUDY.format(repeats=2, more="", packets=400))
-    one.environment[SILENCE_VARIABLE] = "8"
-    run = one.start(str(one.file), "--hosts", str(hosts.inventory()))
-    one.until(lambda event: event["event"] == "trial_done" and event["valid"])
-    one.until(lambda event: event["event"] == "trial_progress")
+    one, run = in_a_second_trial(study, hosts, silence_s=8)
     lose(run, hosts)
     assert one.finish() == 0, one.errors
     trials = one.of("trial_done")
@@ -237,11 +245,7 @@ def test_a_run_goes_on_when_a_host_was_lost(
 def test_a_run_waits_for_what_only_this_side_knows_to_be_lost(
     study: Callable[[str], Any], hosts: TwoHosts
 ) -> None:
-    one = study(STUDY.format(repeats=2, more="", packets=400))
-    one.environment[SILENCE_VARIABLE] = "20"
-    run = one.start(str(one.file), "--hosts", str(hosts.inventory()))
-    one.until(lambda event: event["event"] == "trial_done" and event["valid"])
-    one.until(lambda event: event["event"] == "trial_progress")
+    one, run = in_a_second_trial(study, hosts, silence_s=20)
     # There the connection stands until it has been silent for too long: its address and interface
     # are taken until then.
     held = " ".join(map(str, hosts.server.processes("sshd")))

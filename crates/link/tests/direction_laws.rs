@@ -348,9 +348,9 @@ fn a_change_is_for_frames_that_begin_after_it() {
     assert_eq!(direction.next_due(), Some(Instant(1_012 * MS + MS / 2)));
 }
 
-#[test]
-fn a_trace_gives_its_opportunities_to_whoever_waits() {
-    let trace = Opportunities::parse(b"1\n2\n2\n10\n", 1504).unwrap();
+/// A direction with a trace of opportunities of a full packet, begun at 0.
+fn traced(trace: &[u8]) -> Direction<Number> {
+    let trace = Opportunities::parse(trace, 1504).unwrap();
     let config = DirectionConfig {
         rate_bit_s: None,
         trace: Some(TraceConfig {
@@ -363,6 +363,12 @@ fn a_trace_gives_its_opportunities_to_whoever_waits() {
     };
     let mut direction = Direction::new(config, Some(Arc::new(trace)), 1, "a_to_b");
     direction.restart(Instant(0));
+    direction
+}
+
+#[test]
+fn a_trace_gives_its_opportunities_to_whoever_waits() {
+    let mut direction = traced(b"1\n2\n2\n10\n");
     // A full packet takes one opportunity; one of 1000 bytes leaves 504 of the next to the one behind.
     for (k, bytes) in [1514, 1010, 1010, 1514].into_iter().enumerate() {
         direction.offer(Instant(0), bytes, Number(k, false));
@@ -379,20 +385,7 @@ fn a_trace_gives_its_opportunities_to_whoever_waits() {
 #[test]
 fn a_trace_that_begins_again_counts_from_then_whatever_waits() {
     // An opportunity each ms, and none from 10 ms to 5 s.
-    let trace = b"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n5000\n";
-    let trace = Opportunities::parse(trace, 1504).unwrap();
-    let config = DirectionConfig {
-        rate_bit_s: None,
-        trace: Some(TraceConfig {
-            path: "x".into(),
-            opportunity_bytes: 1504,
-        }),
-        delay_ns: 0,
-        frame_overhead_bytes: -10,
-        ..plain()
-    };
-    let mut direction = Direction::new(config, Some(Arc::new(trace)), 1, "a_to_b");
-    direction.restart(Instant(0));
+    let mut direction = traced(b"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n5000\n");
     // It comes in the outage, and waits for its end.
     direction.offer(Instant(1_000 * MS), 1514, Number(0, false));
     direction.restart(Instant(4_998 * MS));

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from tunnelmark.analysis.columns import clock_errors
 from tunnelmark.analysis.packets import Packets, packets
 from tunnelmark.analysis.strata import (
     APART,
@@ -34,6 +35,8 @@ _NEEDED: Final = (
     *(f"{axis}{kind}" for axis in ("tunnel", "link", "workload") for kind in ("", "_kind")),
 )
 _LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
+_ERROR: Final = "_error"
+"""Column of how far a figure may be off by the error of two clocks."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +106,19 @@ def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple
         return ()
     params = [name for name in trials.columns if name.startswith("param_")]
     details = ["details"] if metric in _LOSSES else []
-    clocks = [name] if (name := _clock_error(metric)) in trials.columns else []
-    kept = dict.fromkeys((*_NEEDED, *params, *details, *clocks, metric))
-    rows = labelled(trials).filter(pl.col("path") == path).select(*kept, computers())
+    kept = dict.fromkeys((*_NEEDED, *params, *details, _ERROR, metric))
+    errors = pl.Series(_ERROR, clock_errors(trials, metric))
+    rows = (
+        labelled(trials)
+        .with_columns(errors)
+        .filter(pl.col("path") == path)
+        .select(*kept, computers())
+    )
     counted = rows.filter(pl.col("valid") & pl.col(metric).is_not_null()).unique(
         _REPEAT, keep="first", maintain_order=True
     )
     beside: dict[tuple[str, Slot], tuple[str, float, float]] = {
-        (row["pair_id"], _slot(row)): (row["point_id"], float(row[metric]), _error(row, metric))
+        (row["pair_id"], _slot(row)): (row["point_id"], float(row[metric]), row[_ERROR])
         for row in counted.filter(pl.col("is_baseline")).iter_rows(named=True)
     }
     own = counted.partition_by(*_PLACE, as_dict=True)
@@ -201,7 +209,7 @@ def _cell(
     for row in group.iter_rows(named=True):
         slot = _slot(row)
         figures[slot] = float(row[metric])
-        off = off.also(figures[slot], _error(row, metric))
+        off = off.also(figures[slot], row[_ERROR])
         if not row["is_baseline"] and (found := beside.get((row["pair_id"], slot))):
             ids.add(found[0])
             baseline[slot] = found[1]
@@ -235,17 +243,6 @@ def _cell(
         off=off,
         baseline_off=baseline_off,
     )
-
-
-def _clock_error(metric: str) -> str:
-    """Return the column with the error of two clocks that a metric has; empty if none."""
-    known = METRICS.get(metric)
-    return "" if known is None else known.clock_error or ""
-
-
-def _error(row: Mapping[str, Any], metric: str) -> float:
-    error = row.get(_clock_error(metric))
-    return 0.0 if error is None else float(error) * METRICS[metric].clock_errors
 
 
 def _slot(row: Mapping[str, Any]) -> Slot:

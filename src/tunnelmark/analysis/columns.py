@@ -1,7 +1,7 @@
 """All points of a table of trials, metric by metric: estimated together, in grouped operations."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from tunnelmark.analysis.estimate import Estimate, Method, Unit
+from tunnelmark.analysis.estimate import Estimate, Method, Unit, coarser, means
 from tunnelmark.analysis.grouped import Bools, Floats, Grouping, Ints, Summaries
 from tunnelmark.analysis.strata import COMPUTER, computers, simulated
 from tunnelmark.analysis.testing import FEWEST, is_certain, one_of
@@ -253,15 +253,8 @@ class Table:
                 unit = (computer, block, up, 0 if ups > 1 else repeat)
                 own.setdefault(unit, []).append(float(scaled[at]))
         if len({unit[0] for unit in own}) > 1:
-            of_computers: dict[Unit, list[float]] = {}
-            for (computer, *_), value in _means(own).items():
-                of_computers.setdefault((computer, "", 0, 0), []).append(value)
-            own = of_computers
-        return _means(own)
-
-
-def _means(own: Mapping[Unit, Sequence[float]]) -> dict[Unit, float]:
-    return {unit: math.fsum(values) / len(values) for unit, values in own.items()}
+            return coarser(means(own), computers=True)
+        return means(own)
 
 
 def _grouping(rows: pl.DataFrame, points: int) -> Grouping:

@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tunnelmark.analysis.estimate import Estimate, Unit
+from tunnelmark.analysis.estimate import Estimate, Unit, coarser
 from tunnelmark.analysis.estimates import PointEstimates
 from tunnelmark.analysis.testing import FEWEST, OneSided, Quantity, Spread, combined, grown
 from tunnelmark.model.metrics import METRICS
@@ -262,7 +262,9 @@ def _alike(units: Sequence[Mapping[Unit, float]]) -> list[Mapping[Unit, float]]:
     coarsest = max(map(_level, units), default=0)
     found = list(units)
     for level in range(1, coarsest + 1):
-        found = [own if _level(own) >= level else _coarser(own, level) for own in found]
+        found = [
+            own if _level(own) >= level else coarser(own, computers=level > 1) for own in found
+        ]
     return found
 
 
@@ -270,11 +272,3 @@ def _level(units: Mapping[Unit, float]) -> _Level:
     if any(repeat for *_, repeat in units):
         return 0
     return 1 if any(block for _, block, _, _ in units) else 2
-
-
-def _coarser(units: Mapping[Unit, float], level: int) -> dict[Unit, float]:
-    means: dict[Unit, list[float]] = {}
-    for (computer, block, up, _), value in units.items():
-        unit = (computer, block, up, 0) if level == 1 else (computer, "", 0, 0)
-        means.setdefault(unit, []).append(value)
-    return {unit: math.fsum(own) / len(own) for unit, own in means.items()}

@@ -1,6 +1,7 @@
 """A figure with its interval."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -40,3 +41,17 @@ class Estimate:
     the metric is compared as one."""
     units: Mapping[Unit, float] = field(default_factory=dict, repr=False, compare=False)
     """Mean of each independent unit, on that scale; of differences only."""
+
+
+def means(own: Mapping[Unit, Sequence[float]]) -> dict[Unit, float]:
+    """Return the mean of the figures of each unit."""
+    return {unit: math.fsum(values) / len(values) for unit, values in own.items()}
+
+
+def coarser(units: Mapping[Unit, float], *, computers: bool) -> dict[Unit, float]:
+    """Return the means of whole bring-ups, or of all that a computer measured."""
+    found: dict[Unit, list[float]] = {}
+    for (computer, block, up, _), value in units.items():
+        unit = (computer, "", 0, 0) if computers else (computer, block, up, 0)
+        found.setdefault(unit, []).append(value)
+    return means(found)

@@ -7,7 +7,7 @@ capture gives the overhead, the outer fragments and the fragmentation point.
 import ipaddress
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -105,7 +105,7 @@ def prove(
     # A tunnel and the baseline beside it have paths of the same name: their files must not.
     what = "baseline" if idle else "tunnel" if search else "end"
     name = f"proof-{what}-{path.name}"
-    ours = _client_addresses(watch, path)
+    ours = client_addresses(watch.client, [path])
     bench = _Bench(name, prober, watch, ours, marker, repeats, keep, rule)
     asking = Asking(
         payload_sizes,
@@ -297,9 +297,12 @@ def _wrong(tally: _Tally, judge: Judge, seen: Sizes) -> list[str]:
     return wrong
 
 
-def _client_addresses(watch: Watch, path: TrafficPath) -> frozenset[str]:
-    """Return the client's on the link; a path may have one of its own beside the usual."""
-    texts = (watch.client.ipv4, watch.client.ipv6, path.link_address)
+def client_addresses(client: Endpoint, paths: Iterable[TrafficPath]) -> frozenset[str]:
+    """Return the client's on the link; a path may have one of its own beside the usual.
+
+    As those of captured packets are written.
+    """
+    texts = (client.ipv4, client.ipv6, *(path.link_address for path in paths))
     return frozenset(str(ipaddress.ip_address(text)) for text in texts if text is not None)
 
 

@@ -61,7 +61,7 @@ def congestion(
     refused, and says whether to try again. Raises ``LabError`` where the
     kernel refuses it, or loads that share the hosts want different ones.
     """
-    if not any(_is_tcp(load) for load in loads):
+    if not _over_tcp(loads):
         yield InForce({}, None)
         return
     name = wanted(loads)
@@ -82,11 +82,8 @@ def wanted(loads: Sequence[Workload]) -> str | None:
 
     Raises ``LabError`` where they name several: they share the hosts.
     """
-    names = {
-        load.params.congestion
-        for load in loads
-        if isinstance(load, TcpWorkload) and load.over_tcp and load.params.congestion is not None
-    }
+    found = (load.params.congestion for load in _over_tcp(loads))
+    names = {name for name in found if name is not None}
     if len(names) > 1:
         raise LabError(
             f"the workload and its background want different congestion controls "
@@ -95,8 +92,8 @@ def wanted(loads: Sequence[Workload]) -> str | None:
     return next(iter(names), None)
 
 
-def _is_tcp(load: Workload) -> bool:
-    return isinstance(load, TcpWorkload) and load.over_tcp
+def _over_tcp(loads: Sequence[Workload]) -> list[TcpWorkload]:
+    return [load for load in loads if isinstance(load, TcpWorkload) and load.over_tcp]
 
 
 def _set(host: Host, name: str, allow: Callable[[str], bool]) -> None:

@@ -21,6 +21,7 @@ from tunnelmark.model.tunnel import TrafficPath
 from tunnelmark.model.validity import Check
 from tunnelmark.probes.capture import Capture, Captured
 from tunnelmark.probes.split import PARTS, Mark, Split, marks, sizes, split
+from tunnelmark.probes.wire import client_addresses
 from tunnelmark.workloads.base import Outcome
 
 WAYS: Final = ("forward", "reverse")
@@ -166,20 +167,16 @@ def findings(
 
 def _addresses(lab: Lab, paths: Sequence[TrafficPath]) -> dict[str, frozenset[str]]:
     """Return the sources of each direction, as the client's end of the link has them."""
-    own = {_written(path.link_address) for path in paths if path.link_address is not None}
     # In transport mode the addresses on the link are those of the datagrams, at both ends.
     bare = {
-        _written(path.server_address) for path in paths if path.link_address == path.client_address
+        str(ipaddress.ip_address(path.server_address))
+        for path in paths
+        if path.link_address == path.client_address
     }
     return {
-        "forward": frozenset({lab.client.ipv4, lab.client.ipv6, *own}),
+        "forward": client_addresses(lab.client, paths),
         "reverse": frozenset({lab.server.advertised("ipv4"), lab.server.advertised("ipv6"), *bare}),
     }
-
-
-def _written(address: str) -> str:
-    """Return an address as those of captured packets are written."""
-    return str(ipaddress.ip_address(address))
 
 
 def _way(
