@@ -469,6 +469,28 @@ def test_the_emulator_ends_with_its_parent(line: Make, ledger: Ledger, engine: s
 
 
 @pytest.mark.paced
+def test_frames_that_came_while_it_did_not_run_find_the_queue_as_it_was_then(line: Make) -> None:
+    queue = {"type": "packets", "limit": 10}
+    one = line({**WAY, "rate_bit_s": 1_000_000, "queue": queue})
+    (emulator,) = one.lab.emulators
+    os.kill(emulator.pid, signal.SIGSTOP)
+    try:
+        # Several times what is taken from the ring at once.
+        begun = one.send(bytes(100))
+        for _ in range(998):
+            one.send(bytes(100))
+        ended = one.send(bytes(100))
+        # By now, all of them would have left a queue that is empty.
+        time.sleep(0.2)
+    finally:
+        os.kill(emulator.pid, signal.SIGCONT)
+    seen = _until(one.settled, lambda both: both[0]["offered"] == 1000)[0]
+    # A packet of 128 bytes takes 1.024 ms; what was sent late found room again.
+    left = (ended - begun) // 1_024_000
+    assert 11 <= 1000 - seen["queue_dropped"] <= 11 + left + 2
+
+
+@pytest.mark.paced
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_asked_to_end_it_tells_what_was_under_way(line: Make, number: signal.Signals) -> None:
     one = line({**WAY, "delay_ns": 3_000_000_000})

@@ -66,7 +66,10 @@ impl LinkDriver for WiredDriver {
 
     fn turn(&mut self) -> Result<Turn, IoError> {
         let taken = self.take();
-        let sent = self.hand_on();
+        // There may be more in the ring, over whose arrival time must not pass: it finds the queue as it
+        // was then.
+        let until = (taken == DRAIN).then_some(self.last_arrival);
+        let sent = self.hand_on(until.unwrap_or(Instant::MAX));
         self.stream.took(taken, clock::now());
         Ok(Turn { taken, sent })
     }
@@ -157,11 +160,12 @@ impl WiredDriver {
         })
     }
 
-    /// Hands on what is due, a batch a system call and as many as may come in; returns how many.
-    fn hand_on(&mut self) -> usize {
+    /// Hands on what is due, at most by `until`, a batch a system call and as many as may come in;
+    /// returns how many.
+    fn hand_on(&mut self, until: Instant) -> usize {
         let mut count = 0;
         while count < DRAIN {
-            let sent = self.hand_on_batch();
+            let sent = self.hand_on_batch(until);
             count += sent;
             if sent < BATCH {
                 break;
@@ -170,11 +174,11 @@ impl WiredDriver {
         count
     }
 
-    fn hand_on_batch(&mut self) -> usize {
+    fn hand_on_batch(&mut self, until: Instant) -> usize {
         let now = clock::now();
         let ready = &mut self.ready;
         while ready.len() < BATCH {
-            let Some(arrival) = self.direction.poll(now) else {
+            let Some(arrival) = self.direction.poll(now.min(until)) else {
                 break;
             };
             self.lateness.add(now - arrival.due);

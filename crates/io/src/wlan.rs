@@ -1,5 +1,7 @@
 //! A WLAN in real time: one driver has the medium that both directions share.
 
+use std::vec::Drain;
+
 use tm_link::wlan::{Duplex, StationCounters, Way, MSDU_MAX_BYTES, SNAP_BYTES};
 use tm_link::Kinds;
 use tm_probe::Delays;
@@ -41,11 +43,13 @@ pub struct WlanDriver {
     duplex: Duplex<Vec<u8>>,
     /// Client's side, then server's.
     ends: [End; 2],
-    /// Frames that came, not yet offered: (arrival, way, frame).
-    came: Vec<(Instant, Way, Vec<u8>)>,
+    arrivals: Arrivals,
     spare: Vec<Vec<u8>>,
     latest: Instant,
 }
+
+/// Frames that came, not yet offered.
+struct Arrivals(Vec<(Instant, Way, Vec<u8>)>);
 
 /// An interface, and what is counted of the frames that come in at it.
 struct End {
@@ -67,7 +71,7 @@ impl WlanPlan {
         Ok(WlanDriver {
             ends: [End::open(&self.a)?, End::open(&self.b)?],
             duplex: self.duplex,
-            came: Vec::with_capacity(2 * DRAIN),
+            arrivals: Arrivals(Vec::with_capacity(2 * DRAIN)),
             spare: Vec::with_capacity(SPARE),
             latest: Instant::MIN,
         })
@@ -110,13 +114,18 @@ impl WlanDriver {
     /// Takes frames from both rings into the medium in the order of the kernel's times of arrival,
     /// so that a late wake-up of this thread neither delays a frame nor lets one side go first.
     ///
-    /// Returns how many, and the time up to which all arrivals are known.
+    /// Returns how many were taken, and the time up to which all arrivals are known: where a ring
+    /// has more, frames of the other side that came after what was taken wait for the next turn.
     fn take(&mut self) -> (usize, Instant) {
         let offset = clock::realtime_offset();
         let mut known_until = clock::now();
         let Self {
-            ends, came, spare, ..
+            ends,
+            arrivals: Arrivals(came),
+            spare,
+            ..
         } = self;
+        let (mut count, mut all) = (0, true);
         for (end, way) in ends.iter_mut().zip([Way::AToB, Way::BToA]) {
             let before = came.len();
             let taken = end.drain(|frame| {
@@ -127,11 +136,13 @@ impl WlanDriver {
             if let (DRAIN, [.., (last, ..)]) = (taken, &came[before..]) {
                 // there may be more, so time must not pass over it
                 known_until = known_until.min(*last);
+                all = false;
             }
+            count += taken;
         }
-        came.sort_by_key(|(at, ..)| *at);
-        let (count, now) = (came.len(), clock::now());
-        for (at, way, frame) in came.drain(..) {
+        let now = clock::now();
+        let until = if all { Instant::MAX } else { known_until };
+        for (at, way, frame) in self.arrivals.by(until) {
             self.latest = at.min(now).max(self.latest);
             self.duplex.offer(self.latest, way, frame);
         }
@@ -157,6 +168,15 @@ impl WlanDriver {
         b.send_errors += a.flush(&mut self.spare);
         a.send_errors += b.flush(&mut self.spare);
         to_a + to_b
+    }
+}
+
+impl Arrivals {
+    /// Removes and returns what came until a time, in the order of arrival.
+    fn by(&mut self, until: Instant) -> Drain<'_, (Instant, Way, Vec<u8>)> {
+        self.0.sort_by_key(|(at, ..)| *at);
+        let count = self.0.partition_point(|(at, ..)| *at <= until);
+        self.0.drain(..count)
     }
 }
 
@@ -219,5 +239,37 @@ impl End {
             kinds: Some(self.kinds.clone()),
             lateness: self.lateness.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_later_than_the_end_of_a_full_ring_waits_for_the_rest_of_that_ring() {
+        let one = |came, way| (Instant(came), way, Vec::new());
+        let mut arrivals = Arrivals(vec![
+            one(10, Way::AToB),
+            one(20, Way::AToB),
+            one(5, Way::BToA),
+            one(20, Way::BToA),
+            one(30, Way::BToA),
+        ]);
+        let first: Vec<_> = arrivals
+            .by(Instant(20))
+            .map(|(came, way, _)| (came, way))
+            .collect();
+        let expected = [
+            (5, Way::BToA),
+            (10, Way::AToB),
+            (20, Way::AToB),
+            (20, Way::BToA),
+        ];
+        assert_eq!(first, expected.map(|(came, way)| (Instant(came), way)));
+        // the rest of the ring, taken in the next turn
+        arrivals.0.push(one(25, Way::AToB));
+        let rest: Vec<_> = arrivals.by(Instant::MAX).map(|(came, ..)| came).collect();
+        assert_eq!(rest, [Instant(25), Instant(30)]);
     }
 }

@@ -319,14 +319,14 @@ impl<F: Frame> Direction<F> {
             self.counters.corrupted += 1;
         }
         let mut due = sent + Duration(current.delay_ns + varied);
+        if !current.reorder {
+            due = due.max(self.latest_due);
+        }
+        // Nothing else is later because this one is held back.
+        self.latest_due = self.latest_due.max(due);
         if held {
             due += Duration(current.hold_back.extra_ns);
             self.counters.held_back += 1;
-        } else {
-            if !current.reorder {
-                due = due.max(self.latest_due);
-            }
-            self.latest_due = self.latest_due.max(due);
         }
         if copied {
             self.counters.duplicated += 1;

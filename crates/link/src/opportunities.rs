@@ -87,6 +87,23 @@ impl Opportunities {
         number.max(round * self.ms.len() as u64)
     }
 
+    /// No `bytes` in a row wait for longer, whenever that begins.
+    #[must_use]
+    pub fn longest(&self, bytes: u64) -> Duration {
+        let count = bytes / self.bytes.max(1) + 2;
+        let gaps = self.ms.windows(2).map(|pair| pair[1] - pair[0]);
+        let gap = gaps.chain(self.ms.first().copied()).max().unwrap_or(0);
+        let rounds = count / self.ms.len() as u64 + 2;
+        let ms = count
+            .saturating_mul(gap)
+            .min(rounds.saturating_mul(self.period_ms()));
+        Duration(
+            i64::try_from(ms)
+                .unwrap_or(i64::MAX / NS_PER_MS)
+                .saturating_mul(NS_PER_MS),
+        )
+    }
+
     fn period_ms(&self) -> u64 {
         self.ms.last().copied().unwrap_or(1).max(1)
     }

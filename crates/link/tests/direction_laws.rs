@@ -427,6 +427,38 @@ fn what_is_held_back_is_overtaken() {
 }
 
 #[test]
+fn what_is_held_back_is_so_much_later_and_changes_no_other_frame() {
+    let hold_back = HoldBack {
+        probability: 0.1,
+        extra_ns: 5 * MS,
+    };
+    let arrivals = |hold_back| {
+        let delay_variation = VariationConfig::Exponential { mean_ns: 10 * MS };
+        let config = DirectionConfig {
+            hold_back,
+            delay_variation,
+            ..plain()
+        };
+        let mut direction = direction(config, 3);
+        for k in 0..1_000 {
+            let number = Number(usize::try_from(k).unwrap(), false);
+            direction.offer(Instant(k * 2 * MS), 100, number);
+        }
+        let mut found = rest(&mut direction);
+        found.sort_by_key(|(_, number, _)| *number);
+        (found, direction.counters().held_back)
+    };
+    let ((with, held), (without, _)) = (arrivals(hold_back), arrivals(HoldBack::default()));
+    let later: Vec<i64> = with
+        .iter()
+        .zip(&without)
+        .map(|(one, other)| one.0 - other.0)
+        .collect();
+    assert!(later.iter().all(|ns| [0, 5 * MS].contains(ns)), "{later:?}");
+    assert_eq!(later.iter().filter(|ns| **ns > 0).count() as u64, held);
+}
+
+#[test]
 fn the_fate_of_frame_k_does_not_depend_on_what_else_is_switched_on() {
     let lost = |config: DirectionConfig| {
         let config = DirectionConfig {

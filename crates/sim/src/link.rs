@@ -1,8 +1,8 @@
 //! What is between the hosts: two directions of their own, or a medium that both share.
 
 use tm_link::wlan::{Duplex, StationCounters, Way};
-use tm_link::{Counters, Direction, Verdict};
-use tm_wire::Instant;
+use tm_link::{Counters, Direction, DirectionConfig, QueueConfig, VariationConfig, Verdict};
+use tm_wire::{Duration, Instant};
 
 use crate::plan::{DirectionPlan, LinkPlan};
 use crate::under_way::Piece;
@@ -16,8 +16,14 @@ static UNICAST: [u8; LONGEST_BYTES] = [0; LONGEST_BYTES];
 /// A link with the packets that are on it.
 pub enum Link {
     /// From the client to the server, and back
-    Wire(Box<[Direction<Piece>; 2]>),
+    Wire(Box<Wire>),
     Wlan(Box<Duplex<OnAir>>),
+}
+
+/// Both directions, whose traces and changes begin with the first packet of either.
+pub struct Wire {
+    ways: [Direction<Piece>; 2],
+    begun: bool,
 }
 
 /// A packet as a frame of a WLAN.
@@ -42,10 +48,10 @@ impl Link {
                     Direction::new(plan.config.clone(), opportunities, seed, name)
                 };
                 let [forward, back] = ways.as_ref();
-                Self::Wire(Box::new([
-                    direction(forward, "a_to_b"),
-                    direction(back, "b_to_a"),
-                ]))
+                Self::Wire(Box::new(Wire {
+                    ways: [direction(forward, "a_to_b"), direction(back, "b_to_a")],
+                    begun: false,
+                }))
             }
             LinkPlan::Wlan(config) => Self::Wlan(Box::new(
                 Duplex::new(config, "medium", seed, start).expect("a WLAN that was checked"),
@@ -58,7 +64,15 @@ impl Link {
     pub fn offer(&mut self, now: Instant, way: usize, bytes: u32, piece: Piece) -> bool {
         let bytes = bytes.saturating_add(ETHERNET_BYTES);
         match self {
-            Self::Wire(ways) => ways[way].offer(now, u64::from(bytes), piece) == Verdict::Accepted,
+            Self::Wire(wire) => {
+                if !wire.begun {
+                    wire.begun = true;
+                    for direction in &mut wire.ways {
+                        direction.restart(now);
+                    }
+                }
+                wire.ways[way].offer(now, u64::from(bytes), piece) == Verdict::Accepted
+            }
             Self::Wlan(duplex) => {
                 let bytes = usize::try_from(bytes).unwrap_or(LONGEST_BYTES);
                 let bytes = bytes.min(LONGEST_BYTES);
@@ -70,8 +84,8 @@ impl Link {
     /// When something happens next; None while nothing is under way.
     pub fn next_due(&self) -> Option<Instant> {
         match self {
-            Self::Wire(ways) => {
-                let due = ways.iter().filter_map(Direction::next_due);
+            Self::Wire(wire) => {
+                let due = wire.ways.iter().filter_map(Direction::next_due);
                 due.min()
             }
             Self::Wlan(duplex) => duplex.next_due(),
@@ -82,7 +96,7 @@ impl Link {
     /// time.
     pub fn poll(&mut self, now: Instant, way: usize) -> Option<(usize, Piece)> {
         match self {
-            Self::Wire(ways) => Some((way, ways[way].poll(now)?.frame)),
+            Self::Wire(wire) => Some((way, wire.ways[way].poll(now)?.frame)),
             Self::Wlan(duplex) => {
                 let (way, arrival) = duplex.poll(now)?;
                 Some((way as usize, arrival.frame.piece))
@@ -93,7 +107,7 @@ impl Link {
     /// From the client to the server, and back.
     pub fn counters(&self) -> [Counters; 2] {
         match self {
-            Self::Wire(ways) => ways.each_ref().map(Direction::counters),
+            Self::Wire(wire) => wire.ways.each_ref().map(Direction::counters),
             Self::Wlan(duplex) => WAYS.map(|way| duplex.counters(way)),
         }
     }
@@ -110,3 +124,183 @@ impl Link {
 }
 
 const WAYS: [Way; 2] = [Way::AToB, Way::BToA];
+
+/// No packet is on such a link for longer.
+pub fn longest(plan: &LinkPlan) -> Duration {
+    match plan {
+        LinkPlan::Wire(ways) => {
+            let longest = ways.iter().map(on_direction).max();
+            longest.unwrap_or(Duration::ZERO)
+        }
+        // What a station's queue holds leaves in seconds at the lowest rate there is.
+        LinkPlan::Wlan(_) => Duration::ZERO,
+    }
+}
+
+fn on_direction(plan: &DirectionPlan) -> Duration {
+    let DirectionConfig {
+        rate_bit_s,
+        delay_ns,
+        queue,
+        delay_variation,
+        hold_back,
+        changes,
+        ..
+    } = &plan.config;
+    let queue_bytes =
+        once_and(queue, changes.iter().filter_map(|one| one.queue.as_ref())).map(|queue| {
+            match *queue {
+                QueueConfig::Bytes { limit } => limit,
+                QueueConfig::Packets { limit } => limit.saturating_mul(LONGEST_BYTES as u64),
+            }
+        });
+    let bytes = queue_bytes
+        .max()
+        .unwrap_or(0)
+        .saturating_add(LONGEST_BYTES as u64);
+    let rates = rate_bit_s
+        .iter()
+        .chain(changes.iter().filter_map(|one| one.rate_bit_s.as_ref()));
+    let serialized = rates.min().map_or(0, |rate| {
+        i64::try_from(u128::from(bytes) * 8_000_000_000 / u128::from((*rate).max(1)))
+            .unwrap_or(i64::MAX)
+    });
+    let waited = plan
+        .opportunities
+        .as_ref()
+        .map_or(0, |trace| trace.longest(bytes).0);
+    let delays = once_and(
+        delay_ns,
+        changes.iter().filter_map(|one| one.delay_ns.as_ref()),
+    );
+    let varied = once_and(
+        delay_variation,
+        changes
+            .iter()
+            .filter_map(|one| one.delay_variation.as_ref()),
+    )
+    .map(|one| match *one {
+        VariationConfig::None {} => 0,
+        VariationConfig::Uniform { spread_ns } => spread_ns,
+        VariationConfig::Normal { sigma_ns: scale }
+        | VariationConfig::Exponential { mean_ns: scale } => scale.saturating_mul(MOST_SCALES),
+    });
+    let held = once_and(
+        hold_back,
+        changes.iter().filter_map(|one| one.hold_back.as_ref()),
+    )
+    .map(|one| one.extra_ns);
+    [
+        serialized,
+        waited,
+        delays.copied().max().unwrap_or(0),
+        varied.max().unwrap_or(0),
+        held.max().unwrap_or(0),
+    ]
+    .into_iter()
+    .fold(Duration::ZERO, |sum, part| {
+        Duration(sum.0.saturating_add(part))
+    })
+}
+
+/// No draw of 53 bits is further out than this, in means or standard deviations.
+const MOST_SCALES: i64 = 37;
+
+fn once_and<'a, T>(
+    first: &'a T,
+    others: impl Iterator<Item = &'a T>,
+) -> impl Iterator<Item = &'a T> {
+    std::iter::once(first).chain(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tm_link::{LossConfig, Opportunities, MAHIMAHI_BYTES};
+
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn plan(rate_bit_s: Option<u64>, trace: Option<&[u8]>) -> LinkPlan {
+        let way = || DirectionPlan {
+            config: DirectionConfig {
+                rate_bit_s,
+                delay_ns: 5 * MS,
+                queue: QueueConfig::Bytes { limit: 65_536 },
+                frame_overhead_bytes: 0,
+                frame_min_bytes: 0,
+                loss: LossConfig::None {},
+                delay_variation: VariationConfig::Exponential { mean_ns: MS },
+                reorder: false,
+                trace: None,
+                duplicate: 0.0,
+                corrupt: 0.0,
+                hold_back: tm_link::HoldBack::default(),
+                changes: Vec::new(),
+            },
+            opportunities: trace
+                .map(|text| Arc::new(Opportunities::parse(text, MAHIMAHI_BYTES).unwrap())),
+        };
+        LinkPlan::Wire(Box::new([way(), way()]))
+    }
+
+    fn offer(link: &mut Link, ms: i64, way: usize) -> bool {
+        let piece = Piece {
+            datagram: 0,
+            inner: 0,
+            outer: 0,
+            damaged: false,
+        };
+        link.offer(Instant(ms * MS), way, 1_486, piece)
+    }
+
+    /// When the last packet of a way arrives.
+    fn last(link: &mut Link, way: usize) -> Instant {
+        let mut last = Instant::MIN;
+        while let Some(due) = link.next_due() {
+            for one in 0..2 {
+                while link.poll(due, one).is_some() {
+                    if one == way {
+                        last = due;
+                    }
+                }
+            }
+        }
+        last
+    }
+
+    #[test]
+    fn the_traces_of_both_ways_begin_with_the_first_packet_of_either() {
+        // Nothing goes either way from 1 ms to 3 s, counted from 500 ms.
+        let mut link = Link::new(&plan(None, Some(b"1\n3000\n")), 7, Instant(0));
+        assert!(offer(&mut link, 500, 0));
+        assert!(offer(&mut link, 2_500, 1));
+        let reply = last(&mut link, 1);
+        let expected = Instant((500 + 3_000 + 5) * MS);
+        assert!(
+            (reply - expected).0 < 40 * MS && reply >= expected,
+            "{reply:?}"
+        );
+    }
+
+    #[test]
+    fn no_packet_is_on_the_link_for_longer() {
+        for (rate, trace) in [
+            (Some(9_600), None),
+            (None, Some(b"1\n3000\n".as_slice())),
+            (None, Some(b"1\n2\n3\n9000\n".as_slice())),
+        ] {
+            let plan = plan(rate, trace);
+            let mut link = Link::new(&plan, 7, Instant(0));
+            assert!(offer(&mut link, 0, 0));
+            while offer(&mut link, 2, 0) {}
+            let took = last(&mut link, 0) - Instant(0);
+            let bound = longest(&plan);
+            assert!(took <= bound, "{took:?} of {bound:?}");
+            // The default of a study: 43 packets of 1500 bytes.
+            assert!(bound.0 <= 4 * took.0, "{took:?} of {bound:?}");
+        }
+    }
+}

@@ -9,7 +9,7 @@ use tm_wire::{Duration, Instant};
 
 pub use crate::tcp_congestion::Congestion;
 use crate::tcp_receiver::Receiver;
-use crate::tcp_segment::{Handshake, Segment};
+use crate::tcp_segment::{Established, Handshake, Segment};
 use crate::tcp_sender::{Sender, SenderCounters};
 
 /// Connections are opened within so long, at random: flows that begin as one move in step, which no
@@ -93,7 +93,8 @@ impl Connections {
         let connection = |(place, plan): (usize, &ConnectionPlan)| {
             let mut random = Stream::named(seed, &format!("tcp/{way}/{place}/start"));
             let wait_ns = i64::try_from(random.between(0, OPENING_NS)).unwrap_or(0);
-            Connection::new(plan.clone(), way == 1, start + Duration(wait_ns))
+            // An even way goes to the server, of loads too.
+            Connection::new(plan.clone(), way % 2 == 1, start + Duration(wait_ns))
         };
         Self {
             all: plans.iter().enumerate().map(connection).collect(),
@@ -244,14 +245,14 @@ impl Connection {
                 self.send(&Segment::Opened, self.reverse, out);
                 self.client.timer = None;
                 if !self.reverse && self.phase == Phase::Opening {
-                    let rtt = self.client.rtt(now);
-                    self.begin(now, rtt, out);
+                    let from = self.client.established(now);
+                    self.begin(now, from, out);
                 }
             }
             Segment::Opened => {
                 if self.reverse && self.phase == Phase::Opening {
-                    let rtt = self.server.rtt(now);
-                    self.begin(now, rtt, out);
+                    let from = self.server.established(now);
+                    self.begin(now, from, out);
                 }
             }
             Segment::Data(number, sent, _) => {
@@ -270,10 +271,10 @@ impl Connection {
         }
     }
 
-    /// The sender may send from now on; `rtt` is None where its part of the opening was lost.
-    fn begin(&mut self, now: Instant, rtt: Option<Duration>, out: &mut Out) {
+    /// The sender may send from now on.
+    fn begin(&mut self, now: Instant, from: Established, out: &mut Out) {
         let most = self.plan.window_bytes / u64::from(self.plan.segment_bytes.max(1));
-        self.sender = Some(Sender::new(self.plan.congestion, most, rtt));
+        self.sender = Some(Sender::new(self.plan.congestion, most, from));
         self.phase = Phase::Open;
         self.second = now + SECOND;
         self.send_data(now, out);
@@ -347,17 +348,34 @@ impl Connection {
 mod tests {
     use super::*;
 
-    #[test]
-    fn packets_have_the_lengths_that_linux_gives_them() {
-        // With an IP header of 20 bytes: 60 for a SYN, 1500 for a segment, 52 for an acknowledgement
-        // and 64, 72 and 80 with selective ones.
-        let plan = ConnectionPlan {
+    fn plan() -> ConnectionPlan {
+        ConnectionPlan {
             path: 0,
             segment_bytes: 1448,
             window_bytes: 1 << 20,
             congestion: Congestion::Cubic,
             seconds: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn the_client_opens_whichever_way_the_data_of_a_trial_or_a_load_goes() {
+        for way in 0..6 {
+            let mut connections = Connections::new(&[plan()], 7, way, Instant(0));
+            let due = connections.next_due().unwrap();
+            connections.turn(due);
+            let syn = connections.pop().unwrap();
+            assert_eq!(Segment::parse(&syn.bytes), Some(Segment::Open));
+            // Where the server is the sender, the client is the receiver.
+            assert_eq!(syn.answer, way % 2 == 1, "way {way}");
+        }
+    }
+
+    #[test]
+    fn packets_have_the_lengths_that_linux_gives_them() {
+        // With an IP header of 20 bytes: 60 for a SYN, 1500 for a segment, 52 for an acknowledgement
+        // and 64, 72 and 80 with selective ones.
+        let plan = plan();
         let packets: Vec<u32> = plan.sizes().iter().map(|size| size + 28).collect();
         assert_eq!(packets, [60, 1500, 52, 64, 72, 80]);
     }

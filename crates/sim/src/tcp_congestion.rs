@@ -5,7 +5,7 @@ use tm_wire::{Duration, Instant};
 
 /// RFC 6928 section 2.
 const INITIAL_SEGMENTS: u64 = 10;
-/// RFC 5681 section 3.1: where the SYN was lost.
+/// RFC 5681 section 3.1: where the handshake lost segments.
 const INITIAL_AFTER_LOSS_SEGMENTS: u64 = 1;
 /// RFC 5681 section 3.1, equation 4.
 const LEAST_THRESHOLD_SEGMENTS: u64 = 2;
@@ -59,10 +59,10 @@ pub struct Window {
 
 impl Window {
     /// The window of a new connection.
-    pub fn new(congestion: Congestion, syn_lost: bool) -> Self {
+    pub fn new(congestion: Congestion, lossy: bool) -> Self {
         Self {
             congestion,
-            segments: if syn_lost {
+            segments: if lossy {
                 INITIAL_AFTER_LOSS_SEGMENTS
             } else {
                 INITIAL_SEGMENTS

@@ -250,8 +250,8 @@ impl End {
     fn begin(&mut self, now: Instant, plan: LinePlan) {
         if self.sender.is_none() {
             let most = plan.window_bytes / u64::from(plan.segment_bytes.max(1));
-            let rtt = self.handshake.rtt(now);
-            self.sender = Some(Sender::new(plan.congestion, most, rtt));
+            let from = self.handshake.established(now);
+            self.sender = Some(Sender::new(plan.congestion, most, from));
         }
         self.handshake.timer = None;
     }

@@ -46,11 +46,27 @@ impl Handshake {
         true
     }
 
-    /// The RTT of an answer at `now`; None where nobody knows to which of several it is one.
-    pub fn rtt(&self, now: Instant) -> Option<Duration> {
-        (self.tries == 1).then_some(now - self.sent)
+    /// What is known of the path when it ends at `now`.
+    pub fn established(&self, now: Instant) -> Established {
+        Established {
+            rtt: (self.tries == 1).then_some(now - self.sent),
+            lossy: self.tries > TRIES_OF_NO_LOSS,
+        }
     }
 }
+
+/// What a handshake tells whoever sends next.
+#[derive(Clone, Copy)]
+pub struct Established {
+    /// None where nobody knows to which of several segments the answer was one.
+    pub rtt: Option<Duration>,
+    /// So many segments were sent again that the path loses: the first window is one segment.
+    pub lossy: bool,
+}
+
+/// RFC 5681 section 3.1 has a window of one segment from the first one that is sent again; Linux from
+/// the second on, since RFC 6298 has the first after a second only.
+const TRIES_OF_NO_LOSS: u32 = 2;
 
 /// A segment. Numbers count segments.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use tm_wire::{Duration, Instant};
 use crate::tcp_congestion::{Congestion, Window};
 use crate::tcp_receiver::Acknowledgement;
 use crate::tcp_rtt::Rtt;
+use crate::tcp_segment::Established;
 
 /// RFC 6675 section 2, `DupThresh`: transmissions behind one that arrive before it is lost.
 const REORDERING: u64 = 3;
@@ -91,13 +92,13 @@ enum Phase {
 }
 
 impl Sender {
-    /// One that may send at once; `handshake_rtt` is None where the SYN was lost.
-    pub fn new(congestion: Congestion, most: u64, handshake_rtt: Option<Duration>) -> Self {
+    /// One that may send at once, after a handshake.
+    pub fn new(congestion: Congestion, most: u64, from: Established) -> Self {
         let mut one = Self {
-            window: Window::new(congestion, handshake_rtt.is_none()),
+            window: Window::new(congestion, from.lossy),
             ..Self::standing(congestion, most)
         };
-        if let Some(first) = handshake_rtt {
+        if let Some(first) = from.rtt {
             one.rtt.sample(first);
         }
         one

@@ -1,9 +1,21 @@
 use super::*;
+use crate::tcp_segment::Handshake;
+
+/// After so many SYNs, of which the last was answered after `rtt_ms`.
+fn established(tries: u32, rtt_ms: i64) -> Established {
+    let mut handshake = Handshake::at(Instant(0));
+    let mut now = Instant(0);
+    for _ in 0..tries {
+        now = handshake.timer.unwrap();
+        assert!(handshake.due(now));
+    }
+    handshake.established(now + Duration(rtt_ms * MS))
+}
 
 const MS: i64 = 1_000_000;
 
 fn sender(congestion: Congestion) -> Sender {
-    Sender::new(congestion, 1_000, Some(Duration(20 * MS)))
+    Sender::new(congestion, 1_000, established(1, 20))
 }
 
 fn all(sender: &mut Sender, now: Instant) -> Vec<u64> {
@@ -136,7 +148,7 @@ fn the_timer_waits_longer_each_time_and_all_is_sent_again_from_a_window_of_one()
 
 #[test]
 fn the_receivers_window_holds_back_and_does_not_open_the_other() {
-    let mut sender = Sender::new(Congestion::Reno, 4, Some(Duration(20 * MS)));
+    let mut sender = Sender::new(Congestion::Reno, 4, established(1, 20));
     assert_eq!(all(&mut sender, Instant(0)), [0, 1, 2, 3]);
     say(&mut sender, Instant(20 * MS), 4, &[]);
     assert_eq!(all(&mut sender, Instant(20 * MS)), [4, 5, 6, 7]);
@@ -144,8 +156,15 @@ fn the_receivers_window_holds_back_and_does_not_open_the_other() {
 }
 
 #[test]
-fn a_handshake_that_lost_its_syn_begins_with_one_segment_and_a_second() {
-    let mut sender = Sender::new(Congestion::Cubic, 100, None);
+fn a_handshake_that_lost_one_segment_leaves_the_window_and_no_rtt() {
+    let mut sender = Sender::new(Congestion::Cubic, 100, established(2, 20));
+    assert_eq!(all(&mut sender, Instant(0)), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(sender.timer(), Some(Instant(1_000 * MS)));
+}
+
+#[test]
+fn a_handshake_that_lost_two_segments_begins_with_one_segment_and_a_second() {
+    let mut sender = Sender::new(Congestion::Cubic, 100, established(3, 20));
     assert_eq!(all(&mut sender, Instant(0)), [0]);
     assert_eq!(sender.timer(), Some(Instant(1_000 * MS)));
 }

@@ -8,7 +8,7 @@ use tm_wire::{Duration, Instant};
 
 use crate::forms::Inner;
 
-/// One that lost a part is forgotten after this, as by Linux (`ipfrag_time`).
+/// One that lost a part is forgotten so long after the others have come, as by Linux (`ipfrag_time`).
 const REASSEMBLY: Duration = Duration::from_secs(30);
 
 /// A packet on the link.
@@ -77,13 +77,16 @@ pub struct UnderWay {
     window: VecDeque<Option<Datagram>>,
     spare: Vec<Vec<u8>>,
     copies: bool,
+    longest: Duration,
 }
 
 impl UnderWay {
-    /// None yet. With `copies` what was delivered is kept, since a copy of it may come.
-    pub fn new(copies: bool) -> Self {
+    /// None yet. With `copies` what was delivered is kept, since a copy of it may come; on the link it
+    /// is for `longest` at most.
+    pub fn new(copies: bool, longest: Duration) -> Self {
         Self {
             copies,
+            longest,
             ..Self::default()
         }
     }
@@ -119,7 +122,7 @@ impl UnderWay {
             payload,
             form,
             bytes: kept,
-            until: now.saturating_add(REASSEMBLY),
+            until: now.saturating_add(self.longest).saturating_add(REASSEMBLY),
             come: 0,
             come_others,
             whole: 0,
@@ -261,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_delivered_where_copies_pass() {
-        let mut under_way = UnderWay::new(true);
+        let mut under_way = UnderWay::new(true, Duration::ZERO);
         let number = under_way.enter(Instant(0), of(0, false, 0), form(&[1]), 5, b"twice");
         for _ in 0..2 {
             assert!(under_way.come(piece(number, 0, 0)));
@@ -285,5 +288,17 @@ mod tests {
         assert!(under_way.get(lost).is_none() && under_way.get(dropped).is_none());
         assert_eq!(under_way.window.len(), 1);
         assert_eq!(under_way.get(late).unwrap().whose, of(1, true, 0));
+    }
+
+    #[test]
+    fn what_may_still_be_on_the_link_is_waited_for() {
+        let mut under_way = UnderWay::new(false, Duration::from_secs(50));
+        let number = under_way.enter(Instant(0), of(0, false, 0), form(&[1]), 5, b"slow");
+        let later = Instant(0).saturating_add(Duration::from_secs(50));
+        under_way.enter(later, of(0, false, 0), form(&[1]), 5, b"next");
+        assert!(under_way.come(piece(number, 0, 0)));
+        let lost = later.saturating_add(Duration::from_secs(31));
+        under_way.enter(lost, of(0, false, 0), form(&[1]), 5, b"last");
+        assert!(under_way.get(number).is_none());
     }
 }

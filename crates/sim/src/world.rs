@@ -11,7 +11,7 @@ use tm_wire::{header_bytes, Duration, Instant};
 
 use crate::end::{Cores, End, EndCounters, Job};
 use crate::forms::Inner;
-use crate::link::Link;
+use crate::link::{longest, Link};
 use crate::loads::Loads;
 use crate::mailbox::Mailbox;
 use crate::pending::Pending;
@@ -164,7 +164,7 @@ impl<'a> World<'a> {
             segments: BTreeMap::new(),
             ways: Ways::new(plan, START),
             loads: Loads::new(plan),
-            under_way: UnderWay::new(copies && plan.paths.iter().any(bare)),
+            under_way: UnderWay::new(copies && plan.paths.iter().any(bare), longest(&plan.link)),
             pending: Pending::default(),
             mailbox: None,
             damaged: 0,

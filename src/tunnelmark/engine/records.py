@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from tunnelmark.model.errors import ResultError
 
+TURNED: Final = "-reverse"
+"""Ends the stem of the file names of a stream that the server sends."""
 MISSING_NS: Final = np.iinfo(np.int64).min
 """A time that never was, in the files; ``None`` or not-a-number everywhere else."""
 UNKNOWN_RESIDENCE: Final = 2**32 - 1

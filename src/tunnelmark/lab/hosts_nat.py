@@ -19,10 +19,18 @@ MEASURING_PORTS: Final = (
 """Where the server is reached beside the tunnel: clocks, workloads, the proof by wire."""
 
 
-def forwarded(tunnels: Iterable[Tunnel], workloads: Iterable[Workload]) -> tuple[ServerPorts, ...]:
-    """Return the ports of a study that a NAT before the server must forward beside the usual."""
+def forwarded(
+    tunnels: Iterable[Tunnel], workloads: Iterable[Workload], *, most_loads: int = 0
+) -> tuple[ServerPorts, ...]:
+    """Return the ports of a study that a NAT before the server must forward beside the usual.
+
+    ``most_loads`` run beside one of its workloads, each with ports of its own.
+    """
     found = [port for tunnel in tunnels for port in tunnel.forwarded() or ()]
     found += [port for workload in workloads for port in workload.line_ports]
+    if most_loads:
+        first, count = FIRST_PORT + PORTS, PORTS * most_loads
+        found += [ServerPorts("udp", first, count), ServerPorts("tcp", first, count)]
     return tuple(dict.fromkeys(found))
 
 

@@ -76,7 +76,8 @@ class GroupUsage:
     user_s: float
     system_s: float
     wait_s: float | None = None
-    """Time in which they could have run and no core was free for them; None if not known."""
+    """Time in which they could have run and no core was free for them; None if not known, or
+    without a thread."""
     busiest_thread_s: float | None = None
     """What the thread ran that ran most; None without a thread."""
     unseen: int = 0
@@ -314,7 +315,7 @@ class CpuProbe:
                 threads_s.append((thread.run_ns - before.run_ns) / 1e9)
                 tells &= thread.wait_ns is not None
                 wait_s += ((thread.wait_ns or 0) - (before.wait_ns or 0)) / 1e9
-        wait = wait_s if tells else None
+        wait = wait_s if tells and threads_s else None
         stopped = len(self._stopped.intersection(pids))
         busiest_s = max(threads_s, default=None)
         return GroupUsage(run_s, user_s, system_s, wait, busiest_s, unseen, stopped)

@@ -40,11 +40,6 @@ class Split:
     link: Times
     receiver: Times
 
-    def quantile(self, part: str, percent: float) -> float | None:
-        """Return a quantile of one of ``PARTS``; None without a packet."""
-        values: Times = getattr(self, part)
-        return float(np.percentile(values, percent)) if len(values) else None
-
 
 @dataclass(frozen=True)
 class Sizes:

@@ -9,11 +9,12 @@ from tunnelmark.engine.link import AnyLinkSpec
 from tunnelmark.links.registry import link_kinds
 from tunnelmark.model.congestion import unmodelled
 from tunnelmark.model.costs import CostModel
-from tunnelmark.model.errors import RefusedError, StudyError, TunnelmarkError
+from tunnelmark.model.errors import LabError, RefusedError, StudyError, TunnelmarkError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
 from tunnelmark.model.trial import Block, DriverSpec, Point
 from tunnelmark.sim.carriage import carriage
+from tunnelmark.sim.congestion import agreed
 from tunnelmark.sim.work import work_of
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
@@ -166,6 +167,10 @@ def _of_workload(
 def _of_loads(spec: DriverSpec, tunnel: DriverSpec, *, compresses: bool) -> tuple[str, str] | None:
     """Return which load beside a workload is in the way and why, or None."""
     driver = make(tunnel_kinds(), tunnel)
+    try:
+        agreed(spec)
+    except LabError as error:
+        return f"workload {spec.label}", str(error)
     for load in loads_of(spec):
         kind, paths = load.workload.kind, 1 if load.outside else driver.params.count
         lacking = None

@@ -15,13 +15,14 @@ from tunnelmark.model.registry import make
 from tunnelmark.model.session import Observer, Seen, Where
 from tunnelmark.model.trial import DriverSpec, Trial, TrialResult
 from tunnelmark.sim.carriage import Carriage, carriage
+from tunnelmark.sim.congestion import agreed
 from tunnelmark.sim.tcp import DEFAULT_NOTE, NOTE
 from tunnelmark.sim.trial import Stand, run_trial
 from tunnelmark.sim.work import work_of
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.background import loads_of
 from tunnelmark.workloads.base import Workload
-from tunnelmark.workloads.congestion import TcpWorkload
+from tunnelmark.workloads.congestion import over_tcp
 from tunnelmark.workloads.registry import workload_kinds
 
 LARGEST_RECORDS_BYTES: Final = 2 << 20
@@ -77,17 +78,13 @@ class SimSession:
             base.proofs(sizes),
         )
         self.where.placed_on, self.where.stratum = PLACED_ON, Stratum.SIMULATION
-        loads = [load.workload for point in block.points for load in loads_of(point.workload)]
-        over_tcp = [
-            one
-            for one in (*self._workloads.values(), *loads)
-            if isinstance(one, TcpWorkload) and one.over_tcp
-        ]
-        lacking = [one.model_lacks for one in over_tcp if one.model_lacks is not None]
-        model = [NOTE] if over_tcp or own.stream else []
+        loads = [load.workload for point in block.points for load in loads_of(agreed(point.workload))]
+        tcp = over_tcp((*self._workloads.values(), *loads))
+        lacking = [one.model_lacks for one in tcp if one.model_lacks is not None]
+        model = [NOTE] if tcp or own.stream else []
         notes = [*own.work.notes, *model, *dict.fromkeys(lacking)]
         unnamed = own.stream and block.tunnel.params.get("congestion") is None
-        if unnamed or any(one.params.congestion is None for one in over_tcp):
+        if unnamed or any(one.params.congestion is None for one in tcp):
             notes.append(DEFAULT_NOTE)
         self.where.notes = tuple(notes)
         self._work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -145,4 +142,4 @@ class SimSession:
         return carriage(tunnel, link, link_mtu_bytes, work)
 
     def _workload(self, spec: DriverSpec) -> Workload:
-        return self._workloads.setdefault(spec.label, make(workload_kinds(), spec))
+        return self._workloads.setdefault(spec.label, make(workload_kinds(), agreed(spec)))

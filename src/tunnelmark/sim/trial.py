@@ -17,6 +17,7 @@ from tunnelmark.probes.carried import fairness
 from tunnelmark.sim import evidence
 from tunnelmark.sim.beside import Beside
 from tunnelmark.sim.carriage import Carriage
+from tunnelmark.sim.congestion import agreed
 from tunnelmark.sim.seam import Seam
 from tunnelmark.sim.simulate import Simulated, simulate
 from tunnelmark.workloads.background import loads_of, merged
@@ -156,7 +157,7 @@ class _Running:
 def _outcome(running: _Running) -> Outcome:
     """Run the workload, with the study's loads beside it."""
     context, workload = running.context(), running.workload
-    loads = loads_of(running.trial.point.workload)
+    loads = loads_of(agreed(running.trial.point.workload))
 
     def accompanied(job: Callable[[TrialContext], Outcome]) -> Outcome:
         stand = running.stand

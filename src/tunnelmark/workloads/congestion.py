@@ -1,10 +1,12 @@
 """What workloads over TCP share: which congestion control their connections use."""
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pydantic import Field
 
 from tunnelmark.model.congestion import CongestionName, lacking, unmodelled
+from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
 from tunnelmark.model.params import Params
 from tunnelmark.workloads.base import Workload
@@ -58,3 +60,23 @@ class TcpWorkload(Workload):
             f"(as root: sysctl -w net.ipv4.tcp_allowed_congestion_control="
             f"'{' '.join([*allowed, wanted])}')"
         )
+
+
+def wanted_by(loads: Sequence[Workload]) -> str | None:
+    """Return the congestion control that loads of one trial want, if they name one.
+
+    Raises ``LabError`` where they name several: they share the hosts.
+    """
+    found = (load.params.congestion for load in over_tcp(loads))
+    names = {name for name in found if name is not None}
+    if len(names) > 1:
+        raise LabError(
+            f"the workload and its background want different congestion controls "
+            f"({', '.join(sorted(names))}), but a host can have only one at a time"
+        )
+    return next(iter(names), None)
+
+
+def over_tcp(loads: Iterable[Workload]) -> list[TcpWorkload]:
+    """Return those of some loads whose payload goes over TCP."""
+    return [load for load in loads if isinstance(load, TcpWorkload) and load.over_tcp]

@@ -182,28 +182,23 @@ class RateSearch(Workload):
             found = search(goal, bench.measure)
         except _BrokenError as broken:
             return bench.outcome((), broken.checks)
-        return bench.outcome(self._figures(found), (_ended(found, goal, bench.too_slow),), found)
+        spent = {"search_trials": float(bench.trials), "search_s": bench.planned_s}
+        total = Measurement("total", {**self._figures(found), **spent})
+        return bench.outcome((total,), (_ended(found, goal, bench.too_slow),), found)
 
-    def _figures(self, found: Found) -> tuple[Measurement, ...]:
+    def _figures(self, found: Found) -> dict[str, float | None]:
         bits = 8 * self.params.payload
         # Where the trials ran out, no rate was shown to keep to the goal, and none not to.
         lower = found.forwarded if found.complete or found.lower is not None else None
         upper = found.exceeded
-        return (
-            Measurement(
-                "total",
-                {
-                    "throughput_lower_packet_s": lower,
-                    "throughput_upper_packet_s": upper,
-                    "throughput_lower_bit_s": None if lower is None else lower * bits,
-                    "throughput_upper_bit_s": None if upper is None else upper * bits,
-                    "throughput_sender_limit_packet_s": found.sender_limit,
-                    "search_loss_min_ratio": min(seen.loss_ratio for seen in found.trials),
-                    "search_trials": float(len(found.trials)),
-                    "search_s": sum(seen.duration_s for seen in found.trials),
-                },
-            ),
-        )
+        return {
+            "throughput_lower_packet_s": lower,
+            "throughput_upper_packet_s": upper,
+            "throughput_lower_bit_s": None if lower is None else lower * bits,
+            "throughput_upper_bit_s": None if upper is None else upper * bits,
+            "throughput_sender_limit_packet_s": found.sender_limit,
+            "search_loss_min_ratio": min(seen.loss_ratio for seen in found.trials),
+        }
 
 
 class _BrokenError(Exception):
@@ -220,7 +215,10 @@ class _Bench:
     def __init__(self, params: RateSearchParams, context: TrialContext) -> None:
         self._params = params
         self._context = context
-        self._run = 0
+        self.trials = 0
+        """Those that were repeated are among them."""
+        self.planned_s = 0.0
+        """Time in which all of them were to send."""
         self._repeated = 0
         self._bytes = 0
         self._packets = 0
@@ -258,22 +256,23 @@ class _Bench:
         )
 
     def _trial(self, packet_rate: float, packets: int) -> Loaded:
-        self._run += 1
-        if self._run > 1:
+        self.trials += 1
+        if self.trials > 1:
             self._context.pause(self._params.settle / 1e9)
         context = dataclasses.replace(
             self._context,
-            seed=self._context.seed + self._run,
-            sample_stem=f"{self._context.sample_stem}-{self._run}",
+            seed=self._context.seed + self.trials,
+            sample_stem=f"{self._context.sample_stem}-{self.trials}",
             samples_dir=None,
             progress=lambda progress: self._context.progress(
                 Progress(
-                    min(0.99, (self._run - 1 + progress.done_ratio) / _TYPICAL_TRIALS),
+                    min(0.99, (self.trials - 1 + progress.done_ratio) / _TYPICAL_TRIALS),
                     {"packets_sent": progress.figures.get("packets_sent", 0.0)},
                 )
             ),
         )
         seconds = packets / packet_rate
+        self.planned_s += seconds
         self._context.end_when_lost(
             math.floor(self._params.loss * packets) + 1,
             round(max(_LEAST_S, seconds * _LEAST_SHARE) * 1e9),

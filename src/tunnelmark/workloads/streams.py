@@ -105,7 +105,7 @@ def turned(context: TrialContext) -> TrialContext:
         client=context.server,
         server=context.client,
         paths=tuple(path.turned() for path in context.paths),
-        sample_stem=f"{context.sample_stem}-reverse",
+        sample_stem=context.sample_stem + records.TURNED,
     )
 
 

@@ -191,6 +191,16 @@ def test_the_ports_that_a_nat_must_forward_are_those_of_the_study() -> None:
     assert [str(ports) for ports in found] == ["TCP 1194", "UDP 51820 to 51821"]
 
 
+def test_each_load_beside_a_workload_has_ports_of_its_own() -> None:
+    loads = "".join(
+        f'[[background]]\nkind = "udp_load"\nlabel = "{size}"\npacket_rate = 10\n'
+        f"payload_bytes = {size}\n"
+        for size in (100, 200)
+    )
+    found = forwarded(study(OVPN, LINE, loads, ECHO))
+    assert [str(ports) for ports in found] == ["UDP 1194", "UDP 7716 to 7747", "TCP 7716 to 7747"]
+
+
 def test_a_study_without_a_link_takes_the_line(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     file.write_text(study(LINE, ECHO).text.replace(LINE, ""), encoding="utf-8")

@@ -180,6 +180,16 @@ def test_loads_are_simulated_and_what_has_no_model_is_named_with_the_workload() 
     assert beside == {"none", "down", "beside"}
 
 
+def test_a_load_that_names_another_congestion_control_is_left_out_as_a_lab_refuses_it() -> None:
+    loads = BULK_LOAD.replace('"down"', '"down"\ncongestion = "reno"')
+    measured = BULK + 'congestion = "cubic"\nbackground = ["none", "down"]\n'
+    found = sorted_out(LINK, WIREGUARD, loads, measured)
+    (reason,) = found.skipped.values()
+    assert "different congestion controls (cubic, reno)" in reason
+    (job,) = found.jobs
+    assert {point.workload.columns["background"] for point in job.block.points} == {"none"}
+
+
 def test_a_network_beside_the_one_of_a_wlan_is_not_simulated_inside_it_is() -> None:
     wlan = '[[link]]\nkind = "wlan"\nlabel = "air"\nstandard = "802.11g"\n'
     air = '[[tunnel]]\nkind = "wpa2"\n'

@@ -248,9 +248,8 @@ fn shard(
                 ready.send(()).ok()?;
                 starting.recv().ok()
             };
-            let result = sending(plan, own_sockets, notes, start, stop);
-            until.store(clock::now().0, Ordering::Release);
-            result
+            let _done = Done(until);
+            sending(plan, own_sockets, notes, start, stop)
         })?;
         let gate = Gate {
             prepared,
@@ -284,6 +283,15 @@ fn shard(
 
 /// In place of when the last packet left: not yet.
 const SENDING: i64 = i64::MIN;
+
+/// Says that the last packet has left, also where the thread panics: the other one waits for it.
+struct Done<'a>(&'a AtomicI64);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(clock::now().0, Ordering::Release);
+    }
+}
 
 fn open(plan: &SendPlan) -> Result<Vec<Socket>, IoError> {
     let socket = |flow: &FlowPlan| {

@@ -7,7 +7,6 @@ from tunnelmark.devices.registry import is_limited
 from tunnelmark.hosts.local import LocalHost
 from tunnelmark.lab.hosts_placement import HostsPlacement
 from tunnelmark.lab.placement import Placement
-from tunnelmark.lab.session.congestion import wanted
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.job import Job
 from tunnelmark.model.registry import make
@@ -17,6 +16,7 @@ from tunnelmark.model.tunnel import Encryption
 from tunnelmark.tunnels.base import Tunnel
 from tunnelmark.tunnels.registry import tunnel_kinds
 from tunnelmark.workloads.base import Workload
+from tunnelmark.workloads.congestion import wanted_by
 from tunnelmark.workloads.registry import workload_kinds
 
 _TIMED_HERE: Final = (
@@ -139,7 +139,7 @@ def _check_congestion(jobs: Sequence[Job]) -> None:
     """Refuse a workload that wants another congestion control than a load beside it."""
     for spec in _specs(jobs).values():
         try:
-            wanted([make(workload_kinds(), one) for one in (spec, *_beside(spec))])
+            wanted_by([make(workload_kinds(), one) for one in (spec, *_beside(spec))])
         except LabError as error:
             raise LabError(f"workload {spec.label}: {error}") from None
 

@@ -10,7 +10,7 @@ from tunnelmark.model.errors import LabError
 from tunnelmark.model.host import Host
 from tunnelmark.model.validity import Check
 from tunnelmark.workloads.base import Workload
-from tunnelmark.workloads.congestion import TcpWorkload
+from tunnelmark.workloads.congestion import over_tcp, wanted_by
 
 _NAME: Final = "net.ipv4.tcp_congestion_control"
 _MOST_TRIES: Final = 3
@@ -61,10 +61,10 @@ def congestion(
     refused, and says whether to try again. Raises ``LabError`` where the
     kernel refuses it, or loads that share the hosts want different ones.
     """
-    if not _over_tcp(loads):
+    if not over_tcp(loads):
         yield InForce({}, None)
         return
-    name = wanted(loads)
+    name = wanted_by(loads)
     before = {role: default(host) for role, host in hosts.items()}
     try:
         if name is not None:
@@ -75,25 +75,6 @@ def congestion(
         if name is not None:
             for role, host in hosts.items():
                 _set(host, before[role], allow)
-
-
-def wanted(loads: Sequence[Workload]) -> str | None:
-    """Return the congestion control that loads of one trial want, if they name one.
-
-    Raises ``LabError`` where they name several: they share the hosts.
-    """
-    found = (load.params.congestion for load in _over_tcp(loads))
-    names = {name for name in found if name is not None}
-    if len(names) > 1:
-        raise LabError(
-            f"the workload and its background want different congestion controls "
-            f"({', '.join(sorted(names))}), but a host can have only one at a time"
-        )
-    return next(iter(names), None)
-
-
-def _over_tcp(loads: Sequence[Workload]) -> list[TcpWorkload]:
-    return [load for load in loads if isinstance(load, TcpWorkload) and load.over_tcp]
 
 
 def _set(host: Host, name: str, allow: Callable[[str], bool]) -> None:

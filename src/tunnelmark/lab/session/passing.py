@@ -23,12 +23,13 @@ from tunnelmark.probes.capture import Capture, Captured
 from tunnelmark.probes.split import PARTS, Mark, Split, marks, sizes, split
 from tunnelmark.probes.wire import client_addresses
 from tunnelmark.workloads.base import Outcome
+from tunnelmark.workloads.quantiles import quantile, tail
 
 WAYS: Final = ("forward", "reverse")
 _ENDS: Final = ("client", "server")
 _CLOCK_ERROR_NS: Final = 1_000_000
 """So far the real-time clock may move against the steady one during a trial."""
-_QUANTILES: Final = (50, 99)
+_QUANTILES: Final = ((50, quantile), (99, tail))
 
 
 @dataclass
@@ -142,6 +143,7 @@ def findings(
         return Findings(metrics, (_said(why),), details)
     checks = []
     for way in WAYS:
+        replies = flow.turned == (way == "forward")
         near, far = _ENDS if way == "forward" else _ENDS[::-1]
         left = marks(passed.captured[near].frames, sources=addresses[way], ip_bytes=length)
         # A router may have translated the source: what the far end did not send came to it.
@@ -149,16 +151,16 @@ def findings(
         arrived = passed.captured[far].frames
         others = frozenset(f.source for f in arrived) - own
         came = marks(arrived, sources=others, ip_bytes=length)
-        found = _way(flow, way, left, came, passed.offset_ns)
+        found = _way(flow.records, replies, left, came, passed.offset_ns)
         if found is None:
             continue
         if isinstance(found, str):
             checks.append(_said(f"{way}: {found}", way))
             continue
         metrics |= {
-            f"delay_{way}_{part}_p{percent}_ns": found.quantile(part, percent)
+            f"delay_{way}_{part}_p{percent}_ns": of(getattr(found, part), percent)
             for part in PARTS
-            for percent in _QUANTILES
+            for percent, of in _QUANTILES
         }
         words = f"{way}: {len(found.link)} packets followed through sender, link and receiver"
         checks.append(Check(f"delay_split_{way}", ok=True, message=words))
@@ -179,11 +181,24 @@ def _addresses(lab: Lab, paths: Sequence[TrafficPath]) -> dict[str, frozenset[st
     }
 
 
+@dataclass(frozen=True)
+class _Flow:
+    """The one stream of a trial."""
+
+    records: records.Flow
+    turned: bool
+    """Whether the server is the sender."""
+
+
 def _way(
-    flow: records.Flow, way: str, left: Sequence[Mark], came: Sequence[Mark], offset_ns: int
+    flow: records.Flow,
+    replies: bool,  # noqa: FBT001 - of the two ways of a stream
+    left: Sequence[Mark],
+    came: Sequence[Mark],
+    offset_ns: int,
 ) -> Split | str | None:
-    """Return the parts of one direction; None where nothing went that way."""
-    if way == "forward":
+    """Return the parts of what was sent, or of its ``replies``; None where there were none."""
+    if not replies:
         sent, received_ns, received = flow.sent_ns, flow.arrived_ns, flow.arrived
     else:
         asked = flow.answered
@@ -201,7 +216,7 @@ def _way(
     )
 
 
-def _flow(outcome: Outcome, samples_dir: Path | None) -> records.Flow | str:
+def _flow(outcome: Outcome, samples_dir: Path | None) -> _Flow | str:
     """Return the one flow of the trial's records, or why there is none."""
     send = [name for name in outcome.samples if name.endswith(".send.rec")]
     reflect = [name for name in outcome.samples if name.endswith(".reflect.rec")]
@@ -215,7 +230,8 @@ def _flow(outcome: Outcome, samples_dir: Path | None) -> records.Flow | str:
     flows = {int(number) for number in sent["flow"]}
     if len(flows) != 1:
         return f"the trial has {len(flows)} streams; the delay by place needs exactly one"
-    return records.join(sent, seen, flows.pop())
+    turned = send[0].removesuffix(".send.rec").endswith(records.TURNED)
+    return _Flow(records.join(sent, seen, flows.pop()), turned)
 
 
 def _outer_bytes(proofs: Sequence[WireProof], payload_sizes: Sequence[int]) -> int | str:

@@ -4,6 +4,11 @@ from typing import Final
 
 from tunnelmark.model.metrics.metric import Metric
 
+
+def _few(name: str) -> str:
+    return "; missing below 300 replies" if name.endswith("p99") else ""
+
+
 METRICS: Final = (
     Metric(
         "background_bit_s",
@@ -16,8 +21,8 @@ METRICS: Final = (
         "background_packet_s",
         "Background, packets",
         "packet/s",
-        "datagrams per second that all background loads delivered, both ways; 0 for "
-        "streams of bytes",
+        "packets of payload per second that all background loads delivered, both ways: datagrams, "
+        "and for TCP the payload divided by the segment size",
         "docs/background.md",
     ),
     *(
@@ -25,7 +30,7 @@ METRICS: Final = (
             f"{state}_{name}_ns",
             f"{title}, {words}",
             "ns",
-            f"{definition} of small packets {when}",
+            f"{definition} of small packets {when}{_few(name)}",
             source,
             "lower",
             "log",

@@ -9,7 +9,10 @@ _PHASES: Final = (
     ("before", "before joins", "before any client joins"),
     ("joining", "during joins", "while others join"),
 )
-_QUANTILES: Final = (("p50", "median"), ("p99", "99th percentile"))
+_QUANTILES: Final = (
+    ("p50", "median", ""),
+    ("p99", "99th percentile", "; missing below 300 replies"),
+)
 
 METRICS: Final = (
     Metric(
@@ -30,24 +33,24 @@ METRICS: Final = (
             f"RTT added by joins, {words}",
             "ns",
             f"{words} of the round-trip delay of the clients that stay: while others join minus "
-            "before",
+            f"before{few}",
             _SOURCE,
             "lower",
             headline=name == "p99",
         )
-        for name, words in _QUANTILES
+        for name, words, few in _QUANTILES
     ),
     *(
         Metric(
             f"{phase}_rtt_{name}_ns",
             f"RTT, {words}, {short}",
             "ns",
-            f"{words} of the round-trip delay of the clients that stay, {when}",
+            f"{words} of the round-trip delay of the clients that stay, {when}{few}",
             "RFC 2681",
             "lower",
             "log",
         )
         for phase, short, when in _PHASES
-        for name, words in _QUANTILES
+        for name, words, few in _QUANTILES
     ),
 )

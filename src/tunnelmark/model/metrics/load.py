@@ -146,7 +146,7 @@ METRICS: Final = (
         "search_s",
         "Time spent",
         "s",
-        "sending time of all trials of the search",
+        "sending time of all trials of the search as planned, including repeated ones",
         "docs/loads.md",
         "lower",
     ),

@@ -9,7 +9,10 @@ _PARTS: Final = {
     "link": "from one end of the link to the other",
     "receiver": "from the link to the socket: stack, tunnel and queues of the receiving host",
 }
-_QUANTILES: Final = {"p50": "median", "p99": "99th percentile"}
+_QUANTILES: Final = {
+    "p50": ("median", ""),
+    "p99": ("99th percentile", "; missing below 300 packets"),
+}
 
 METRICS: Final = (
     *(
@@ -17,14 +20,14 @@ METRICS: Final = (
             f"delay_{way}_{part}_{name}_ns",
             f"Delay, {way}, {part}, {words}",
             "ns",
-            f"{words} of the delay {way} {where}",
+            f"{words} of the delay {way} {where}{few}",
             "docs/probes.md",
             "lower",
             "log",
         )
         for way in ("forward", "reverse")
         for part, where in _PARTS.items()
-        for name, words in _QUANTILES.items()
+        for name, (words, few) in _QUANTILES.items()
     ),
     Metric(
         "wire_packets_per_datagram",

@@ -69,7 +69,8 @@ METRICS: Final = (
         "pdv_forward_p99_ns",
         "PDV, forward, 99th percentile",
         "ns",
-        "99th percentile of the one-way delay to the server above the smallest; worst flow",
+        "99th percentile of the one-way delay to the server above the smallest; worst flow, "
+        "missing below 300 packets",
         "RFC 5481 section 4.2",
         "lower",
     ),
@@ -77,7 +78,8 @@ METRICS: Final = (
         "pdv_reverse_p99_ns",
         "PDV, reverse, 99th percentile",
         "ns",
-        "99th percentile of the one-way delay to the client above the smallest; worst flow",
+        "99th percentile of the one-way delay to the client above the smallest; worst flow, "
+        "missing below 300 packets",
         "RFC 5481 section 4.2",
         "lower",
     ),

@@ -9,7 +9,6 @@ from tunnelmark.engine import records
 from tunnelmark.engine.records import Flow, Table
 
 _ENDS: Final = re.compile(r"(.+)\.send((?:\.rec)?)")
-_BACK: Final = "-reverse"
 
 
 @dataclass(frozen=True)
@@ -41,5 +40,5 @@ def sendings(samples: Mapping[str, bytes]) -> tuple[Sending, ...]:
         )
         numbers = sorted({int(number) for number in send["flow"]})
         flows = records.join_all(send, reflect, numbers)
-        found.append(Sending(match[1].endswith(_BACK), send, flows))
+        found.append(Sending(match[1].endswith(records.TURNED), send, flows))
     return tuple(sorted(found, key=lambda one: one.reverse))
