@@ -11,9 +11,11 @@ import pytest
 
 from tunnelmark.model.trial import Progress
 from tunnelmark.model.tunnel import TrafficPath
-from tunnelmark.model.validity import Validity
+from tunnelmark.model.validity import Check, Validity
+from tunnelmark.workloads import rate_search
 from tunnelmark.workloads.base import Outcome, TrialContext, Workload
 from tunnelmark.workloads.latency_at_rate import LatencyAtRate, LatencyAtRateParams
+from tunnelmark.workloads.loads import Loaded, run_load
 from tunnelmark.workloads.rate_search import RateSearch, RateSearchParams
 from tunnelmark.workloads.udp_load import UdpLoad, UdpLoadParams
 from tunnelmark.workloads.voip import Voip, VoipParams
@@ -134,7 +136,9 @@ def test_the_loopback_carries_all_that_is_asked_for(context: TrialContext, metho
     assert figures["throughput_upper_packet_s"] is None
     trials = outcome.details["trials"]
     assert isinstance(trials, list)
-    assert figures["search_trials"] == len(trials) + outcome.details["repeated"]
+    repeated = outcome.details["repeated"]
+    assert isinstance(repeated, int)
+    assert figures["search_trials"] == len(trials) + repeated
     # A goal of 1 % cannot be seen with fewer packets.
     assert all(trial["sent"] >= 100 for trial in trials)
     assert left(context) == []
@@ -192,6 +196,29 @@ def test_calls_are_heard_both_ways(
     assert figures["loss_forward_ratio"] == figures["loss_reverse_ratio"] == 0
     assert 1 < figures["voip_mos_min"] <= figures["voip_mos_p50"] < 4.5
     assert left(context) == []
+
+
+def test_a_trial_of_a_search_that_is_repeated_is_spent_too(
+    context: TrialContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Check("sender_lateness", ok=False, message="packets left late")
+    seen: list[Loaded] = []
+
+    def first_is_late(*args: Any, **named: Any) -> Loaded:
+        loaded = run_load(*args, **named)
+        seen.append(loaded)
+        if len(seen) > 1:
+            return loaded
+        assert loaded.forward is not None
+        return replace(loaded, forward=replace(loaded.forward, checks=(late,)))
+
+    monkeypatch.setattr(rate_search, "run_load", first_is_late)
+    outcome = search(loss="1 %").run(replace(context, lateness_floor_ns=10**12))
+    figures, trials = total(outcome), outcome.details["trials"]
+    assert isinstance(trials, list)
+    assert figures["search_trials"] == len(seen) == len(trials) + 1
+    planned_s = sum(trial["duration_s"] for trial in trials)
+    assert figures["search_s"] == pytest.approx(planned_s + trials[0]["duration_s"])
 
 
 def test_the_loopback_carries_all_calls(context: TrialContext) -> None:

@@ -123,7 +123,7 @@ def test_loads_are_begun_again_share_the_line_and_are_the_same_every_time(tmp_pa
         FLOOD + 'throughput = "1 Mbit/s"\nduration = "400 ms"\ndrain = "500 ms"\n',
         '[[background]]\nkind = "bursts"\nlabel = "office"\npacket_rate = 200\n',
         DOWN + 'duration = "1 s"\nparallel = 3\ndirection = "both"\n',
-        '[[background]]\nkind = "web"\nlabel = "pages"\n',
+        '[[background]]\nkind = "web"\nlabel = "pages"\nsmall = 5\nlarge = 0\n',
         '[[background]]\nkind = "file_transfer"\nlabel = "files"\nsize = "200 kB"\n',
         '[[background]]\nkind = "request_response"\nlabel = "asks"\n',
         '[[background]]\nkind = "voip"\nlabel = "call"\npath = "outside"\n',
@@ -148,6 +148,19 @@ def test_loads_are_begun_again_share_the_line_and_are_the_same_every_time(tmp_pa
         assert row["rtt_p50_ns"] > 10 * MS
         # The wire had it all, each way at most what it carries.
         assert row["wire_reverse_bit_s"] < 8e6 * 1.1
+
+
+def test_a_load_has_the_congestion_control_that_the_workload_names(tmp_path: Path) -> None:
+    search = HEAD.replace('"background_bit_s"', '"tcp_goodput_bit_s"')
+    measured = '[[workload]]\nkind = "tcp_bulk"\nduration = "4 s"\n'
+    for name, ours, of_load in (
+        ("reno", 'congestion = "reno"\n', ""),
+        ("too", "", 'congestion = "reno"\n'),
+    ):
+        result = run(tmp_path, DOWN + of_load, measured + ours, head=search, name=name)
+        notes = [note for block in result.blocks.values() for note in block.notes]
+        assert notes, "what is modelled of TCP"
+        assert not any("names no congestion control" in note for note in notes)
 
 
 def test_what_is_outside_passes_no_tunnel(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ def agreed(spec: DriverSpec) -> DriverSpec:
     """
     if not spec.background:
         return spec
-    name = wanted_by([make(workload_kinds(), _of(one)) for one in (spec, *spec.background)])
+    all_of_it: list[DriverSpec | Background] = [spec, *spec.background]
+    name = wanted_by([make(workload_kinds(), _of(one)) for one in all_of_it])
     if name is None:
         return spec
     return dataclasses.replace(

@@ -78,7 +78,9 @@ class SimSession:
             base.proofs(sizes),
         )
         self.where.placed_on, self.where.stratum = PLACED_ON, Stratum.SIMULATION
-        loads = [load.workload for point in block.points for load in loads_of(agreed(point.workload))]
+        loads = [
+            load.workload for point in block.points for load in loads_of(agreed(point.workload))
+        ]
         tcp = over_tcp((*self._workloads.values(), *loads))
         lacking = [one.model_lacks for one in tcp if one.model_lacks is not None]
         model = [NOTE] if tcp or own.stream else []

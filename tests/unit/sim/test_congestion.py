@@ -16,7 +16,8 @@ def workload(*background: Background, kind: str = "tcp_bulk", **params: object) 
 
 
 def names(spec: DriverSpec) -> list[object]:
-    return [one.params.get("congestion") for one in (spec, *spec.background)]
+    beside = [one.params.get("congestion") for one in spec.background]
+    return [spec.params.get("congestion"), *beside]
 
 
 def test_what_the_workload_names_is_what_the_loads_use() -> None:
@@ -28,7 +29,13 @@ def test_what_the_workload_names_is_what_the_loads_use() -> None:
 def test_what_a_load_names_is_what_the_workload_and_other_loads_use() -> None:
     spec = workload(load("tcp_bulk", congestion="reno"), load("tcp_bulk"), kind="tcp_bulk")
     assert names(agreed(spec)) == ["reno", "reno", "reno"]
-    echo = workload(load("tcp_bulk", congestion="reno"), kind="udp_echo", packets=9, payload_bytes=99, gap="10 ms")
+    echo = workload(
+        load("tcp_bulk", congestion="reno"),
+        kind="udp_echo",
+        packets=9,
+        payload_bytes=99,
+        gap="10 ms",
+    )
     assert names(agreed(echo)) == [None, "reno"]
 
 

@@ -187,14 +187,14 @@ def test_a_search_that_only_the_sender_ended_has_no_bound_and_says_what_to_do() 
     wanted = goal(lowest=10)
     found = binary_search(wanted, sender(1.0, capacity=5000.0))
     params = RateSearchParams(payload_bytes=100)
-    (total,) = RateSearch(params)._figures(found)
-    bounds = {name for name, value in total.metrics.items() if value is None}
+    figures = RateSearch(params)._figures(found)
+    bounds = {name for name, value in figures.items() if value is None}
     assert bounds == {
         f"throughput_{bound}_{unit}"
         for bound in ("lower", "upper")
         for unit in ("packet_s", "bit_s")
     }
-    assert total.metrics["throughput_sender_limit_packet_s"] == pytest.approx(10)
+    assert figures["throughput_sender_limit_packet_s"] == pytest.approx(10)
     check = _ended(found, wanted, "1 % of the packets left 3.000 ms late or more")
     assert (check.name, check.ok) == ("search_complete", False)
     assert check.message == (
@@ -217,9 +217,9 @@ def test_a_path_that_carries_nothing_is_another_than_one_that_misses_the_goal(
         return Seen(packet_rate, seconds, sent, missing, packet_rate * (1 - share))
 
     found = search(goal(lowest=100), measure)
-    (total,) = RateSearch(RateSearchParams(payload_bytes=100))._figures(found)
-    assert total.metrics["throughput_lower_bit_s"] == 0
-    least = total.metrics["search_loss_min_ratio"]
+    figures = RateSearch(RateSearchParams(payload_bytes=100))._figures(found)
+    assert figures["throughput_lower_bit_s"] == 0
+    least = figures["search_loss_min_ratio"]
     assert (least == METRICS["search_loss_min_ratio"].nothing) == broken
 
 

@@ -192,7 +192,7 @@ class _Flow:
 
 def _way(
     flow: records.Flow,
-    replies: bool,  # noqa: FBT001 - of the two ways of a stream
+    replies: bool,
     left: Sequence[Mark],
     came: Sequence[Mark],
     offset_ns: int,
