@@ -159,8 +159,8 @@ METRICS: Final = (
         "receiver_overrun_ratio",
         "Receive-buffer overruns",
         "ratio",
-        "packets the kernel dropped at a full socket buffer of the sender, per packet sent; a trial "
-        "in which it dropped any at either end is invalid",
+        "packets the kernel dropped at a full socket buffer of the sender, per packet sent; a "
+        "trial in which it dropped any at either end is invalid",
         "SO_RXQ_OVFL",
     ),
 )
