@@ -1,7 +1,7 @@
 //! What is between the hosts: two directions of their own, or a medium that both share.
 
 use tm_link::wlan::{Duplex, StationCounters, Way};
-use tm_link::{Counters, Direction, DirectionConfig, QueueConfig, VariationConfig, Verdict};
+use tm_link::{Change, Counters, Direction, QueueConfig, VariationConfig, Verdict};
 use tm_wire::{Duration, Instant};
 
 use crate::plan::{DirectionPlan, LinkPlan};
@@ -138,86 +138,49 @@ pub fn longest(plan: &LinkPlan) -> Duration {
 }
 
 fn on_direction(plan: &DirectionPlan) -> Duration {
-    let DirectionConfig {
-        rate_bit_s,
-        delay_ns,
-        queue,
-        delay_variation,
-        hold_back,
-        changes,
-        ..
-    } = &plan.config;
-    let queue_bytes =
-        once_and(queue, changes.iter().filter_map(|one| one.queue.as_ref())).map(|queue| {
-            match *queue {
-                QueueConfig::Bytes { limit } => limit,
-                QueueConfig::Packets { limit } => limit.saturating_mul(LONGEST_BYTES as u64),
-            }
-        });
-    let bytes = queue_bytes
-        .max()
-        .unwrap_or(0)
-        .saturating_add(LONGEST_BYTES as u64);
-    let rates = rate_bit_s
-        .iter()
-        .chain(changes.iter().filter_map(|one| one.rate_bit_s.as_ref()));
-    let serialized = rates.min().map_or(0, |rate| {
-        i64::try_from(u128::from(bytes) * 8_000_000_000 / u128::from((*rate).max(1)))
-            .unwrap_or(i64::MAX)
+    let config = &plan.config;
+    let first = Change {
+        rate_bit_s: config.rate_bit_s,
+        delay_ns: Some(config.delay_ns),
+        queue: Some(config.queue),
+        delay_variation: Some(config.delay_variation),
+        hold_back: Some(config.hold_back),
+        ..Change::default()
+    };
+    let most = |of: &dyn Fn(&Change) -> Option<i64>| {
+        let all = std::iter::once(&first).chain(&config.changes);
+        all.filter_map(of).max().unwrap_or(0)
+    };
+    let queued = most(&|one| match one.queue? {
+        QueueConfig::Bytes { limit } => i64::try_from(limit).ok(),
+        QueueConfig::Packets { limit } => i64::try_from(limit * LONGEST_BYTES as u64).ok(),
     });
-    let waited = plan
-        .opportunities
-        .as_ref()
-        .map_or(0, |trace| trace.longest(bytes).0);
-    let delays = once_and(
-        delay_ns,
-        changes.iter().filter_map(|one| one.delay_ns.as_ref()),
-    );
-    let varied = once_and(
-        delay_variation,
-        changes
-            .iter()
-            .filter_map(|one| one.delay_variation.as_ref()),
-    )
-    .map(|one| match *one {
-        VariationConfig::None {} => 0,
-        VariationConfig::Uniform { spread_ns } => spread_ns,
+    // And the packet that is being sent.
+    let bytes = queued.unsigned_abs() + LONGEST_BYTES as u64;
+    let byte_ns = most(&|one| Some(8 * NS_PER_S / i64::try_from(one.rate_bit_s?).ok()? + 1));
+    let sent = i64::try_from(bytes).map_or(i64::MAX, |bytes| bytes.saturating_mul(byte_ns));
+    let trace = plan.opportunities.as_ref();
+    let delay = most(&|one| one.delay_ns);
+    let varied = most(&|one| match one.delay_variation? {
+        VariationConfig::None {} => None,
+        VariationConfig::Uniform { spread_ns } => Some(spread_ns),
         VariationConfig::Normal { sigma_ns: scale }
-        | VariationConfig::Exponential { mean_ns: scale } => scale.saturating_mul(MOST_SCALES),
+        | VariationConfig::Exponential { mean_ns: scale } => Some(scale * MOST_SCALES),
     });
-    let held = once_and(
-        hold_back,
-        changes.iter().filter_map(|one| one.hold_back.as_ref()),
-    )
-    .map(|one| one.extra_ns);
-    [
-        serialized,
-        waited,
-        delays.copied().max().unwrap_or(0),
-        varied.max().unwrap_or(0),
-        held.max().unwrap_or(0),
-    ]
-    .into_iter()
-    .fold(Duration::ZERO, |sum, part| {
-        Duration(sum.0.saturating_add(part))
-    })
+    let held = most(&|one| Some(one.hold_back?.extra_ns));
+    let waited = trace.map_or(0, |trace| trace.longest(bytes).0);
+    Duration(sent.saturating_add(waited)).saturating_add(Duration(delay + varied + held))
 }
 
+const NS_PER_S: i64 = 1_000_000_000;
 /// No draw of 53 bits is further out than this, in means or standard deviations.
 const MOST_SCALES: i64 = 37;
-
-fn once_and<'a, T>(
-    first: &'a T,
-    others: impl Iterator<Item = &'a T>,
-) -> impl Iterator<Item = &'a T> {
-    std::iter::once(first).chain(others)
-}
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use tm_link::{LossConfig, Opportunities, MAHIMAHI_BYTES};
+    use tm_link::{DirectionConfig, LossConfig, Opportunities, MAHIMAHI_BYTES};
 
     use super::*;
 

@@ -26,12 +26,14 @@ from tunnelmark.model.trial import BASELINE
 
 Slot = tuple[str, str, int, int]
 """Computer, block, bring-up and repeat: what was measured side by side."""
+_Beside = tuple[str, str, Slot]
+"""Environment, what a point and its baseline have in common, and when."""
 
 _PLACE: Final = ("point_id", "link", "device")
 _REPEAT: Final = (*_PLACE, "block_id", "bring_up", "repeat")
 _NEEDED: Final = (
     *_REPEAT,
-    *("pair_id", "is_baseline", "valid", LABEL, STRATUM, APART),
+    *("environment", "pair_id", "is_baseline", "valid", LABEL, STRATUM, APART),
     *(f"{axis}{kind}" for axis in ("tunnel", "link", "workload") for kind in ("", "_kind")),
 )
 _LOSSES: Final = ("loss_forward_ratio", "loss_reverse_ratio")
@@ -117,8 +119,12 @@ def cells_of(trials: pl.DataFrame, metric: str, *, path: str = "total") -> tuple
     counted = rows.filter(pl.col("valid") & pl.col(metric).is_not_null()).unique(
         _REPEAT, keep="first", maintain_order=True
     )
-    beside: dict[tuple[str, Slot], tuple[str, float, float]] = {
-        (row["pair_id"], _slot(row)): (row["point_id"], float(row[metric]), row[_ERROR])
+    beside: dict[_Beside, tuple[str, float, float]] = {
+        (row["environment"], row["pair_id"], _slot(row)): (
+            row["point_id"],
+            float(row[metric]),
+            row[_ERROR],
+        )
         for row in counted.filter(pl.col("is_baseline")).iter_rows(named=True)
     }
     own = counted.partition_by(*_PLACE, as_dict=True)
@@ -197,7 +203,7 @@ def _cell(
     group: pl.DataFrame,
     metric: str,
     path: str,
-    beside: Mapping[tuple[str, Slot], tuple[str, float, float]],
+    beside: Mapping[_Beside, tuple[str, float, float]],
 ) -> Cell:
     first: dict[str, Any] = every.row(0, named=True)
     figures: dict[Slot, float] = {}
@@ -210,7 +216,8 @@ def _cell(
         slot = _slot(row)
         figures[slot] = float(row[metric])
         off = off.also(figures[slot], row[_ERROR])
-        if not row["is_baseline"] and (found := beside.get((row["pair_id"], slot))):
+        key = (row["environment"], row["pair_id"], slot)
+        if not row["is_baseline"] and (found := beside.get(key)):
             ids.add(found[0])
             baseline[slot] = found[1]
             baseline_off = baseline_off.also(*found[1:])

@@ -20,6 +20,8 @@ PLACE: Final = ("point_id", "link", "device")
 """What a point is."""
 _SLOT: Final = ("block_id", "bring_up", "repeat")
 _UP: Final = (COMPUTER, "block_id", "bring_up")
+_PAIR: Final = (*_UP, "repeat", "environment", "pair_id", "link", "device")
+"""What a trial and that of the baseline beside it have in common."""
 
 
 def _no_units(_: int) -> Mapping[Unit, float]:
@@ -121,7 +123,7 @@ class Table:
             .unique((*PLACE, *_SLOT), keep="first", maintain_order=True)
             .select(
                 *(*PLACE, *_SLOT, computers(), simulated().alias("_simulated")),
-                *("pair_id", "is_baseline", *metrics),
+                *("environment", "pair_id", "is_baseline", *metrics),
             )
             .join(numbered, on=PLACE)
             .sort("_point", *_UP, maintain_order=True)
@@ -132,13 +134,11 @@ class Table:
         self._own = _grouping(valid, points)
         self._simulated: Bools = np.zeros(points, dtype=np.bool_)
         self._simulated[self._own.group[valid["_simulated"].to_numpy()]] = True
-        beside = valid.filter(pl.col("is_baseline")).select(
-            *_UP, "repeat", "pair_id", "link", "device", pl.col("_row").alias("_beside")
-        )
+        beside = valid.filter(pl.col("is_baseline")).select(*_PAIR, pl.col("_row").alias("_beside"))
         pairs = (
             valid.filter(~pl.col("is_baseline"))
-            .select(*_UP, "repeat", "pair_id", "link", "device", "_row", "_point")
-            .join(beside, on=(*_UP, "repeat", "pair_id", "link", "device"))
+            .select(*_PAIR, "_row", "_point")
+            .join(beside, on=_PAIR, nulls_equal=True)
             .sort("_row")
         )
         self._paired = _grouping(pairs, points)

@@ -11,6 +11,7 @@ import polars as pl
 from tunnelmark.analysis.cells import Cell, cells_of, name_of
 from tunnelmark.analysis.contrasts import one_cell
 from tunnelmark.analysis.knee import Correlation, Knee, knee, rank_correlation
+from tunnelmark.analysis.strata import marked
 from tunnelmark.model.metrics import METRICS
 
 LOSS: Final = 0.001
@@ -104,13 +105,18 @@ def together(
             groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
             for cell in cells_of(trials, metric):
                 if cell.figures and _key(cell) in busy:
-                    place = f"{name_of(cell, without=('workload',))}, {cell.kinds['workload']}"
+                    place = f"{_place(cell)}, {cell.kinds['workload']}"
                     groups[place].append((_mean(busy[_key(cell)]), _mean(cell)))
             for place, pairs in groups.items():
                 one, other = ([pair[i] for pair in pairs] for i in range(2))
                 if (own := rank_correlation(one, other, confidence=confidence)) is not None:
                     found.append(Together(place, cpu, metric, own))
     return tuple(found)
+
+
+def _place(cell: Cell) -> str:
+    """Return the tunnel, link and device; those of another stratum are elsewhere."""
+    return marked(name_of(cell, without=("workload",)), cell.stratum)
 
 
 def _families(cells: Sequence[Cell]) -> Mapping[tuple[str, str], list[tuple[float, Cell]]]:
@@ -123,17 +129,26 @@ def _families(cells: Sequence[Cell]) -> Mapping[tuple[str, str], list[tuple[floa
             if isinstance(level, bool) or not isinstance(level, int | float):
                 continue
             rest = {k: v for k, v in cell.params.items() if k != along}
-            place = name_of(cell, without=("workload",))
+            place = _place(cell)
             key = repr((cell.kinds["workload"], sorted(rest.items(), key=repr)))
             rows[place, along, key].append((float(level), cell))
+    # As many levels as a bend needs.
+    long = {key: row for key, row in rows.items() if len({x for x, _ in row}) >= 5}  # noqa: PLR2004
     found: dict[tuple[str, str], list[tuple[float, Cell]]] = {}
-    varying = {along for (_, along, _), row in rows.items() if len({x for x, _ in row}) > 1}
-    for (place, along, _), row in rows.items():
-        if len({level for level, _ in row}) < 5:  # noqa: PLR2004 - as many as a bend needs
-            continue
+    for (place, along, _), row in long.items():
         first = row[0][1]
-        fixed = [f"{k} {v}" for k, v in first.params.items() if k in varying and k != along]
-        found[", ".join((place, first.kinds["workload"], *fixed)), along] = row
+        kind = first.kinds["workload"]
+        beside = [
+            other[0][1].params
+            for (at, by, _), other in long.items()
+            if (at, by, other[0][1].kinds["workload"]) == (place, along, kind)
+        ]
+        fixed = [
+            f"{name} {value}"
+            for name, value in first.params.items()
+            if name != along and any(params.get(name) != value for params in beside)
+        ]
+        found[", ".join((place, kind, *fixed)), along] = row
     return found
 
 

@@ -68,7 +68,7 @@ def _compared(hypothesis: Hypothesis, cells: Sequence[Cell], position: int) -> l
                 return Nothing(
                     "some points compare as ratios and some as differences: there is no common mean"
                 )
-            tests = [_mean(tests, names)]
+            tests = [_mean(tests, names, bound)]
         found += tests
     return found
 
@@ -80,7 +80,7 @@ def _test(
     place = name_of(one, without={key for group in hypothesis.groups for key in group.labels})
     what = f"{names[0]} against {names[1]}" + (f", {place}" if place else "")
     logarithmic = bound.relative and on_logarithms(metric, [*one.values, *other.values])
-    if bound.relative and bound.shift and not logarithmic:
+    if _is_share(bound, logarithmic):
         # On a linear scale "5 % of the other"is not a number but a share of a mean that is itself
         # an estimate: the test is of first - share * second (Fieller 1954), its limit is 0.
         share = 1 + bound.shift
@@ -107,10 +107,16 @@ def _test(
     )
 
 
-def _mean(tests: Sequence[OneSided], names: Sequence[str]) -> OneSided:
+def _is_share(bound: _Bound, logarithmic: bool) -> bool:  # noqa: FBT001 - of a scale
+    """Say whether the other is scaled before the difference, whose limit is then 0."""
+    return bound.relative and bound.shift != 0 and not logarithmic
+
+
+def _mean(tests: Sequence[OneSided], names: Sequence[str], bound: _Bound) -> OneSided:
     head = tests[0]
+    scaled = f" times {1 + bound.shift:g}" if _is_share(bound, head.logarithmic) else ""
     return OneSided(
-        f"{names[0]} against {names[1]}, mean of {len(tests)} points",
+        f"{names[0]} against {names[1]}{scaled}, mean of {len(tests)} points",
         mean_of([test.spread for test in tests]),
         head.limit,
         head.side,

@@ -16,6 +16,7 @@ Whatever says that something differs asks here: the first page, the key findings
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -233,12 +234,6 @@ def averaged(estimates: Sequence[Estimate]) -> Spread | None:
         return spreads[0]
     units = _alike([one.units for one in estimates if one.units])
     means = [math.fsum(own.values()) / len(own) for own in units]
-    off: dict[Unit, list[float]] = {}
-    for own, mean in zip(units, means, strict=True):
-        for unit, value in own.items():
-            off.setdefault(unit, []).append(value - mean)
-    effects = [math.fsum(own) / len(own) for own in off.values()]
-    count = len(effects)
     value = math.fsum(means) / len(means)
     repeats = min(one.repeats for one in spreads)
     ups = min(one.bring_ups for one in spreads)
@@ -247,10 +242,31 @@ def averaged(estimates: Sequence[Estimate]) -> Spread | None:
     if all(one.error == 0 for one in spreads):
         freedom = min(one.freedom for one in spreads)
         return Spread(value, 0.0, freedom, repeats, ups, bias, workers)
-    if count < 2:  # noqa: PLR2004 - scatter needs two
+    if min(map(len, units)) < 2:  # noqa: PLR2004 - scatter needs two
         return Spread(value, None, 0, repeats, ups, bias, workers)
-    variance = math.fsum(one**2 for one in effects) / (count - 1)
-    return Spread(value, math.sqrt(variance / count), count - 1, repeats, ups, bias, workers)
+    error, freedom = _scatter(units, means)
+    return Spread(value, error, freedom, repeats, ups, bias, workers)
+
+
+def _scatter(units: Sequence[Mapping[Unit, float]], means: Sequence[float]) -> tuple[float, float]:
+    """Return the standard error of the mean of points with common units, and its freedom.
+
+    By what each unit moves the mean (Liang and Zeger 1986), with each point's deviations as of an
+    unbiased variance. Units weigh more where a point has few of them, so they are as many as
+    weights of their size are worth (Kish 1965).
+    """
+    moved: dict[Unit, float] = defaultdict(float)
+    weights: dict[Unit, float] = defaultdict(float)
+    for own, mean in zip(units, means, strict=True):
+        count = len(own)
+        share = 1 / (len(units) * count)
+        for unit, value in own.items():
+            moved[unit] += share * (value - mean) * math.sqrt(count / (count - 1))
+            weights[unit] += share
+    error = math.sqrt(math.fsum(one**2 for one in moved.values()))
+    squares = [one**2 for one in weights.values()]
+    worth = math.fsum(squares) ** 2 / math.fsum(one**2 for one in squares)
+    return error, round(worth - 1, 9)
 
 
 _Level = Literal[0, 1, 2]

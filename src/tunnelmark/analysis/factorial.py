@@ -14,6 +14,7 @@ from statsmodels.stats.anova import anova_lm
 
 from tunnelmark.analysis.cells import Cell, Slot
 from tunnelmark.analysis.contrasts import on_logarithms
+from tunnelmark.analysis.strata import marked
 from tunnelmark.analysis.testing import grown
 
 _MOST_TERMS: Final = 300
@@ -64,8 +65,9 @@ def factorial(cells: Sequence[Cell], metric: str) -> tuple[Factorial, ...]:
     """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        # Figures of two environments are never pooled.
-        what = ", ".join(part for part in (cell.kinds["workload"], cell.apart) if part)
+        # Figures of two strata or environments are never pooled.
+        kind = marked(cell.kinds["workload"], cell.stratum)
+        what = ", ".join(part for part in (kind, cell.apart) if part)
         groups.setdefault(what, []).append(cell)
     found = (_factorial(own, metric, what) for what, own in groups.items())
     return tuple(one for one in found if one is not None)

@@ -15,7 +15,16 @@ from tunnelmark.analysis.claims import claim_of
 from tunnelmark.analysis.fragmentation import fragmentation_points
 from tunnelmark.analysis.shapes import Nothing
 from tunnelmark.analysis.strata import set_apart
-from tunnelmark.analysis.testing import Claim, OneSided, Part, deciding, holm, leaves, settle
+from tunnelmark.analysis.testing import (
+    Claim,
+    OneSided,
+    Part,
+    counted,
+    deciding,
+    holm,
+    leaves,
+    settle,
+)
 from tunnelmark.analysis.units import as_text, change_as_text
 from tunnelmark.model.block import BlockRecord
 from tunnelmark.model.hypothesis import Deciding, Hypothesis, Outcome, Verdict
@@ -98,7 +107,11 @@ def _verdict(
     outcome: Outcome = "confirmed" if confirmed[0] else "rejected" if rejected[0] else "undecided"
     level = rejected[1] if outcome == "rejected" else confirmed[1]
     test, times = deciding(part, rejected=outcome == "rejected")
-    shown = _deciding(hypothesis, test, level / times)
+    tail = level / times
+    if outcome == "undecided":
+        # Neither verdict was reached, so what is shown must hold the limit at the level of both.
+        tail = min(tail, rejected[1] / counted(part, test, rejected=True))
+    shown = _deciding(hypothesis, test, tail)
     return Verdict(
         hypothesis=hypothesis,
         outcome=outcome,

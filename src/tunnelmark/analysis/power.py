@@ -16,8 +16,8 @@ from tunnelmark.model.metrics import METRICS
 
 POWER: Final = 0.8
 """A difference is seen if four of five runs detect it (Cohen 1988)."""
-_PAIR: Final = ("block_id", "pair_id", "repeat")
-_PLACE: Final = ("block_id", "tunnel", "workload_kind")
+_PAIR: Final = ("environment", "block_id", "pair_id", "repeat")
+_PLACE: Final = ("environment", "block_id", "tunnel", "workload_kind")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def scatter_of(trials: pl.DataFrame) -> Mapping[str, Scatter]:
     """
     valid = trials.filter(pl.col("valid") & (pl.col("path") == "total"))
     pairs = valid.filter(~pl.col("is_baseline")).join(
-        valid.filter(pl.col("is_baseline")), on=_PAIR, suffix="_baseline"
+        valid.filter(pl.col("is_baseline")), on=_PAIR, suffix="_baseline", nulls_equal=True
     )
     found = {}
     for name in METRICS:

@@ -253,6 +253,16 @@ def deciding(part: Part, *, rejected: bool) -> tuple[OneSided, int]:
     return test, times if largest else times * len(found)
 
 
+def counted(part: Part, test: OneSided, *, rejected: bool) -> int:
+    """Return how many times the p of a test counts, for a rejection or for a confirmation."""
+    if part is test:
+        return 1
+    if isinstance(part, OneSided):
+        return 0
+    own = max(counted(inner, test, rejected=rejected) for inner in part.parts)
+    return own * len(part.parts) if part.needs == ("all" if rejected else "any") else own
+
+
 def mean_of(parts: Sequence[Spread]) -> Spread:
     """Return the mean of independent estimates, each counting the same.
 

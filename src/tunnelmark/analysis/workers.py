@@ -36,6 +36,8 @@ class Apart:
     def exceeds(self, difference: float) -> bool:
         """Say whether computers differ by more than a difference from no tunnel, either way."""
         if METRICS[self.metric].scale == "log":
+            if difference <= -1:
+                return False  # nothing came through, which is no matter of the computer's speed
             return abs(math.log1p(difference)) < math.log1p(self.value)
         return abs(difference) < self.value
 

@@ -79,7 +79,7 @@ def _nothing_emulated(study: Study) -> None:
 
 def forwarded(study: Study) -> tuple[ServerPorts, ...]:
     """Return the ports of a study that a NAT before the server must forward to it."""
-    tunnels = (make(tunnel_kinds(), tunnel) for tunnel in study.tunnels)
+    tunnels = [make(tunnel_kinds(), tunnel) for tunnel in study.tunnels]
     loads = [load for workload in study.workloads for load in drivers_of(workload)]
     most = max((len(workload.background) for workload in study.workloads), default=0)
     return hosts_nat.forwarded(tunnels, loads, most_loads=most)

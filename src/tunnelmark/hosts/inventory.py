@@ -1,7 +1,6 @@
 """``hosts.toml``: two hosts and the line between them, as the user names them."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from ipaddress import (
     IPv4Address,
@@ -17,6 +16,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
+from tunnelmark.model import toml
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.overhead import IpName
 from tunnelmark.model.params import Params
@@ -250,10 +250,10 @@ def parse_inventory(data: bytes, source: str) -> Inventory:
     if len(data) > MOST_BYTES:
         raise StudyError(f"{source}: is longer than {MOST_BYTES} bytes")
     try:
-        document = tomllib.loads(data.decode("utf-8"))
+        document = toml.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise StudyError(f"{source}: byte {error.start} is not UTF-8") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"{source}: {str(error)[:1].lower()}{str(error)[1:]}") from error
     try:
         return Inventory.model_validate(document)

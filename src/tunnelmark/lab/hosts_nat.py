@@ -1,6 +1,6 @@
 """What NAT before an end of a real line asks for: ports to forward, and who may send first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tunnelmark.lab.line_ends import Ends
@@ -8,7 +8,7 @@ from tunnelmark.lab.session.two_clocks import CLOCK_PORT
 from tunnelmark.model.tunnel import ServerPorts
 from tunnelmark.probes.prober import PROBE_PORT
 from tunnelmark.tunnels.base import Tunnel
-from tunnelmark.workloads.base import FIRST_PORT, PORTS, Workload
+from tunnelmark.workloads.base import FIRST_PORT, PORTS, Workload, ports_of
 
 MEASURING_PORTS: Final = (
     ServerPorts("udp", CLOCK_PORT),
@@ -20,7 +20,7 @@ MEASURING_PORTS: Final = (
 
 
 def forwarded(
-    tunnels: Iterable[Tunnel], workloads: Iterable[Workload], *, most_loads: int = 0
+    tunnels: Sequence[Tunnel], workloads: Iterable[Workload], *, most_loads: int = 0
 ) -> tuple[ServerPorts, ...]:
     """Return the ports of a study that a NAT before the server must forward beside the usual.
 
@@ -28,14 +28,19 @@ def forwarded(
     """
     found = [port for tunnel in tunnels for port in tunnel.forwarded() or ()]
     found += [port for workload in workloads for port in workload.line_ports]
-    if most_loads:
-        first, count = FIRST_PORT + PORTS, PORTS * most_loads
+    paths = max((tunnel.params.count for tunnel in tunnels), default=1)
+    if count := ports_of(paths) * (1 + most_loads) - PORTS:
+        first = FIRST_PORT + PORTS
         found += [ServerPorts("udp", first, count), ServerPorts("tcp", first, count)]
     return tuple(dict.fromkeys(found))
 
 
 def tunnel_problem(tunnel: Tunnel, ends: Ends) -> str | None:
     """Return why a tunnel cannot work between these ends, or None."""
+    if any(end.entry.attach == "routed" or end.entry.gateway for end in ends.values()):
+        # The address of the other end is not on the same wire.
+        if reason := tunnel.router_problem("routed"):
+            return reason
     reasons = (tunnel.nat_problem(role) for role, end in ends.items() if end.behind_nat)
     return next((reason for reason in reasons if reason), None)
 

@@ -4,7 +4,6 @@ A file has one tunnel on one device, in TOML. ``parse_costs`` reads it, ``to_tom
 """
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -13,6 +12,7 @@ from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from tunnelmark.model import toml
 from tunnelmark.model.block import Stratum
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.trial import DriverSpec
@@ -187,7 +187,7 @@ def parse_costs(text: str, place: str) -> CostModel:
     if len(text) > LARGEST_COSTS_BYTES:
         raise StudyError(f"{place}: has more than {LARGEST_COSTS_BYTES} bytes")
     try:
-        document = tomllib.loads(text)
+        document = toml.loads(text)
     except (ValueError, RecursionError) as error:
         raise StudyError(f"{place}: is not TOML: {error}") from error
     if (found := document.pop("format", None)) != FORMAT:

@@ -170,6 +170,11 @@ class TrafficPath:
     """Where the server reaches the client, if not at ``client_address``: a NAT is before it."""
 
     @property
+    def ip(self) -> IpName:
+        """The IP version of its packets."""
+        return "ipv6" if ":" in self.client_address else "ipv4"
+
+    @property
     def server_listens(self) -> str:
         """Address at which programs of the server listen."""
         return self.server_own or self.server_address

@@ -200,6 +200,8 @@ def breaks(
     found = []
     for part in parts:
         own = [p for p in part.family.points if p.tunnel == name]
+        if lacking := [p for p in own if not p.valid]:
+            found.append(f"no valid trial: {_from(part.family, lacking)}")
         if broken := [p for p in own if p.broken]:
             found.append(f"broken: {_from(part.family, broken)}")
         for one in statements:

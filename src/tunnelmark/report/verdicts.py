@@ -1,12 +1,12 @@
 """The hypotheses of a result's own study, judged by its trials."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from tunnelmark.analysis.hypotheses import Measured, judge
 from tunnelmark.analysis.sequential import chances
+from tunnelmark.model import toml
 from tunnelmark.model.costs import BASIS, Basis
 from tunnelmark.model.errors import LabError, StudyError
 from tunnelmark.model.hypothesis import FRAGMENTATION_POINT, Verdict
@@ -15,7 +15,7 @@ from tunnelmark.report.families import Deciding
 from tunnelmark.store import Manifest, Result
 from tunnelmark.study import parse_study
 from tunnelmark.study.drivers import checked_table
-from tunnelmark.study.parse import FORMAT
+from tunnelmark.study.parse import FORMAT, LARGEST_FILE_BYTES
 from tunnelmark.study.scale import scaled
 
 _LEAST_WORK: Final = (
@@ -90,8 +90,10 @@ def _precision(manifest: Manifest) -> Precision | None:
     def fail(_place: object, message: str) -> StudyError:
         return StudyError(message)
 
+    if len(manifest.study_text) > LARGEST_FILE_BYTES:
+        return None
     try:
-        document = tomllib.loads(manifest.study_text)
+        document = toml.loads(manifest.study_text)
         if document.get("format") != FORMAT:
             return None
         table = scaled(document, manifest.scale, fail).document.get("precision", {})

@@ -8,7 +8,7 @@ from typing import Final
 
 from tunnelmark.analysis.power import Scatter, smallest_seen
 from tunnelmark.analysis.sequential import chances
-from tunnelmark.analysis.testing import grown
+from tunnelmark.analysis.testing import FEWEST, grown
 from tunnelmark.model.metrics import METRICS
 from tunnelmark.run.time_left import seconds_of
 from tunnelmark.study.plan import jobs
@@ -64,7 +64,8 @@ def foresee(study: Study, scatter: Mapping[str, Scatter], repeats: int) -> Fores
                     points=_kinds(study).count(kind),
                     level=(1 - precision.confidence) / (moments * tests),
                 )
-                smallest[metric] = None if found is None else _worth(found, metric)
+                said = found is not None and repeats >= FEWEST
+                smallest[metric] = _worth(found, metric) if said else None
     metrics = dict.fromkeys(metric for reported in kinds.values() for metric in reported)
     return Foresight(
         repeats,

@@ -215,14 +215,15 @@ class Writer:
             return
         frame = read_trials(JobFiles(sealed if sealed.exists() else None, journal))
         self.write_trials(job_id, frame)
-        with writing(journal):
-            journal.unlink()
 
     def write_trials(self, job_id: str, frame: pl.DataFrame) -> None:
-        """Write all trials of a job, in place of what is sealed of it."""
+        """Write all trials of a job, in place of what is there of it, sealed or not."""
         buffer = io.BytesIO()
         frame.write_parquet(buffer)
         write_atomically(self._path(job_id, ".parquet"), buffer.getvalue())
+        journal = self._path(job_id, ENDING)
+        with writing(journal):
+            journal.unlink(missing_ok=True)
 
     def _of(self, worker: str, environment: str) -> Origin:
         return Origin(self.manifest.study, self.manifest.run_id, worker, environment)

@@ -12,6 +12,8 @@ from tunnelmark.model.metrics import METRICS
 from tunnelmark.model.trial import BASELINE, Point, TrialResult
 from tunnelmark.store.values import check_values
 
+_LARGEST: Final = 1e18
+"""Of a figure, in any unit: 31 years in nanoseconds."""
 SCHEMA: Final[dict[str, Any]] = {
     "study": pl.String,
     "run_id": pl.String,
@@ -156,6 +158,10 @@ def check_frame(frame: pl.DataFrame, place: str) -> None:
             raise ResultError(f"{place}: column {name} is {found[name]}, must be {kind}")
         if name in found and kind == pl.Float64 and not frame[name].drop_nulls().is_finite().all():
             raise ResultError(f"{place}: column {name} has a value that is no finite number")
+        if name in found and kind == pl.Float64 and bool((frame[name].abs() > _LARGEST).any()):
+            raise ResultError(
+                f"{place}: column {name} has a value above {_LARGEST:g}, which no figure has"
+            )
         if name in SCHEMA and name not in found:
             raise ResultError(f"{place}: has no column {name}")
     for name in found:

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from tunnelmark.model import toml
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.parse import LARGEST_FILE_BYTES, parse_study
 from tunnelmark.study.recipes import with_recipes
@@ -55,7 +56,7 @@ def load_study(name_or_path: str, scale: str = FULL, *, on_line: bool = False) -
 def _with_line(text: str) -> str:
     """Return a study with the line as its link, if it has none: the result has it like that."""
     try:
-        has_link = "link" in tomllib.loads(text)
+        has_link = "link" in toml.loads(text)
     except (ValueError, RecursionError):
         return text  # the parser says what is wrong
     return text if has_link else f"{text.rstrip()}\n{_LINE}"

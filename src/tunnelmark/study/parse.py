@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from tunnelmark.devices.registry import DEVICES, params_type
 from tunnelmark.links.registry import link_kinds
+from tunnelmark.model import toml
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.params import Params
 from tunnelmark.model.registry import make
@@ -52,7 +53,7 @@ def parse_study(text: str, source: str, scale: str = FULL) -> Study:
     if size > LARGEST_FILE_BYTES:
         raise StudyError(f"{source}: has {size} bytes, must be at most {LARGEST_FILE_BYTES}")
     try:
-        document = tomllib.loads(text)
+        document = toml.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise StudyError(_syntax(source, text, str(error))) from error
     except RecursionError as error:

@@ -6,12 +6,12 @@ When a study is loaded from a file, the recipes that it names are read and put b
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from pathlib import PurePosixPath
 from typing import Any, Final, TypeGuard
 
+from tunnelmark.model import toml
 from tunnelmark.model.errors import StudyError
 from tunnelmark.study.drivers import LABEL, Fail, OwnKind
 from tunnelmark.study.lines import Path
@@ -31,7 +31,7 @@ def with_recipes(text: str, folder: FilePath) -> str:
     why is the parser's work.
     """
     try:
-        document = tomllib.loads(text)
+        document = toml.loads(text)
     except (ValueError, RecursionError):
         return text
     there = {table.get("path") for table in _tables(document, "recipe")}

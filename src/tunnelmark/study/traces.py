@@ -7,11 +7,11 @@ result does not ask: it stays what was measured.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tunnelmark.links.trace import DIGESTS, TraceLink
+from tunnelmark.model import toml
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.trial import DriverSpec
 from tunnelmark.study.drivers import Fail
@@ -66,7 +66,7 @@ def check_traces(study: Study) -> None:
 
 def _pinned(text: str) -> dict[str, str]:
     """Return the digests of a parsed study's own tables by path."""
-    return {table["path"]: table["sha256"] for table in tomllib.loads(text).get("trace", [])}
+    return {table["path"]: table["sha256"] for table in toml.loads(text).get("trace", [])}
 
 
 def _digests(link: DriverSpec) -> list[tuple[str, str]]:

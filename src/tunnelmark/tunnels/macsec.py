@@ -1,15 +1,16 @@
 """MACsec: encryption of the link itself (IEEE 802.1AE), with keys set by hand."""
 
+import json
 import secrets
 from collections.abc import Mapping
 from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from tunnelmark.model.errors import RefusedError
+from tunnelmark.model.errors import RefusedError, TunnelError
 from tunnelmark.model.overhead import Encapsulation, Layer
-from tunnelmark.model.topology import MACS, Router
-from tunnelmark.model.tunnel import DataPath, Negotiated, Site, TunnelUp, WireRule
+from tunnelmark.model.topology import Router
+from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Side, Site, TunnelUp, WireRule
 from tunnelmark.tunnels.base import TunnelParams
 from tunnelmark.tunnels.kernel_link import KernelLinkParams, KernelLinkTunnel, LinkEnd
 
@@ -72,7 +73,7 @@ class MacsecTunnel(KernelLinkTunnel):
     def make(self, end: LinkEnd) -> None:
         """Make the interface and its secure associations; the keys go by standard input."""
         host, device, port = end.own.host, end.interface, str(end.number + 1)
-        other = "server" if end.side == "client" else "client"
+        other: Side = "server" if end.side == "client" else "client"
         cipher = self.params.cipher.lower()
         host.run(
             [
@@ -83,7 +84,7 @@ class MacsecTunnel(KernelLinkTunnel):
         )
         own_key = f"{_key_id(end.number, end.side)} {self._keys[end.number, end.side]}"
         peer_key = f"{_key_id(end.number, other)} {self._keys[end.number, other]}"
-        peer = f"address {MACS[other]} port {port}"
+        peer = f"address {_mac(end.peer)} port {port}"
         lines = [
             f"macsec add {device} tx sa 0 pn 1 on key {own_key}",
             f"macsec add {device} rx {peer}",
@@ -106,7 +107,7 @@ class MacsecTunnel(KernelLinkTunnel):
             "protect": True,
             "validation": "strict",
             "inc_sci": True,
-            "sci": f"{MACS[end.side].replace(':', '')}{end.number + 1:04x}",
+            "sci": f"{_mac(end.own).replace(':', '')}{end.number + 1:04x}",
         }
 
     def wire(self) -> WireRule:
@@ -142,6 +143,16 @@ class MacsecTunnel(KernelLinkTunnel):
     def encapsulation(self, agreed: Negotiated) -> Encapsulation:
         """Return the layers behind the Ethernet header, which is that of any other packet."""
         return Encapsulation(lambda _inner_bytes: _LAYERS, agreed.mtu_bytes)
+
+
+def _mac(end: Endpoint) -> str:
+    """Return the MAC address of an end on the link: of a real host it is the run's own."""
+    done = end.host.run(["ip", "-j", "link", "show", "dev", end.interface])
+    try:
+        (shown,) = json.loads(done.stdout)
+        return str(shown["address"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise TunnelError(f"ip says nothing of {end.interface} on {end.host.name}") from error
 
 
 def _key_id(number: int, side: str) -> str:

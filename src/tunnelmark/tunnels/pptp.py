@@ -1,5 +1,6 @@
 """PPTP: pptpd and pptp-linux, MS-CHAPv2, MPPE or none; GRE in user space, PPP in the kernel."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
@@ -35,7 +36,7 @@ _PPPD_OF_A_CALL: Final = b"""\
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 for word; do
   case $word in
-    *.*:*.*) exec pppd "$@" file "${0%/*}/call-$word" ;;
+    *.*:*.*) exec PPPD "$@" file "${0%/*}/call-$word" ;;
   esac
 done
 echo "pptpd named no addresses" >&2
@@ -191,7 +192,10 @@ class PptpTunnel(PppTunnel):
             client, server = addresses[number]
             setup = self._setup(site, "server", number)
             pppd.put_options(host, folder / f"call-{server}:{client}", setup, account)
-        host.put(folder / "pppd-of-a-call", _PPPD_OF_A_CALL, mode=0o700)
+        # As at the client: what the study gives, or what is on the PATH.
+        pppd_path = shlex.quote(host.has("pppd") or "pppd")
+        script = _PPPD_OF_A_CALL.replace(b"PPPD", pppd_path.encode())
+        host.put(folder / "pppd-of-a-call", script, mode=0o700)
         lines = [
             f"ppp {folder / 'pppd-of-a-call'}",
             f"listen {site.server.ipv4}",

@@ -2,12 +2,12 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
 
+from tunnelmark.model import toml
 from tunnelmark.model.errors import StudyError
 from tunnelmark.model.overhead import IpName
 from tunnelmark.model.params import Params
@@ -110,6 +110,10 @@ class File(Params):
     text: LongTemplate
 
 
+_THERE: Final = ("/run", "/var/run", "/var/lib", "/etc")
+"""Directories that every system has."""
+
+
 class Daemon(Params):
     """A program that runs as long as the tunnel is up."""
 
@@ -118,7 +122,7 @@ class Daemon(Params):
     """Program and arguments; no shell reads them."""
     env: Mapping[str, Template] = Field({}, max_length=20)
     private_dirs: tuple[Annotated[str, Field(pattern=r"^/[A-Za-z0-9/._-]{1,100}$")], ...] = ()
-    """Directories of which it sees a private, empty copy: ``/run``."""
+    """Directories of which it sees a private copy: ``/run``, which is empty then."""
     interface: Template | None = None
     """Name under which it makes the tunnel's interface; renamed to ``${interface}``."""
     ready: Pattern | None = None
@@ -129,6 +133,18 @@ class Daemon(Params):
     """What its log says when it has found its peer."""
     refused: Pattern | None = None
     """What its log says when it never will."""
+
+    @model_validator(mode="after")
+    def _private(self) -> Self:
+        """What every system has, or what is inside such a copy: nothing is made for good."""
+        for number, path in enumerate(self.private_dirs):
+            inside = any(path.startswith(f"{one}/") for one in self.private_dirs[:number])
+            if ".." in path.split("/") or not (path in _THERE or inside):
+                raise ValueError(
+                    f"private_dirs has {path}, must be one of {', '.join(_THERE)} or, behind it, "
+                    "a directory in it"
+                )
+        return self
 
     def templates(self) -> Iterator[tuple[str, str, bool]]:
         """Return (key, text, whether secrets may stand in it)."""
@@ -292,7 +308,7 @@ def parse_recipe(text: str, source: str) -> Recipe:
     if size > LARGEST_RECIPE_BYTES:
         raise StudyError(f"{source}: has {size} bytes, must be at most {LARGEST_RECIPE_BYTES}")
     try:
-        document = tomllib.loads(text)
+        document = toml.loads(text)
         written = json.dumps(document, default=_no_date, allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise StudyError(f"{source}: is not valid TOML for a recipe: {error}") from error

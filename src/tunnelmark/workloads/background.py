@@ -10,7 +10,7 @@ from tunnelmark.model.faults import one_line
 from tunnelmark.model.registry import make
 from tunnelmark.model.trial import DriverSpec, Measurement, Progress
 from tunnelmark.model.validity import Check
-from tunnelmark.workloads.base import PORTS, Outcome, TrialContext, Workload
+from tunnelmark.workloads.base import Outcome, TrialContext, Workload, ports_of
 from tunnelmark.workloads.registry import workload_kinds
 
 START_LIMIT_S: Final = 30.0
@@ -51,7 +51,7 @@ def context_of(context: TrialContext, load: Load, *, number: int, run: int) -> T
         is_background=True,
         # Whether the measuring programs were too busy is asked of those that measure.
         measuring_processes=lambda _host, _pid: None,
-        first_port=context.first_port + PORTS * (number + 1),
+        first_port=context.first_port + ports_of(len(context.paths)) * (number + 1),
     )
 
 

@@ -1,5 +1,6 @@
 """What every workload is: parameters, needs, one trial."""
 
+import math
 import os
 import time
 from abc import ABC, abstractmethod
@@ -22,7 +23,12 @@ from tunnelmark.workloads.exchanges import CarryClients
 
 FIRST_PORT: Final = 7700
 PORTS: Final = 16
-"""So many from ``FIRST_PORT`` on are free on both hosts for a workload."""
+"""So many from ``FIRST_PORT`` on are free on both hosts for a workload, or more (``ports_of``)."""
+
+
+def ports_of(paths: int) -> int:
+    """Return how many ports a workload has that uses two for each path at most."""
+    return PORTS * math.ceil(max(1, 2 * paths) / PORTS)
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class TrialContext:
     carry_clients: CarryClients | None = None
     """Likewise lets programs that ask over TCP run."""
     first_port: int = FIRST_PORT
-    """Ports from here on, ``PORTS`` of them, are free on both hosts for this workload."""
+    """Ports from here on, ``ports_of`` its paths, are free on both hosts for this workload."""
 
 
 @dataclass(frozen=True)

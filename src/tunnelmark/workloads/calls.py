@@ -215,7 +215,8 @@ def hear(flow: Flow, params: CallParams, clock_error_ns: float = 0.0) -> Heard:
     arrived, delays = flow.arrived, flow.owd_forward_ns
     if not arrived.any():
         dead = None if params.impairment is None else DEAD_RATING
-        return Heard(len(arrived), len(arrived), 0, None, None, None, 1.0, None, dead)
+        sure = None if dead is None or not clock_error_ns else (dead, dead)
+        return Heard(len(arrived), len(arrived), 0, None, None, None, 1.0, None, dead, sure)
     seen = delays[arrived]
     smallest = int(seen.min())
     late = np.zeros(len(arrived), dtype=np.bool_)

@@ -58,7 +58,8 @@ def mos(r: float) -> float:
         return 1.0
     if r >= 100:  # noqa: PLR2004 - the end of the scale
         return 4.5
-    return 1 + 0.035 * r + r * (r - 60) * (100 - r) * 7e-6
+    # Below 6.5 the polynomial dips under the end of the scale.
+    return max(1.0, 1 + 0.035 * r + r * (r - 60) * (100 - r) * 7e-6)
 
 
 def call(

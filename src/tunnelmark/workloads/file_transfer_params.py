@@ -9,6 +9,7 @@ from tunnelmark.model.quantity import DurationNs, RateBitS, SizeBytes
 from tunnelmark.workloads import curl, ssh_server
 from tunnelmark.workloads.congestion import TcpParams
 from tunnelmark.workloads.corpus import LARGEST_BYTES, Kind
+from tunnelmark.workloads.pace import SSH_KBIT
 from tunnelmark.workloads.patience import patience_s
 
 
@@ -76,8 +77,8 @@ class FileTransferParams(TcpParams):
 
     @property
     def pace_kbit_s(self) -> int | None:
-        """The pace as scp and sftp take it."""
-        return max(1, self.pace // 1000) if self.pace else None
+        """The pace as scp and sftp take it: their kbit has 1024 bits."""
+        return max(1, self.pace // SSH_KBIT) if self.pace else None
 
     def limit_s(self, link: AnyLinkSpec | None, files: int, paths: int) -> float:
         """Return seconds after which a trial over so many paths at once has failed."""

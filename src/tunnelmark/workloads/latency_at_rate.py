@@ -61,7 +61,7 @@ class LatencyAtRate(Workload):
     def run(self, context: TrialContext) -> Outcome:
         """Run one trial."""
         params = self.params
-        rate = params.rate(context.link, context.link_mtu_bytes)
+        rate = params.rate(context.link, context.link_mtu_bytes, context.paths[0].ip)
         packets = max(len(context.paths), -int(-rate * params.duration // 10**9))
         loaded = run_load(
             context, params, way="echo", packet_rate=rate, packets=packets, late_ns=params.late

@@ -15,6 +15,7 @@ from tunnelmark.engine import config
 from tunnelmark.engine.link import AnyLinkSpec, LinkSpec
 from tunnelmark.engine.records import MISSING_NS, Flow
 from tunnelmark.model.errors import LabError
+from tunnelmark.model.overhead import IP_HEADER_BYTES, IP_VERSIONS, IpName
 from tunnelmark.model.params import Params
 from tunnelmark.model.quantity import DurationNs, RateBitS, Ratio
 from tunnelmark.model.validity import Check
@@ -29,6 +30,7 @@ Way = Literal["forward", "reverse", "both", "echo"]
 ETHERNET_BYTES: Final = 18
 """Addresses, type and FCS: what RFC 2544 counts in a frame beside the IP packet."""
 IPV4_UDP_BYTES: Final = 28
+_FRAGMENT_HEADER_BYTES: Final = 8
 MOST_PACKETS: Final = 50_000_000
 _LONGEST_NS: Final = 3600 * 10**9
 _LINE_BYTES: Final = 20
@@ -114,13 +116,13 @@ class RateParams(LoadParams):
             raise ValueError("has reference but no load, which would be a share of it")
         return self
 
-    def rate(self, link: AnyLinkSpec | None, mtu_bytes: int) -> float:
+    def rate(self, link: AnyLinkSpec | None, mtu_bytes: int, ip: IpName = "ipv4") -> float:
         """Return datagrams per second; ``LabError`` where the link has no rate to be a share of."""
         if self.packet_rate is not None:
             return self.packet_rate
         if self.throughput is not None:
             return self.throughput / (8 * self.payload)
-        return (self.load or 0) * reference_rate(self, link, mtu_bytes)
+        return (self.load or 0) * reference_rate(self, link, mtu_bytes, ip)
 
     def unfit(self, link: AnyLinkSpec | None, mtu_bytes: int) -> str | None:
         """Return why this load cannot be sent over such a link, or None."""
@@ -131,25 +133,30 @@ class RateParams(LoadParams):
         return too_many(packets)
 
 
-def reference_rate(params: LoadParams, link: AnyLinkSpec | None, mtu_bytes: int) -> float:
-    """Return the datagrams per second that fill the reference rate, or the link."""
+def reference_rate(
+    params: LoadParams, link: AnyLinkSpec | None, mtu_bytes: int, ip: IpName = "ipv4"
+) -> float:
+    """Return the datagrams per second over ``ip`` that fill the reference rate, or the link."""
     reference: int | None = getattr(params, "reference", None)
     if reference is not None:
         counts: str = getattr(params, "reference_counts", "ip")
+        packet = IP_HEADER_BYTES[IP_VERSIONS[ip]] + 8
         beside = {
             "payload": 0,
-            "ip": IPV4_UDP_BYTES,
-            "frame": IPV4_UDP_BYTES + ETHERNET_BYTES,
-            "line": IPV4_UDP_BYTES + ETHERNET_BYTES + _LINE_BYTES,
+            "ip": packet,
+            "frame": packet + ETHERNET_BYTES,
+            "line": packet + ETHERNET_BYTES + _LINE_BYTES,
         }
         return reference / (8 * (params.payload + beside[counts]))
-    rate = link_packet_rate(link, params.payload, mtu_bytes)
+    rate = link_packet_rate(link, params.payload, mtu_bytes, ip)
     if rate is None:
         raise LabError("the link has no fixed rate that load could be a share of: give reference")
     return rate
 
 
-def link_packet_rate(link: AnyLinkSpec | None, payload_bytes: int, mtu_bytes: int) -> float | None:
+def link_packet_rate(
+    link: AnyLinkSpec | None, payload_bytes: int, mtu_bytes: int, ip: IpName = "ipv4"
+) -> float | None:
     """Return the datagrams per second that the slowest direction of a link carries without tunnel.
 
     Exact, fragments included; None where there is no fixed rate.
@@ -162,20 +169,23 @@ def link_packet_rate(link: AnyLinkSpec | None, payload_bytes: int, mtu_bytes: in
             continue
         octets = sum(
             max(direction.frame_min_bytes, 14 + packet + direction.frame_overhead_bytes)
-            for packet in ip_packets(payload_bytes, mtu_bytes)
+            for packet in ip_packets(payload_bytes, mtu_bytes, ip)
         )
         rates.append(direction.rate_bit_s / (8 * octets))
     return min(rates, default=None)
 
 
-def ip_packets(payload_bytes: int, mtu_bytes: int) -> list[int]:
-    """Return the lengths of the IPv4 packets of one datagram (RFC 791 section 3.2)."""
+def ip_packets(payload_bytes: int, mtu_bytes: int, ip: IpName = "ipv4") -> list[int]:
+    """Return the lengths of the IP packets of one datagram (RFC 791 3.2, RFC 8200 section 4.5)."""
+    header = IP_HEADER_BYTES[IP_VERSIONS[ip]]
     left, packets = payload_bytes + 8, []
-    while left > mtu_bytes - 20:
-        part = (mtu_bytes - 20) // 8 * 8
-        packets.append(part + 20)
+    if left + header > mtu_bytes and ip == "ipv6":
+        header += _FRAGMENT_HEADER_BYTES
+    while left > mtu_bytes - header:
+        part = (mtu_bytes - header) // 8 * 8
+        packets.append(part + header)
         left -= part
-    return [*packets, left + 20]
+    return [*packets, left + header]
 
 
 def too_many(packets: float) -> str | None:

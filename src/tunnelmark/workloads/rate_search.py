@@ -166,7 +166,9 @@ class RateSearch(Workload):
 
     def run(self, context: TrialContext) -> Outcome:
         """Run one search."""
-        reference = reference_rate(self.params, context.link, context.link_mtu_bytes)
+        reference = reference_rate(
+            self.params, context.link, context.link_mtu_bytes, context.paths[0].ip
+        )
         goal = Goal(
             loss_ratio=self.params.loss,
             lowest=reference * self.params.lowest,

@@ -130,8 +130,18 @@ class Streamed:
     @cached_property
     def details(self) -> Mapping[str, object]:
         """What both ends counted, and goodput by second, for the trial's details."""
-        seconds = {"goodput_seconds_bit_s": goodput_seconds(self.joined)} if self.counted else {}
-        return {**self.counted, **seconds}
+        if not self.counted:
+            return {}
+        return {
+            **self.counted,
+            "within_wait": {
+                "sent": sum(len(flow.sent_ns) for flow in self.joined),
+                "received": sum(int(flow.arrived.sum()) for flow in self.joined),
+                "answered": sum(int(flow.answered.sum()) for flow in self.joined),
+                "returned": sum(int(flow.returned.sum()) for flow in self.joined),
+            },
+            "goodput_seconds_bit_s": goodput_seconds(self.joined),
+        }
 
     @property
     def ok(self) -> bool:

@@ -77,7 +77,7 @@ class UdpLoad(Workload):
     def run(self, context: TrialContext) -> Outcome:
         """Run one trial."""
         params = self.params
-        rate = params.rate(context.link, context.link_mtu_bytes)
+        rate = params.rate(context.link, context.link_mtu_bytes, context.paths[0].ip)
         packets = max(len(context.paths), -int(-rate * params.duration // 10**9))
         loaded = run_load(context, params, way=params.direction, packet_rate=rate, packets=packets)
         measurements: tuple[Measurement, ...] = ()

@@ -13,6 +13,8 @@ from tunnelmark.analysis.curves import curves, together
 from tunnelmark.analysis.drift import Drift
 from tunnelmark.analysis.explore import Exploration, explore
 from tunnelmark.analysis.factorial import factorial
+from tunnelmark.analysis.strata import set_apart
+from tunnelmark.model.block import Stratum
 from tunnelmark.store.rows import Origin, to_frame
 from tunnelmark.study.points import pair_id
 
@@ -151,3 +153,32 @@ def test_a_block_that_was_faster_is_no_effect_of_its_tunnel() -> None:
     trials = pl.concat(frames, how="diagonal_relaxed")
     (found,) = explored(trials).factorial
     assert not any(effect.reported for effect in found.effects)
+
+
+def test_curves_of_workloads_that_differ_in_two_ways_are_two() -> None:
+    both = [
+        table().with_columns(param_gap_ns=pl.lit(gap), param_packets=pl.lit(packets))
+        for gap, packets in ((5_000_000, 100), (10_000_000, 200))
+    ]
+    both[1] = both[1].with_columns(pl.col("point_id") + "+", pl.col("pair_id") + "+")
+    found = [c.place for c in curves(pl.concat(both), "goodput_bit_s", confidence=0.95)]
+    assert len(found) == 4
+    assert sum("gap_ns 5000000" in place for place in found) == 2
+
+
+def test_strata_are_analysed_apart() -> None:
+    here = table()
+    emulated = here.with_columns(
+        pl.lit("vm").alias("block_id"), pl.col("started_at") + pl.duration(hours=1)
+    )
+    blocks = [
+        replace(made_results.block_record(), block_id=here["block_id"][0]),
+        replace(made_results.block_record(), block_id="vm", stratum=Stratum.EMULATED),
+    ]
+    trials = set_apart(pl.concat([here, emulated]), blocks)
+    cells = cells_of(trials, "goodput_bit_s")
+    assert {one.workload for one in factorial(cells, "goodput_bit_s")} == {
+        "udp_echo",
+        "udp_echo (emulated)",
+    }
+    assert len(curves(trials, "goodput_bit_s", confidence=0.95)) == 4

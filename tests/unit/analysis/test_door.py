@@ -133,13 +133,36 @@ def test_a_point_with_one_bring_up_left_adds_no_figures_to_the_mean_of_others() 
 
     whole = of({("", "b", 1, 0): 0.1, ("", "b", 2, 0): 0.3})
     rest = of({("", "b", 1, repeat): 0.1 + 1e-3 * repeat for repeat in (1, 2, 3, 4)})
-    # Two bring-ups, not two of them and four repeats.
-    assert [_freedom(whole, rest), _freedom(rest, whole)] == [1, 1]
+    # Two bring-ups, not two of them and four repeats; nobody knows how those of the rest scatter.
+    assert [_freedom(whole, rest), _freedom(rest, whole)] == [0, 0]
     # Continued on another computer, the bring-ups of one are one figure.
     computers = of({("a", "", 0, 0): 0.1, ("", "", 0, 0): 0.3})
-    assert _freedom(computers, whole) == 1
+    assert _freedom(computers, whole) == 0
     # Alike, they stay what they are.
     assert _freedom(rest, rest) == 3
+
+
+def test_the_mean_of_points_with_many_and_few_bring_ups_is_as_sure_as_the_few_make_it() -> None:
+    """By hand: bring-ups shift both points, 0.05 each of eight alone, 0.3 of the two in both."""
+    dice = random.Random(7)  # noqa: S311 - likewise
+    errors, values = [], []
+    for _ in range(4000):
+        shifts = [dice.gauss(0, 1) for _ in range(10)]
+        points = []
+        for count in (10, 2):
+            units = {("", "b", up, 0): shift for up, shift in enumerate(shifts[:count])}
+            own = spread(list(units.values()), list(units))
+            method = "t on logarithms"
+            one = Estimate(RATE, 3, 0.1, None, None, 0.95, method, spread=own, units=units)
+            points.append(one)
+        found = averaged(points)
+        assert found is not None
+        assert found.error is not None
+        assert found.freedom == pytest.approx(0.2**2 / (2 * 0.3**4 + 8 * 0.05**4) - 1)
+        errors.append(found.error**2)
+        values.append(found.value**2)
+    assert sum(values) / 4000 == pytest.approx(0.2, rel=0.08)
+    assert sum(errors) / 4000 == pytest.approx(0.2, rel=0.2)
 
 
 def _freedom(*estimates: Estimate) -> float:

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_results import trial_result, write
+from tunnelmark.analysis.cells import cells_of
 from tunnelmark.analysis.delays import ecdf
 from tunnelmark.analysis.estimates import PointEstimates, point_estimates
+from tunnelmark.analysis.strata import set_apart
 from tunnelmark.analysis.testing import OneSided, spread
 from tunnelmark.model.block import Stratum
 from tunnelmark.store import open_result
@@ -329,3 +331,28 @@ def test_what_came_late_or_missed_a_goal_came_through(
     ]
     (point,) = point_estimates(pl.concat(frames), confidence=0.95)
     assert point.broken == broken
+
+
+def _in_two_environments() -> pl.DataFrame:
+    """Trials of one block: it was measured again after an upgrade, by the same numbers."""
+    here = table({("wg", 1): [50e6] * 3, ("none", 1): [40e6] * 3}, "rtt_p50_ns")
+    later = table({("wg", 1): [60e6] * 3, ("none", 1): [50e6] * 3}, "rtt_p50_ns")
+    later = later.with_columns(
+        pl.lit("later").alias("environment"), pl.col("started_at") + pl.duration(hours=1)
+    )
+    return set_apart(pl.concat([here, later]), ())
+
+
+def test_a_difference_is_from_the_baseline_of_its_own_environment() -> None:
+    points = point_estimates(_in_two_environments(), confidence=0.95)
+    differences = {
+        point.tunnel: point.differences["rtt_p50_ns"] for point in points if not point.is_baseline
+    }
+    assert {name: one.value for name, one in differences.items()} == {
+        "wg": pytest.approx(0.25),
+        "wg (in environment later)": pytest.approx(0.2),
+    }
+    assert {one.spread and one.spread.repeats for one in differences.values()} == {3}
+    cells = cells_of(_in_two_environments(), "rtt_p50_ns")
+    beside = {cell.apart: set(cell.baseline.values()) for cell in cells if cell.baseline}
+    assert beside == {"": {40e6}, "in environment later": {50e6}}

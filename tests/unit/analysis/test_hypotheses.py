@@ -1,5 +1,6 @@
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -343,3 +344,35 @@ def test_the_interval_and_the_verdict_never_disagree() -> None:
         assert high is not None
         wanted = "confirmed" if low > 0 else "rejected" if high < 0 else "undecided"
         assert found.outcome == wanted
+
+
+def test_what_is_undecided_is_shown_with_an_interval_that_holds_the_limit() -> None:
+    """One of five points is against the claim, alone at a level that five points do not have."""
+    dice = random.Random(11)  # noqa: S311 - likewise
+    seen = 0
+    for _ in range(200):
+        figures = {("none", size): around(10e6, 0.01, seed=size) for size in range(64, 69)}
+        figures |= {
+            ("wg", size): [dice.gauss(10.5e6 if size > 64 else 9.93e6, 1e5) for _ in range(8)]
+            for size in range(64, 69)
+        }
+        found = verdict(table(figures), compared("superiority", hold="everywhere"))
+        if found.outcome != "undecided":
+            continue
+        seen += 1
+        assert found.deciding is not None
+        assert found.deciding.low is not None
+        assert found.deciding.high is not None
+        assert found.deciding.low <= 0 <= found.deciding.high
+    assert seen > 20
+
+
+def test_the_mean_of_shares_says_of_which_share() -> None:
+    metric = "cpu_client_ratio"
+    figures = {("wg", size): around(0.1, 0.02, seed=size) for size in (64, 65, 66)}
+    figures |= {("none", size): around(0.1, 0.02, seed=2 * size) for size in (64, 65, 66)}
+    margin = Margin(0.5, relative=True)
+    claim = compared("non_inferiority", metric=metric, margin=margin, hold="on_average")
+    found = verdict(table(figures, metric), replace(claim, better="lower"))
+    assert found.deciding is not None
+    assert "none times 1.5, mean of 3 points" in found.deciding.what

@@ -109,6 +109,7 @@ def test_how_far_computers_differ_is_seen_where_most_of_them_measured_the_same()
     assert one.exceeds(one.value / 2)
     assert one.exceeds(1 / (1 + one.value / 2) - 1)
     assert not one.exceeds(2 * one.value)
+    assert not one.exceeds(-1.0), "nothing comes through on any computer"
     assert apart(made.trials().with_columns(worker=pl.lit("x")), [*DRAWN]) == ()
 
 

@@ -1,5 +1,6 @@
 """Results of single jobs put together: what belongs, once, in any order, as often as one likes."""
 
+import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -153,6 +154,24 @@ def test_a_job_that_was_begun_twice_counts_once_by_the_run_that_came_further(
     assert merged.left_out == 5
     assert merged.missing == (two.job_id,)
     assert open_result(into).manifest.outcome == "interrupted"
+
+
+def test_what_a_killed_run_left_unsealed_is_replaced_by_the_run_that_came_further(
+    tmp_path: Path,
+) -> None:
+    one, _ = jobs(_study())
+    died = _result(tmp_path, [one], "tmdied", trials=5)
+    into = tmp_path / "into"
+    merge([died], into)
+    # As a run leaves it that was killed: in the journal, not in columns.
+    for sealed in (into / "trials").glob("*.parquet"):
+        sealed.unlink()
+    (journal,) = (died / "trials").glob("*.jsonl")
+    shutil.copy(journal, into / "trials")
+    merge([_result(tmp_path, [one], "tmagain")], into)
+    rows = open_result(into).trials()
+    assert set(rows["run_id"]) == {"tmagain"}
+    assert not list((into / "trials").glob("*.jsonl"))
 
 
 def test_a_job_that_was_begun_is_missing_until_its_trials_are_done(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What cannot be behind NAT, by what drivers say of themselves."""
 
+from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 from typing import Any
 
@@ -118,3 +119,14 @@ def test_a_run_leaves_out_what_cannot_be_behind_nat(monkeypatch: pytest.MonkeyPa
     assert set(skipped) == {"vxlan"}
     with pytest.raises(LabError, match="workload udp_load: its server sends first"):
         check_jobs(found, placed("client", monkeypatch))
+
+
+def test_what_stays_on_one_line_is_refused_between_hosts_that_are_routed() -> None:
+    apart = {
+        role: replace(end, entry=end.entry.model_copy(update={"attach": "routed"}))
+        for role, end in ends(behind="nobody").items()
+    }
+    assert tunnel_problem(tunnel("macsec"), ends(behind="nobody")) is None
+    assert tunnel_problem(tunnel("macsec"), apart) == "MACsec cannot pass a router"
+    assert "transport mode" in str(tunnel_problem(tunnel("ipsec", mode="transport"), apart))
+    assert tunnel_problem(tunnel("wireguard"), apart) is None

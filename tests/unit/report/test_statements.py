@@ -233,3 +233,17 @@ def test_what_cannot_be_reported_says_what_would_settle_it(tmp_path: Path) -> No
     (said,) = [f for f in summary.findings if "no clear difference" in f]
     assert "near against no tunnel" in said
     assert "would settle it" in said or "likely to settle it" in said
+
+
+def test_a_tunnel_whose_trials_were_all_invalid_is_not_without_failure(tmp_path: Path) -> None:
+    results = [
+        trial_result(name, 64, repeat, {"rtt_p50_ns": 1e6 * repeat}, valid=valid, block=block)
+        for block, tunnel in (("b0", "died"), ("b1", "fine"))
+        for repeat in range(1, 5)
+        for name, valid in ((tunnel, tunnel != "died"), ("none", True))
+    ]
+    summary = summarise(open_result(write(tmp_path, results, precision_metric="rtt_p50_ns")))
+    text = to_markdown(summary)
+    rows = [line for line in text.splitlines() if line.startswith("| died ")]
+    assert any("no valid trial" in row for row in rows), rows
+    assert not any("no failure" in row for row in rows)

@@ -372,6 +372,8 @@ def test_size_depth_and_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert complaint(long) == f"a.toml: has {len(long)} bytes, must be at most {LARGEST_FILE_BYTES}"
     assert complaint(GOOD + "x = " + "[" * 9 + "]" * 9) == "a.toml: is nested more than 8 deep"
     assert "nested more than 8 deep" in complaint("x = " + "[" * 100_000)
+    assert complaint(GOOD + ".".join("a" * 33) + " = 1").startswith("a.toml:")
+    assert "key with more than 32 parts" in complaint(GOOD + ".".join("a" * 33) + " = 1")
     assert "too long" in complaint("x = " + "9" * 5000)
     sizes = ", ".join(map(str, range(25, 425)))
     wide = GOOD.replace("  64,\n  1473,\n", sizes).replace("200", f"[{sizes}]")

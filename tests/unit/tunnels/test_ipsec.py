@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tunnelmark.model.errors import TunnelError
 from tunnelmark.model.overhead import datagram, fragmentation_point
-from tunnelmark.model.topology import gateway_ipv4, gateway_ipv6
+from tunnelmark.model.topology import Router, gateway_ipv4, gateway_ipv6
 from tunnelmark.model.tunnel import Negotiated, Site
 from tunnelmark.tunnels.esp.tunnel import End
 from tunnelmark.tunnels.ipsec import IpsecParams, IpsecTunnel
@@ -70,6 +70,11 @@ def agreed(mtu_bytes: int, implementation: str = "kernel") -> Negotiated:
             "cannot do ESP without UDP encapsulation",
         ),
         ({"suite": "DES-MD5"}, "Input should be"),
+        (
+            {"replay_window": 64, "implementation": "libipsec"},
+            "cannot do a replay window of its own",
+        ),
+        ({"esn": True, "replay_window": 0}, "esn goes with a replay window"),
         ({"esn": True, "implementation": "libipsec"}, "cannot do sequence numbers of 64 bits"),
         ({"childless": True, "ike": "v1"}, "childless is for ike v2"),
         ({"rekey": "90500 ms"}, "rekey has a part of a second"),
@@ -234,11 +239,11 @@ def test_nothing_is_set_that_the_study_does_not_ask_for() -> None:
 
 def test_what_the_study_sets_stands_in_the_settings() -> None:
     params = IpsecParams.model_validate(
-        {"pfs": "x25519", "esn": True, "rekey": "90 s", "replay_window": 0, "childless": True}
+        {"pfs": "x25519", "esn": True, "rekey": "90 s", "replay_window": 64, "childless": True}
         | {"ike_fragmentation": False}
     )
     assert params.proposal() == "aes256gcm16-x25519-esn"
-    assert params.esp_settings() == {"replay_window": 0, "rekey_time": "90s"}
+    assert params.esp_settings() == {"replay_window": 64, "rekey_time": "90s"}
     assert params.ike_settings() == {"fragmentation": "no", "childless": "force"}
 
 
@@ -350,3 +355,17 @@ def test_each_client_of_a_gateway_has_a_connection_and_a_secret_of_its_own(site:
         assert f'remote_ts = "198.19.0.{number + 2}/32"' in server
     assert 'remote_addrs = "198.18.0.3"' in server
     assert server.count('local_ts = "198.19.0.1/32"') == 2
+
+
+@pytest.mark.parametrize(
+    ("params", "passes"),
+    [
+        ({}, {"routed", "nat"}),
+        ({"udp_encapsulation": False}, {"routed"}),
+        ({"mode": "transport"}, set()),
+    ],
+)
+def test_what_passes_a_router(params: dict[str, object], passes: set[str]) -> None:
+    tunnel = IpsecTunnel(IpsecParams.model_validate(params))
+    routers: tuple[Router, ...] = ("none", "routed", "nat")
+    assert {one for one in routers if tunnel.router_problem(one) is None} == {"none"} | passes

@@ -50,7 +50,8 @@ class Recorder:
 
     def run(self, argv: list[str], *, stdin: bytes = b"", **_: Any) -> Completed:
         self.calls.append((argv, stdin))
-        return Completed(tuple(argv), 0, b"[]", b"")
+        shown = b'[{"address": "02:00:00:00:00:aa"}]' if argv[:3] == ["ip", "-j", "link"] else b"[]"
+        return Completed(tuple(argv), 0, shown, b"")
 
 
 def site(host: Any) -> Site:
@@ -67,6 +68,8 @@ def test_keys_go_by_standard_input_and_are_new_for_each_direction() -> None:
         tunnel.up(site(host))
     batches = [stdin.decode() for argv, stdin in host.calls if argv[:2] == ["ip", "-batch"]]
     assert len(batches) == 2
+    # The address that the interface has, which on a real host is not the lab's.
+    assert all("rx address 02:00:00:00:00:aa port 1" in batch for batch in batches)
     keys = [line.split()[-1] for batch in batches for line in batch.splitlines() if " key " in line]
     assert len(keys) == 4
     assert len({*keys}) == 2  # what one end sends with is what the other receives with

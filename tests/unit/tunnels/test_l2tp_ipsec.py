@@ -169,3 +169,13 @@ def test_further_clients_have_addresses_of_their_own_and_they_are_removed(
     ran = [argv for argv, _ in hosts[0].ran if argv[:2] == ("ip", "address")]
     words = (f"{second}/32", "dev", "eth0")
     assert ran == [("ip", "address", "add", *words), ("ip", "address", "del", *words)]
+
+
+def test_several_tunnels_pass_no_router() -> None:
+    one, two = (
+        L2tpIpsecTunnel(L2tpIpsecParams.model_validate({"count": count, "udp_encapsulation": True}))
+        for count in (1, 2)
+    )
+    assert [one.router_problem("routed"), one.router_problem("nat")] == [None, None]
+    for router in ("routed", "nat"):
+        assert "with one tunnel, not with 2" in str(two.router_problem(router))

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from tunnelmark.model.errors import RefusedError
 from tunnelmark.model.host import Completed
 from tunnelmark.model.overhead import datagram, fragmentation_point
-from tunnelmark.model.topology import MOST_CLIENTS, gateway_ipv4, inner_ipv4
-from tunnelmark.model.tunnel import DataPath, Negotiated, Site
+from tunnelmark.model.topology import MOST_CLIENTS, gateway_ipv4, inner_ipv4, inner_ipv6
+from tunnelmark.model.tunnel import DataPath, Endpoint, Negotiated, Site
 from tunnelmark.tunnels.ppp.check import negotiated
 from tunnelmark.tunnels.ppp.log import PppReport
-from tunnelmark.tunnels.ppp.pppd import PppSetup
+from tunnelmark.tunnels.ppp.pppd import PppAccount, PppSetup
 from tunnelmark.tunnels.pptp import PptpParams, PptpTunnel, address_lines
 
 AGREED = Negotiated(cipher=None, version="1", implementation="pppd", mtu_bytes=1400, data_path=None)
@@ -126,3 +126,25 @@ def test_the_client_waits_for_missing_packets_by_default(
     )
     *_, pty = model(**params)._setup(site, "client", 0).more
     assert ("--nobuffer" in pty.split()) is switched_off
+
+
+def test_calls_at_the_server_start_the_pppd_of_the_study() -> None:
+    files: dict[str, bytes] = {}
+
+    def stop(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    host: Any = SimpleNamespace(
+        name="server",
+        work_dir=PurePosixPath("/w"),
+        has={"pppd": "/opt/own ppp/pppd"}.get,
+        put=lambda path, data, **_: files.update({path.name: data}),
+        run=lambda argv, **_: Completed(tuple(argv), 0, b"", b""),
+        spawn=stop,
+    )
+    end = Endpoint(host, "198.18.0.2", "fd00::2", "eth0", 1500)
+    site = Site(end, end, "tmx", inner_ipv4, inner_ipv6)
+    tunnel = model()
+    with pytest.raises(InterruptedError):
+        tunnel._start_server(site, [PppAccount("a", "b")])
+    assert b"exec '/opt/own ppp/pppd' \"$@\" file" in files["pppd-of-a-call"]

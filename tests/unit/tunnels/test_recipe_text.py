@@ -59,6 +59,13 @@ KEY = {"command": ["socat"], "reads": "(?P<a>x)"}
     ("text", "words"),
     [
         ("x = ", "is not valid TOML for a recipe: Invalid value"),
+        *(
+            (
+                changed(daemon=[{**DAEMON, "private_dirs": dirs}]),
+                f"private_dirs has {dirs[-1]}, must",
+            )
+            for dirs in (["/run/own"], ["/run", "/var/lib/own"], ["/run", "/run/../srv"])
+        ),
         ("x = " + "[" * 5000, "is not valid TOML for a recipe: "),
         ("#" * (LARGEST_RECIPE_BYTES + 1), "has 65537 bytes, must be at most 65536"),
         ("format = 2024-01-01", "is not valid TOML for a recipe: 2024-01-01 is a date"),
@@ -156,3 +163,9 @@ def test_no_damage_to_a_recipe_is_too_strange(data: st.DataObject) -> None:
     text = SOCAT[:at] + data.draw(st.text(max_size=20)) + SOCAT[at + length :]
     with contextlib.suppress(StudyError):
         parse_recipe(text, "mine.toml")
+
+
+def test_a_private_directory_may_lie_in_one_before_it() -> None:
+    dirs = ["/run", "/run/own", "/etc"]
+    recipe = parse_recipe(changed(daemon=[{**DAEMON, "private_dirs": dirs}]), "r.toml")
+    assert recipe.daemon[0].private_dirs == tuple(dirs)

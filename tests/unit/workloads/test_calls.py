@@ -163,6 +163,13 @@ def test_a_dead_call_is_the_worst_there_is_and_not_unknown() -> None:
     assert hear(stream([None] * 50), CallParams(codec="opus-16k")).mos is None
 
 
+def test_the_score_of_a_dead_call_does_not_depend_on_the_clocks() -> None:
+    dead = hear(stream([None] * 50), CallParams(codec="g711"), 30e6)
+    assert dead.rating is not None
+    assert dead.rating_range == (dead.rating, dead.rating)
+    assert hear(stream([None] * 50), CallParams(codec="opus-16k"), 30e6).rating_range is None
+
+
 def test_a_call_between_two_clocks_has_no_delay_and_no_score() -> None:
     apart = hear(stream([-5000.0, None, -4990.0]), CallParams(codec="g711"))
     assert (apart.lost, apart.mos, apart.mouth_to_ear_ns, apart.owd_p50_ns) == (1, None, None, None)

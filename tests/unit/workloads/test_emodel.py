@@ -24,7 +24,7 @@ def test_scores_of_annex_b(r: float, score: float) -> None:
 
 
 def test_the_score_has_ends() -> None:
-    assert mos(-5) == mos(0) == 1.0
+    assert mos(-5) == mos(0) == mos(3) == 1.0
     assert mos(100) == mos(120) == 4.5
 
 

@@ -71,6 +71,11 @@ def test_fragments_are_counted() -> None:
     assert ip_packets(3000, 1500) == [1500, 1500, 68]
     rate = link_packet_rate(serial(8_000_000, 8_000_000), 1473, 1500)
     assert rate == pytest.approx(8e6 / (8 * 1521))
+    # IPv6: 40 of header, and 8 more in each fragment.
+    assert ip_packets(1452, 1500, "ipv6") == [1500]
+    assert ip_packets(1453, 1500, "ipv6") == [1496, 61]
+    rate = link_packet_rate(serial(8_000_000, 8_000_000), 18, 1500, "ipv6")
+    assert rate == pytest.approx(8e6 / (8 * 66))
 
 
 @pytest.mark.parametrize(

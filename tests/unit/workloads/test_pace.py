@@ -3,6 +3,7 @@
 import pytest
 
 from tunnelmark.workloads import curl, http_lengths, pace, sftp_lengths, ssh_lengths
+from tunnelmark.workloads.file_transfer_params import FileTransferParams
 
 MS = 1_000_000
 SSH_BIT_S = 1000 * pace.SSH_KBIT
@@ -117,3 +118,10 @@ def test_waits_that_are_too_short_are_put_together() -> None:
     bit_s = block * 1_000
     found = pace.waits_ns([block] * 6, bit_s, block)
     assert [at // MS for at in found] == [8, 8, 24, 24, 40, 40]
+
+
+@pytest.mark.parametrize("bit_s", [10_000_000, 1_000, 1_024, 123_456_789])
+def test_no_program_gets_a_higher_rate_than_the_study_s(bit_s: int) -> None:
+    params = FileTransferParams.model_validate({"protocol": "sftp", "pace": f"{bit_s} bit/s"})
+    assert params.pace_kbit_s is not None
+    assert params.pace_kbit_s == max(1, bit_s // pace.SSH_KBIT)

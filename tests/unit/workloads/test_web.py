@@ -1,6 +1,7 @@
 """Web pages: their objects, what curl reports about loading them, and what a study may ask for."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,6 +93,15 @@ def test_figures_of_several_paths() -> None:
     assert found["web_goodput_bit_s"] == pytest.approx(800 + 100 * 8 / 3)
     assert set(figures([])) == set(Web.metrics)
     assert set(figures([[]]).values()) == {None}
+
+
+def test_the_time_of_a_trial_has_the_pauses_in_which_the_tunnel_works_too() -> None:
+    web = Web(Web.params_type.model_validate({"pages": 3, "pause": "10 s"}))
+    context: Any = SimpleNamespace(paths=[SimpleNamespace(mtu_bytes=1500)])
+    pages = (Page(0.2, 0.1, (), 100),) * 3
+    outcome = web._outcome(context, [("0", pages)], ())
+    assert outcome.measuring_s == pytest.approx(3 * 0.2 + 2 * 10)
+    assert outcome.measurements[0].metrics["web_page_p50_ns"] == 0.2e9
 
 
 def test_one_page_in_twenty_takes_longer_than_the_95th_percentile() -> None:

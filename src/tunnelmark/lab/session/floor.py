@@ -14,6 +14,7 @@ from tunnelmark.engine.config import ReceiveTime
 from tunnelmark.engine.link import AnyLinkSpec, Direction, LinkSpec
 from tunnelmark.lab.lab import Lab
 from tunnelmark.model.block import Stratum
+from tunnelmark.model.overhead import IpName
 from tunnelmark.model.tunnel import TunnelUp
 from tunnelmark.workloads.base import TrialContext
 from tunnelmark.workloads.loads import ip_packets
@@ -50,7 +51,8 @@ def measure_floor(
     base: TunnelUp, lab: Lab, *, seed: int, receive_time: ReceiveTime
 ) -> Floor | None:
     """Measure it over the bare link; None where what the link takes is not fixed, or not known."""
-    fixed = fixed_round_trip(lab.link, SMALLEST_PAYLOAD_BYTES, lab.client.mtu_bytes)
+    ip = base.paths[0].ip
+    fixed = fixed_round_trip(lab.link, SMALLEST_PAYLOAD_BYTES, lab.client.mtu_bytes, ip)
     if fixed is None:
         return None
     usual = _GAP_EMULATED_NS if lab.place.stratum is Stratum.EMULATED else _GAP_NS
@@ -96,7 +98,7 @@ class RoundTrip:
 
 
 def fixed_round_trip(
-    link: AnyLinkSpec | None, payload_bytes: int, mtu_bytes: int
+    link: AnyLinkSpec | None, payload_bytes: int, mtu_bytes: int, ip: IpName = "ipv4"
 ) -> RoundTrip | None:
     """Return what the link takes of each datagram; None where that varies or is not known."""
     if not isinstance(link, LinkSpec):
@@ -104,7 +106,7 @@ def fixed_round_trip(
     ways = (link.a_to_b, link.b_to_a)
     if any(_varies(way) for way in ways):
         return None
-    packets = ip_packets(payload_bytes, mtu_bytes)
+    packets = ip_packets(payload_bytes, mtu_bytes, ip)
     serializations = [sum(_serialization_ns(way, packet) for packet in packets) for way in ways]
     delays = sum(way.delay_ns for way in ways)
     return RoundTrip(delays + sum(serializations), max(serializations))

@@ -147,22 +147,14 @@ def _ends(details: Mapping[str, object]) -> dict[str, tuple[int, int]]:
 
 
 def _stream_ends(details: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    send, reflect = _sums(details.get("send")), _sums(details.get("reflect"))
-    if send is None or reflect is None:
+    # As the figures of loss have it: what came after the waiting time is lost.
+    seen = details.get("within_wait")
+    if not isinstance(seen, dict):
         return {}
-    found = {"forward": (send["sent"], reflect["received"])}
-    if reflect["answered"]:
-        # A reply to a duplicate is no packet more that could be lost.
-        found["reverse"] = (min(reflect["answered"], reflect["received"]), send["returned"])
+    found = {"forward": (seen["sent"], seen["received"])}
+    if seen["answered"]:
+        found["reverse"] = (seen["answered"], seen["returned"])
     return found
-
-
-def _sums(summary: object) -> dict[str, int] | None:
-    flows = summary.get("flows") if isinstance(summary, dict) else None
-    if not isinstance(flows, list | tuple):
-        return None
-    keys = ("sent", "returned", "received", "answered")
-    return {key: sum(int(flow.get(key) or 0) for flow in flows) for key in keys}
 
 
 def _counts(host: Host) -> HostCounts | None:

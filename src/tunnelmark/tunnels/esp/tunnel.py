@@ -14,6 +14,7 @@ from tunnelmark.model.overhead import (
     Encapsulation,
     best_inner_mtu,
 )
+from tunnelmark.model.topology import Router
 from tunnelmark.model.tunnel import (
     DataPath,
     Endpoint,
@@ -342,6 +343,14 @@ class EspTunnel(Tunnel, Generic[DaemonT]):
         if self._mode == "transport" or not self._encapsulates:
             return None
         return (ServerPorts("udp", 500), ServerPorts("udp", 4500))
+
+    def router_problem(self, router: Router) -> str | None:
+        """In transport mode traffic has addresses of its own on the link, which no router knows."""
+        if self._mode == "transport" and router != "none":
+            return f"{self.title} in transport mode cannot pass a router"
+        if router == "nat" and self.params.udp_encapsulation is False:
+            return NAT_NEEDS_UDP
+        return super().router_problem(router)
 
     def nat_problem(self, side: Side) -> str | None:
         """Return that ESP has no ports by which a NAT could know its flows, or None."""

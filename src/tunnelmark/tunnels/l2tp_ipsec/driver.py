@@ -178,12 +178,13 @@ class L2tpIpsecTunnel(PppTunnel):
 
     def router_problem(self, router: Router) -> str | None:
         """Behind NAT, ESP has no ports, and two tunnels are one address and port to the server."""
+        if router != "none" and self.params.paths > 1:
+            # Each has addresses of its own on the link, which no router knows.
+            return f"{self.title} passes a router with one tunnel, not with {self.params.paths}"
         if router != "nat":
             return super().router_problem(router)
         if self.params.ipsec and not self.params.udp_encapsulation:
             return NAT_NEEDS_UDP
-        if self.params.paths > 1:
-            return f"{self.title} passes NAT with one tunnel, not with {self.params.paths}"
         return None
 
     def check_agreed(self) -> None:

@@ -26,7 +26,7 @@ class StrongswanParams(EspParams):
         ge=0,
         le=4096,
         description="window of the replay protection, in packets; 0: no protection; "
-        "default: strongSwan's own, 32",
+        "default: strongSwan's own, 32, or 128 with libipsec, which has no other",
     )
     ike_group: IkeGroup = Field(
         DEFAULT_GROUP,
@@ -62,6 +62,10 @@ class StrongswanParams(EspParams):
     def _libipsec_can(self) -> "StrongswanParams":
         if self.implementation == "libipsec" and (reason := self.no_libipsec()):
             raise ValueError(f"libipsec cannot do {reason} (set implementation to kernel)")
+        if self.esn and self.replay_window == 0:
+            raise ValueError(
+                "esn goes with a replay window: the kernel counts 32 bits where replay_window is 0"
+            )
         if self.rekey is not None and self.rekey % _S_NS:
             raise ValueError("rekey has a part of a second, must be whole seconds")
         return self
@@ -91,4 +95,6 @@ class StrongswanParams(EspParams):
         """Return what libipsec cannot do of this, or None."""
         if self.esn:
             return "sequence numbers of 64 bits"
+        if self.replay_window is not None:
+            return "a replay window of its own, it has 128 packets"
         return "ESP without UDP encapsulation" if self.udp_encapsulation is False else None

@@ -27,6 +27,12 @@ def test_both_delays_and_both_serializations_count() -> None:
     assert found.total_ns == 25_000_000 + 53_000 + 424_000
 
 
+def test_ipv6_has_its_own_header() -> None:
+    found = fixed_round_trip(LinkSpec(WAY, WAY, seed=1), 25, 1500, "ipv6")
+    assert found is not None
+    assert found.serialization_ns == 73_000
+
+
 def test_each_part_of_a_datagram_that_is_too_long_has_its_header() -> None:
     found = fixed_round_trip(LinkSpec(WAY, WAY, seed=1), 3000, 1500)
     assert found is not None

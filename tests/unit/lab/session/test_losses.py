@@ -2,17 +2,18 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tunnelmark.engine.records import Flow
 from tunnelmark.lab.session.losses import Losses, lost_packets, sent_packets
 from tunnelmark.probes.places import Assigned, assign
+from tunnelmark.workloads.streams import Streamed
 
 
 def stream(sent: int, received: int, answered: int = 0, returned: int = 0) -> dict[str, Any]:
-    return {
-        "send": {"flows": ({"sent": sent, "returned": returned}, {"sent": 0, "returned": 0})},
-        "reflect": {"flows": ({"received": received, "answered": answered},)},
-    }
+    seen = {"sent": sent, "received": received, "answered": answered, "returned": returned}
+    return {"within_wait": seen, "send": {"flows": ()}}
 
 
 def test_an_echo_loses_on_the_way_there_and_on_the_way_back() -> None:
@@ -21,8 +22,24 @@ def test_an_echo_loses_on_the_way_there_and_on_the_way_back() -> None:
     assert lost_packets(details) == {"forward": 5, "reverse": 3}
 
 
-def test_answers_to_duplicates_are_no_losses() -> None:
-    assert lost_packets(stream(100, 95, 97, 95)) == {"forward": 5, "reverse": 0}
+def test_what_comes_late_but_in_time_is_not_lost_and_what_comes_afterwards_is() -> None:
+    """As the figures have it, whatever the programs counted."""
+    ms = 10**6
+    sent = np.arange(4, dtype=np.int64) * 10 * ms
+    # In time; late; answered in time and back afterwards; there afterwards.
+    arrived = sent + np.array([1, 1, 1, 3000]) * ms
+    flow = Flow(
+        sent_ns=sent,
+        size=np.full(4, 100, dtype=np.int64),
+        arrived_ns=arrived,
+        answered_ns=arrived,
+        returned_ns=sent + np.array([2, 200, 4000, 5000]) * ms,
+        residence_ns=np.zeros(4, dtype=np.int64),
+        late=np.array([False, True, True, True]),
+    ).within(2000 * ms)
+    details = Streamed((), joined=(flow,), counted={"send": {}}).details
+    assert sent_packets(details) == {"forward": 4, "reverse": 3}
+    assert lost_packets(details) == {"forward": 1, "reverse": 1}
 
 
 def test_loads_each_way_lose_each_their_own() -> None:
