@@ -107,7 +107,7 @@ def _test(
     )
 
 
-def _is_share(bound: _Bound, logarithmic: bool) -> bool:  # noqa: FBT001 - of a scale
+def _is_share(bound: _Bound, logarithmic: bool) -> bool:
     """Say whether the other is scaled before the difference, whose limit is then 0."""
     return bound.relative and bound.shift != 0 and not logarithmic
 

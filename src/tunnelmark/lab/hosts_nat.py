@@ -37,10 +37,10 @@ def forwarded(
 
 def tunnel_problem(tunnel: Tunnel, ends: Ends) -> str | None:
     """Return why a tunnel cannot work between these ends, or None."""
-    if any(end.entry.attach == "routed" or end.entry.gateway for end in ends.values()):
-        # The address of the other end is not on the same wire.
-        if reason := tunnel.router_problem("routed"):
-            return reason
+    # The address of the other end is then not on the same wire.
+    routed = any(end.entry.attach == "routed" or end.entry.gateway for end in ends.values())
+    if routed and (reason := tunnel.router_problem("routed")):
+        return reason
     reasons = (tunnel.nat_problem(role) for role, end in ends.items() if end.behind_nat)
     return next((reason for reason in reasons if reason), None)
 

@@ -64,8 +64,9 @@ def foresee(study: Study, scatter: Mapping[str, Scatter], repeats: int) -> Fores
                     points=_kinds(study).count(kind),
                     level=(1 - precision.confidence) / (moments * tests),
                 )
-                said = found is not None and repeats >= FEWEST
-                smallest[metric] = _worth(found, metric) if said else None
+                if repeats < FEWEST:
+                    found = None  # a report says nothing of them
+                smallest[metric] = None if found is None else _worth(found, metric)
     metrics = dict.fromkeys(metric for reported in kinds.values() for metric in reported)
     return Foresight(
         repeats,

@@ -136,7 +136,7 @@ class Daemon(Params):
 
     @model_validator(mode="after")
     def _private(self) -> Self:
-        """What every system has, or what is inside such a copy: nothing is made for good."""
+        """Allow what every system has, and what is in such a copy: nothing is made for good."""
         for number, path in enumerate(self.private_dirs):
             inside = any(path.startswith(f"{one}/") for one in self.private_dirs[:number])
             if ".." in path.split("/") or not (path in _THERE or inside):

@@ -152,9 +152,9 @@ def test_the_mean_of_points_with_many_and_few_bring_ups_is_as_sure_as_the_few_ma
         for count in (10, 2):
             units = {("", "b", up, 0): shift for up, shift in enumerate(shifts[:count])}
             own = spread(list(units.values()), list(units))
-            method = "t on logarithms"
-            one = Estimate(RATE, 3, 0.1, None, None, 0.95, method, spread=own, units=units)
-            points.append(one)
+            points.append(
+                Estimate(RATE, 3, 0.1, None, None, 0.95, "t on logarithms", spread=own, units=units)
+            )
         found = averaged(points)
         assert found is not None
         assert found.error is not None
