@@ -30,10 +30,14 @@ class HostCounts:
     sent_drops: Mapping[str, int] = field(default_factory=dict)
     """By interface: its queueing discipline's and its own."""
     stack_sent_drops: int = 0
-    """Packets that the stack did not send: no room (Ip OutDiscards, SndbufErrors), IPsec."""
+    """Packets that IPsec did not send."""
     stack_received_drops: int = 0
     """Packets that the stack or a socket's buffer did not take (InDiscards, InErrors),
     damaged ones included, and those that IPsec refused: replayed, of no SA, not authentic."""
+    discards: int = 0
+    """Packets that the stack could not hand on (OutDiscards), those of a full queue included."""
+    send_errors: int = 0
+    """Datagrams for which a socket had no room (SndbufErrors); of a full queue, too."""
 
     def since(self, earlier: "HostCounts", interfaces: Sequence[str]) -> "HostCounts":
         """Return what was dropped since, at these interfaces; one that was recreated counts 0."""
@@ -42,6 +46,8 @@ class HostCounts:
             _grown(self.sent_drops, earlier.sent_drops, interfaces),
             max(0, self.stack_sent_drops - earlier.stack_sent_drops),
             max(0, self.stack_received_drops - earlier.stack_received_drops),
+            max(0, self.discards - earlier.discards),
+            max(0, self.send_errors - earlier.send_errors),
         )
 
     def plus(self, other: "HostCounts") -> "HostCounts":
@@ -51,6 +57,8 @@ class HostCounts:
             _added(self.sent_drops, other.sent_drops),
             self.stack_sent_drops + other.stack_sent_drops,
             self.stack_received_drops + other.stack_received_drops,
+            self.discards + other.discards,
+            self.send_errors + other.send_errors,
         )
 
 
@@ -117,8 +125,10 @@ def parse_counts(proc: str, qdiscs: str) -> HostCounts:
     return HostCounts(
         received,
         sent,
-        sum(n for name, n in stack.items() if name in _NOT_SENT or name.startswith("XfrmOut")),
+        sum(n for name, n in stack.items() if name.startswith("XfrmOut")),
         sum(n for name, n in stack.items() if name in _NOT_TAKEN or name.startswith("XfrmIn")),
+        sum(stack.get(f"{ip}OutDiscards", 0) for ip in ("Ip", "Ip6")),
+        sum(stack.get(f"{udp}SndbufErrors", 0) for udp in ("Udp", "Udp6")),
     )
 
 
@@ -128,9 +138,12 @@ def way_drops(
     receiver: HostCounts,
 ) -> dict[str, int]:
     """Return what each place dropped one way; ``link`` are the emulator's counters then and now."""
+    queue = sum(sender.sent_drops.values())
+    # A datagram that a full queue drops is an OutDiscard and a SndbufError as well.
+    others = max(0, max(sender.discards, sender.send_errors) - queue)
     drops = {
-        "sender_socket": sender.stack_sent_drops,
-        "sender_queue": sum(sender.sent_drops.values()),
+        "sender_socket": sender.stack_sent_drops + others,
+        "sender_queue": queue,
         "receiver": sum(receiver.received_drops.values()) + receiver.stack_received_drops,
     }
     if link is not None:
@@ -142,7 +155,6 @@ def way_drops(
 
 _MOST_LINES: Final = 5000
 _DEV_WORDS: Final = 18
-_NOT_SENT: Final = ("IpOutDiscards", "Ip6OutDiscards", "UdpSndbufErrors", "Udp6SndbufErrors")
 # RFC 4113: InErrors counts those too for which a socket had no room, and damaged ones.
 _NOT_TAKEN: Final = (
     *("IpInHdrErrors", "IpInDiscards", "UdpInErrors"),

@@ -44,7 +44,7 @@ def test_counters_are_read_by_interface_and_name() -> None:
     found = parse_counts(DEV + SNMP + SNMP6, QDISC)
     assert found.received_drops == {"lo": 0, "eth0": 6, "tun0": 7}
     assert found.sent_drops == {"lo": 0, "eth0": 15, "tun0": 108}
-    assert found.stack_sent_drops == 9 + 4 + 1
+    assert (found.stack_sent_drops, found.discards, found.send_errors) == (0, 9 + 1, 4)
     # What is left of a fragmented packet is no second loss of it: ReasmFails does not count.
     assert found.stack_received_drops == 2 + 3 + 11 + 5
 
@@ -53,7 +53,7 @@ def test_what_ipsec_dropped_has_a_place() -> None:
     """A replay window that is too small for a reordering line loses packets at the receiver."""
     found = parse_counts(DEV + SNMP + XFRM, QDISC)
     assert found.stack_received_drops == 2 + 3 + 11 + 7
-    assert found.stack_sent_drops == 9 + 4 + 3
+    assert (found.stack_sent_drops, found.discards, found.send_errors) == (3, 9, 4)
 
 
 @pytest.mark.parametrize(
@@ -140,3 +140,14 @@ def test_what_is_given_to_a_place_was_lost_there(
 def test_a_negative_loss_is_refused() -> None:
     with pytest.raises(ValueError, match="lost is -1"):
         assign(-1, {})
+
+
+def test_a_datagram_that_a_full_queue_drops_is_counted_there_alone() -> None:
+    """Linux counts it three times: at the queue, as discarded, and as an error of the socket."""
+    sender = HostCounts({}, {"ppp0": 100}, discards=100, send_errors=100)
+    found = way_drops(sender, None, HostCounts())
+    assert (found["sender_queue"], found["sender_socket"]) == (100, 0)
+    assert assign(100, found).by_place["sender_queue"] == 100
+    # What a socket had no room for is its own.
+    alone = way_drops(HostCounts({}, {}, 2, send_errors=7), None, HostCounts())
+    assert (alone["sender_queue"], alone["sender_socket"]) == (0, 9)
