@@ -209,10 +209,10 @@ def test_a_file_at_a_pace_takes_as_long_as_that_allows(
     size, pace = 1_000_000, 1_000_000
     text = FILE.format(size=f"{size} B", protocol=protocol) + 'corpus = "video"\n'
     text += f'direction = "{direction}"\npace = "{pace} bit/s"\n'
-    # scp and sftp take a kilobit for 1,024 bits. What is written last is not waited for behind it:
-    # by curl and nginx 64 KiB with TLS, else up to a second of it.
-    kilobit, last = (1024, 0) if protocol in {"scp", "sftp"} else (1000, 125_000)
-    whole = size * 8e9 / (pace / 1000 * kilobit)
+    # scp and sftp are given whole kilobits of 1,024 bits. What is written last is not waited for
+    # behind it: by curl and nginx 64 KiB with TLS, else up to a second of it.
+    unit, last = (1024, 0) if protocol in {"scp", "sftp"} else (1000, 125_000)
+    whole = size * 8e9 / (pace // unit * unit)
     for row in totals(run(tmp_path, LINE + text)):
         least = whole * (size - last) / size
         assert least < row["transfer_time_ns"] < whole + 30 * 40 * MS
@@ -224,7 +224,7 @@ def test_who_waits_longer_than_its_patience_because_of_a_pace_does_not_give_up(
     tmp_path: Path, protocol: str, direction: str
 ) -> None:
     text = FILE.format(size="2.3 MB", protocol=protocol) + 'corpus = "video"\n'
-    text += f'direction = "{direction}"\npace = "2 kbit/s"\nlimit = "300 min"\n'
+    text += f'direction = "{direction}"\npace = "2048 bit/s"\nlimit = "300 min"\n'
     for row in totals(run(tmp_path, LINE + text)):
         assert row["transfer_time_ns"] == pytest.approx(2_300_000 * 8e9 / 2048, rel=0.01)
 

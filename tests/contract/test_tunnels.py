@@ -58,7 +58,6 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
             "implementation": "libipsec",
             "pfs": "x25519",
             "childless": True,
-            "replay_window": 128,
             "ike_fragmentation": False,
         },
     ),
