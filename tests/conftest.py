@@ -16,6 +16,7 @@ from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts import vm_payload
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.vm_payload import Payload
+from tunnelmark.lab.awake import Awake
 from tunnelmark.vmimage import build
 from tunnelmark.vmimage.cache import Image
 
@@ -81,6 +82,13 @@ def _place_in_order(item: pytest.Item) -> tuple[int, int]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("lab") is not None and os.geteuid() != 0:
         pytest.skip("needs root: network namespaces are made")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def awake() -> Iterator[Awake]:
+    """Idle cores wait awake, as in a run: tests measure in this process too."""
+    with Awake() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import pytest
 
 from again import without_group
 from tunnelmark.hosts.features import has_kernel
+from tunnelmark.lab.awake import Awake
 from tunnelmark.vmimage import cache as images
 from tunnelmark.vmimage.cache import find
 from tunnelmark.vmimage.suites import SUITES
@@ -75,6 +76,7 @@ CONDITIONS: Final[dict[str, Callable[[], bool]]] = {
     "no image of trixie-backports": lambda: find(SUITES["trixie-backports"]) is None,
     "no image of forky": lambda: find(SUITES["forky"]) is None,
     "no image of forky with xfrm_iptfs": lambda: iptfs_kernel() is None,
+    "idle cores may sleep": lambda: Awake().problem() is not None,
     "the kernel has ESP": lambda: has_kernel("esp"),
     "nobody cannot read Python or this checkout": lambda: not nobody_reads_this(),
     "no chromium": lambda: shutil.which("chromium") is None,

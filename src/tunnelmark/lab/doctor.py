@@ -10,6 +10,7 @@ from tunnelmark.engine.binary import find_engine
 from tunnelmark.hosts.cgroup import find_controller
 from tunnelmark.hosts.features import has_kernel
 from tunnelmark.hosts.vm_qemu import QEMU
+from tunnelmark.lab.awake import Awake
 from tunnelmark.lab.rootless import cannot_run_rootless, inside_user_namespace
 from tunnelmark.model.errors import LabError
 from tunnelmark.model.suites import MachineSystem
@@ -39,6 +40,7 @@ def examine(system: MachineSystem = MachineSystem()) -> list[Finding]:  # noqa: 
         _machine(system),
         _clock(),
         _realtime(),
+        _idle_cores(),
     ]
 
 
@@ -103,3 +105,11 @@ def _realtime() -> Finding:
         return Finding("real time", ok=True, message="SCHED_FIFO is allowed")
     message = "SCHED_FIFO is not allowed: packets may leave late on a busy computer"
     return Finding("real time", ok=False, message=message, fix="run as root")
+
+
+def _idle_cores() -> Finding:
+    problem = Awake().problem()
+    if problem is None:
+        return Finding("idle cores", ok=True, message="wait awake while a run measures")
+    message = f"{problem}: cores that sleep wake up late on a computer shared with other guests"
+    return Finding("idle cores", ok=False, message=message)

@@ -15,6 +15,7 @@ from tunnelmark.hosts.local import LocalHost
 from tunnelmark.hosts.vm import VmHost
 from tunnelmark.hosts.vm_machine import Booting, Machine
 from tunnelmark.hosts.vm_qemu import MachineSpec
+from tunnelmark.lab.awake import Awake
 from tunnelmark.lab.devices import Devices, machine_specs
 from tunnelmark.lab.endpoints import NO_GATEWAY, EndpointMachinesPlace
 from tunnelmark.lab.place import LocalPlace, MachinePlace, Place
@@ -38,7 +39,7 @@ _SPEC: Final = MachineSpec(cpus=2, memory_mib=1536)
 class Placement:
     """Decides for each tunnel of a run; the machine it may need is booted once, when it is needed.
 
-    Use as a context manager: leaving ends the machine.
+    Use as a context manager: meanwhile idle cores wait awake, and leaving ends the machine.
     """
 
     def __init__(
@@ -73,14 +74,17 @@ class Placement:
         self._inside: set[str] = set()
         self._encryptions: dict[str, Encryption] = {}
         self._modules = modules.loaded()
+        self._awake = Awake()
 
     def __enter__(self) -> Self:
         """Return the placement."""
+        self._awake.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the machine, and say what the kernel has loaded meanwhile."""
         self.close()
+        self._awake.__exit__()
         if words := modules.reported(self._modules, modules.loaded()):
             self._say(words)
 
@@ -183,8 +187,8 @@ class Placement:
         return MachinePlace(machine, self._ledger.run_id, logs=logs)
 
     def describe(self) -> dict[str, str]:
-        """Return what the environment of a result says of devices and of a machine, if used."""
-        devices = self._devices.describe()
+        """Return what the environment of a result says of cores, devices, a machine if used."""
+        devices = {"idle cores": self._awake.describe(), **self._devices.describe()}
         if self._system.is_named:
             self._ready_image()
         elif not self._inside:

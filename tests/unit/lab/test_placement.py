@@ -10,6 +10,7 @@ from tunnelmark.hosts import vm_accel, vm_payload
 from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.vm_accel import Choice
 from tunnelmark.lab import placement
+from tunnelmark.lab.awake import Awake
 from tunnelmark.lab.place import LocalPlace, MachinePlace
 from tunnelmark.lab.placement import MOST_BOOTS, Placement, Wanted
 from tunnelmark.model.errors import LabError, LabFailedError, StudyError
@@ -222,7 +223,7 @@ def test_without_qemu_the_package_is_named(ledger: Ledger, monkeypatch: pytest.M
     assert made.choose("none", everywhere) == (
         "qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)"
     )
-    assert made.describe() == {}
+    assert list(made.describe()) == ["idle cores"]
 
 
 @pytest.mark.parametrize(
@@ -338,9 +339,10 @@ def test_the_environment_names_the_system_that_was_asked_for(
     monkeypatch.setattr(vm_accel, "choose", lambda _image: Choice("tcg", "a test"))
     made = Placement(ledger, engine="/engine", system=TRIXIE)
     assert made.describe() == {
+        "idle cores": Awake().describe(),
         "machine system": "trixie",
         "machine image": f"{image.recipe_digest}, Linux 6.12",
         "machine accelerator": "tcg: a test",
         "machine packages": "openvpn=2.6.14",
     }
-    assert Placement(ledger, engine="/engine").describe() == {}
+    assert list(Placement(ledger, engine="/engine").describe()) == ["idle cores"]
