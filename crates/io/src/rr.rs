@@ -198,6 +198,8 @@ struct Requester<'a> {
 enum Fate {
     /// In time, at this point.
     Answered(Instant),
+    /// So late that it is lost, and seen to be.
+    Late,
     Lost,
     Stopped,
 }
@@ -256,6 +258,10 @@ impl<'a> Requester<'a> {
                     seen.answered += 1;
                     seen.delays.add(at - start);
                 }
+                Fate::Late => {
+                    seen.lost += 1;
+                    seen.late += 1;
+                }
                 Fate::Lost => {
                     seen.lost += 1;
                     self.lost.truncate(MOST_LOST - 1);
@@ -283,11 +289,12 @@ impl<'a> Requester<'a> {
                             let at = clock::now();
                             if self.answer[..HEADER_BYTES] == self.request[..HEADER_BYTES] {
                                 // The socket is looked at in slices: it may have come too late.
-                                if at <= deadline {
-                                    return Ok(Fate::Answered(at));
-                                }
-                                *late += 1;
-                                return Ok(Fate::Lost);
+                                let fate = if at <= deadline {
+                                    Fate::Answered(at)
+                                } else {
+                                    Fate::Late
+                                };
+                                return Ok(fate);
                             }
                             let session = self.plan.session;
                             *late += u64::from(was_lost(&self.answer, session, &mut self.lost));
@@ -416,6 +423,52 @@ mod tests {
                     .all(|thread| thread.join().unwrap() == go));
             });
         }
+    }
+
+    #[test]
+    fn an_answer_behind_its_time_is_late_once_and_its_copy_is_none() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let plan = RequestPlan {
+            transport: Transport::Udp,
+            flows: vec![Target {
+                target: server.local_addr().unwrap(),
+                source: None,
+            }],
+            outstanding: 1,
+            request_bytes: 32,
+            response_bytes: 32,
+            session: 7,
+            duration: Duration::from_millis(700),
+            // The second of two slices lasts beyond it, so an answer behind it is read.
+            timeout: Duration::from_millis(150),
+            priority: None,
+        };
+        let (flows, _) = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| request(&plan, &Stop::new(), |_| {}).unwrap());
+            let mut message = [0; 32];
+            server
+                .set_read_timeout(Some(crate::rr_line::SLICE))
+                .unwrap();
+            while !asked.is_finished() {
+                if let Ok((_, peer)) = server.recv_from(&mut message) {
+                    let behind = clock::now() + Duration::from_millis(170);
+                    while clock::now() < behind {
+                        clock::sleep_until(behind);
+                    }
+                    for _copy in 0..2 {
+                        server.send_to(&message, peer).unwrap();
+                    }
+                }
+            }
+            asked.join().unwrap()
+        });
+        assert!(flows[0].lost > 0);
+        assert!(
+            flows[0].late <= flows[0].lost,
+            "{} late of {} lost",
+            flows[0].late,
+            flows[0].lost
+        );
     }
 
     #[test]

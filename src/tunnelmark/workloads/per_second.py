@@ -15,11 +15,12 @@ MOST_SECONDS: Final = 3600
 _SECOND_NS: Final = 10**9
 
 
-def goodput_seconds(flows: Sequence[Flow]) -> dict[str, list[float]]:
+def goodput_seconds(flows: Sequence[Flow], *, one_clock: bool) -> dict[str, list[float]]:
     """Return the payload delivered per whole second since the first packet left, in bit/s.
 
     ``forward`` is what came to the far end, ``reverse`` what came back, empty where nothing was
-    answered. At most one hour; the last second is left out where it is not whole.
+    answered. At most one hour; the last second is left out where it is not whole. Without
+    ``one_clock`` the quickest packet of each flow is taken to need no time to the far end.
     """
     sent = [flow.sent_ns for flow in flows if len(flow.sent_ns)]
     if not sent:
@@ -29,21 +30,30 @@ def goodput_seconds(flows: Sequence[Flow]) -> dict[str, list[float]]:
     seconds = min((end_ns - start_ns) // _SECOND_NS, MOST_SECONDS)
     asked = any(flow.answered.any() for flow in flows)
     return {
-        "forward": _rates(flows, start_ns, seconds, returned=False),
-        "reverse": _rates(flows, start_ns, seconds, returned=True) if asked else [],
+        "forward": _rates([_arrivals(flow, one_clock) for flow in flows], start_ns, seconds),
+        "reverse": _rates([_returns(flow) for flow in flows], start_ns, seconds) if asked else [],
     }
 
 
-def _rates(flows: Sequence[Flow], start_ns: int, seconds: int, *, returned: bool) -> list[float]:
-    octets = np.zeros(seconds, dtype=np.int64)
-    for flow in flows:
-        times, came = (
-            (flow.returned_ns, flow.returned) if returned else (flow.arrived_ns, flow.arrived)
-        )
-        sizes = flow.size
-        if not came.all():
-            times, sizes = times[came], sizes[came]
-        octets += _octets(times, sizes, start_ns, seconds)
+def _arrivals(flow: Flow, one_clock: bool) -> tuple[_Numbers, _Numbers]:
+    """Return when packets came to the far end, on the sender's clock, and their sizes."""
+    times, sizes = _of(flow.arrived_ns, flow.size, flow.arrived)
+    return times if one_clock or not len(times) else times - flow.delays_ns.min(), sizes
+
+
+def _returns(flow: Flow) -> tuple[_Numbers, _Numbers]:
+    return _of(flow.returned_ns, flow.size, flow.returned)
+
+
+def _of(times: _Numbers, sizes: _Numbers, came: npt.NDArray[np.bool_]) -> tuple[_Numbers, _Numbers]:
+    return (times, sizes) if came.all() else (times[came], sizes[came])
+
+
+def _rates(came: Sequence[tuple[_Numbers, _Numbers]], start_ns: int, seconds: int) -> list[float]:
+    octets = sum(
+        (_octets(times, sizes, start_ns, seconds) for times, sizes in came),
+        np.zeros(seconds, dtype=np.int64),
+    )
     return [float(count) * 8 for count in octets]
 
 

@@ -126,6 +126,8 @@ class Streamed:
     """As of ``Outcome``."""
     clock_error_ns: float = 0.0
     """So far each one-way delay may be from the truth, all of them the same way."""
+    one_clock: bool = True
+    """Whether both ends have one clock, or times of ``joined`` were brought to one."""
 
     @cached_property
     def details(self) -> Mapping[str, object]:
@@ -140,7 +142,7 @@ class Streamed:
                 "answered": sum(int(flow.answered.sum()) for flow in self.joined),
                 "returned": sum(int(flow.returned.sum()) for flow in self.joined),
             },
-            "goodput_seconds_bit_s": goodput_seconds(self.joined),
+            "goodput_seconds_bit_s": goodput_seconds(self.joined, one_clock=self.one_clock),
         }
 
     @property
@@ -262,6 +264,7 @@ def _judged(
         samples=found.samples,
         apart_ns=apart_ns,
         clock_error_ns=error_ns,
+        one_clock=one_clock,
     )
 
 
