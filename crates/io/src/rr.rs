@@ -425,30 +425,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_answer_behind_its_time_is_late_once_and_its_copy_is_none() {
-        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let plan = RequestPlan {
+    fn plan_of(
+        server: &UdpSocket,
+        outstanding: usize,
+        duration: Duration,
+        timeout: Duration,
+    ) -> RequestPlan {
+        server
+            .set_read_timeout(Some(crate::rr_line::SLICE))
+            .unwrap();
+        RequestPlan {
             transport: Transport::Udp,
             flows: vec![Target {
                 target: server.local_addr().unwrap(),
                 source: None,
             }],
-            outstanding: 1,
+            outstanding,
             request_bytes: 32,
             response_bytes: 32,
             session: 7,
-            duration: Duration::from_millis(700),
-            // The second of two slices lasts beyond it, so an answer behind it is read.
-            timeout: Duration::from_millis(150),
+            duration,
+            timeout,
             priority: None,
-        };
+        }
+    }
+
+    #[test]
+    fn an_answer_behind_its_time_is_late_once_and_its_copy_is_none() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // The second of two slices lasts beyond it, so an answer behind it is read.
+        let plan = plan_of(
+            &server,
+            1,
+            Duration::from_millis(700),
+            Duration::from_millis(150),
+        );
         let (flows, _) = std::thread::scope(|scope| {
             let asked = scope.spawn(|| request(&plan, &Stop::new(), |_| {}).unwrap());
             let mut message = [0; 32];
-            server
-                .set_read_timeout(Some(crate::rr_line::SLICE))
-                .unwrap();
             while !asked.is_finished() {
                 if let Ok((_, peer)) = server.recv_from(&mut message) {
                     let behind = clock::now() + Duration::from_millis(170);
@@ -474,27 +488,16 @@ mod tests {
     #[test]
     fn the_wait_for_an_answer_that_never_comes_is_not_asking() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let plan = RequestPlan {
-            transport: Transport::Udp,
-            flows: vec![Target {
-                target: server.local_addr().unwrap(),
-                source: None,
-            }],
-            outstanding: 2,
-            request_bytes: 32,
-            response_bytes: 32,
-            session: 7,
-            duration: Duration::from_millis(200),
-            timeout: Duration::from_secs(2),
-            priority: None,
-        };
+        let plan = plan_of(
+            &server,
+            2,
+            Duration::from_millis(200),
+            Duration::from_secs(2),
+        );
         let (flows, span) = std::thread::scope(|scope| {
             let asked = scope.spawn(|| request(&plan, &Stop::new(), |_| {}).unwrap());
             let mut first = None;
             let mut message = [0; 32];
-            server
-                .set_read_timeout(Some(crate::rr_line::SLICE))
-                .unwrap();
             while !asked.is_finished() {
                 // Of the two sockets the one that asks first is answered.
                 if let Ok((_, peer)) = server.recv_from(&mut message) {

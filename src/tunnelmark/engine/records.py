@@ -147,6 +147,14 @@ class Flow:
             return self.arrived_ns - self.sent_ns
         return self.arrived_ns[seen] - self.sent_ns[seen]
 
+    @property
+    def quickest_ns(self) -> int:
+        """Delay of the quickest packet that arrived, 0 without one.
+
+        Where the far end has a clock of its own, that packet is taken to need no time.
+        """
+        return int(self.delays_ns.min()) if len(self.delays_ns) else 0
+
     @cached_property
     def arrived_bytes(self) -> int:
         """Payload of the packets that reached the reflector."""
@@ -166,7 +174,7 @@ class Flow:
         """
         delays = self.delays_ns
         seen = self.arrived
-        least = 0 if one_clock or not len(delays) else int(delays.min())
+        least = 0 if one_clock else self.quickest_ns
         unseen = self.answered & ~seen
         trips = self.returned_ns[self.returned] - self.sent_ns[self.returned]
         longest = max(int(delays.max(initial=least)) - least, int(trips.max(initial=0)))

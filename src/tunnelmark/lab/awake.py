@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import Final, Self
 
-LATENCY: Final = Path("/dev/cpu_dma_latency")
+_LATENCY: Final = Path("/dev/cpu_dma_latency")
 _DRIVER: Final = Path("/sys/devices/system/cpu/cpuidle/current_driver")
 _NO_DRIVER: Final = ("", "none")
 
@@ -23,7 +23,7 @@ class Awake:
     The request is gone with the process, however it ends.
     """
 
-    def __init__(self, latency: Path = LATENCY, driver: Path = _DRIVER) -> None:
+    def __init__(self, latency: Path = _LATENCY, driver: Path = _DRIVER) -> None:
         """Hold nothing yet."""
         self._latency, self._driver = latency, driver
         self._held: int | None = None

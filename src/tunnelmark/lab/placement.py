@@ -83,8 +83,8 @@ class Placement:
 
     def __exit__(self, *_: object) -> None:
         """End the machine, and say what the kernel has loaded meanwhile."""
-        self.close()
         self._awake.__exit__()
+        self.close()
         if words := modules.reported(self._modules, modules.loaded()):
             self._say(words)
 

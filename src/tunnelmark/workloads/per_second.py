@@ -38,7 +38,7 @@ def goodput_seconds(flows: Sequence[Flow], *, one_clock: bool) -> dict[str, list
 def _arrivals(flow: Flow, one_clock: bool) -> tuple[_Numbers, _Numbers]:
     """Return when packets came to the far end, on the sender's clock, and their sizes."""
     times, sizes = _of(flow.arrived_ns, flow.size, flow.arrived)
-    return times if one_clock or not len(times) else times - flow.delays_ns.min(), sizes
+    return times if one_clock else times - flow.quickest_ns, sizes
 
 
 def _returns(flow: Flow) -> tuple[_Numbers, _Numbers]:

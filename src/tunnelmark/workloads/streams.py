@@ -290,8 +290,8 @@ def _last_ns(flow: records.Flow) -> int:
     if flow.returned.any():
         last = max(last, int(flow.returned_ns[flow.returned].max()))
     elif flow.arrived.any():
-        # The far end may have a clock of its own: the quickest packet is taken to need no time.
-        last = max(last, int(flow.arrived_ns.max()) - int(flow.delays_ns.min()))
+        # The far end may have a clock of its own.
+        last = max(last, int(flow.arrived_ns.max()) - flow.quickest_ns)
     return last
 
 
