@@ -22,6 +22,8 @@ def test_no_core_falls_asleep_meanwhile_and_all_may_again_afterwards(awake: Awak
 
 
 def _sleeps_in_half_a_second() -> int:
+    # A state is counted when a core leaves it: one that slept until now is woken up first.
+    time.sleep(0.1)
     before = _sleeps()
     time.sleep(0.5)
     return _sleeps() - before
