@@ -1,6 +1,7 @@
 """``tunnelmark report``."""
 
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +72,8 @@ def report(
 
     DIRECTORY may be a URL, such as s3://bucket/results/NAME.
     """
-    from tunnelmark.store.remote import here  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - keeps --help quick
+    from tunnelmark.store.remote import fetch, is_url  # noqa: PLC0415 - likewise
 
     if where == "beside" and (form != "html" or output is None):
         raise click.UsageError("--plotly beside needs --format html and a file: -o FILE")
@@ -79,7 +81,12 @@ def report(
         raise click.UsageError("--format parquet is binary: name a file with -o")
     if beside is not None and form not in {"terminal", "html", "json"}:
         raise click.UsageError(f"--beside is for terminal, html and json, not for {form}")
-    with here(directory) as folder:
+    with ExitStack() as closing:
+        folder = Path(directory)
+        if is_url(directory):
+            # What is copied goes also if this is killed.
+            folder = closing.enter_context(Ledger()).work_dir
+            fetch(directory, folder)
         _report(folder, form=form, output=output, figures=figures, where=where, beside=beside)
 
 

@@ -1,7 +1,6 @@
 """Results on an object store, by URL: copied here to be read, sent there as jobs end (fsspec)."""
 
 import importlib
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -24,21 +23,13 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
-@contextmanager
-def here(place: str) -> Iterator[Path]:
-    """Return the result directory, or for a URL a copy of it that goes when this ends.
+def fetch(place: str, folder: Path) -> None:
+    """Copy what a report reads of the result at a URL to a folder that is empty.
 
-    What a report reads is copied. Raises ``ResultError`` for a place that cannot be read, or holds
-    more than ``MOST_BYTES``.
+    Raises ``ResultError`` for a place that cannot be read, or holds more than ``MOST_BYTES``.
     """
-    if not is_url(place):
-        yield Path(place)
-        return
-    with tempfile.TemporaryDirectory(prefix="tunnelmark-") as folder:
-        copy = Path(folder)
-        with _faults_as_result_errors(place, "read"):
-            _fetch(place, copy)
-        yield copy
+    with _faults_as_result_errors(place, "read"):
+        _fetch(place, folder)
 
 
 class Sender:

@@ -1,5 +1,7 @@
 """Results on an object store: fsspec's file systems that need no network."""
 
+import signal
+import subprocess
 import sys
 import uuid
 import zipfile
@@ -13,7 +15,7 @@ from made_results import trial_result, write
 from tunnelmark.cli import main
 from tunnelmark.model.errors import ResultError
 from tunnelmark.store import open_result, remote
-from tunnelmark.store.remote import Sender, here
+from tunnelmark.store.remote import Sender, fetch
 
 
 @pytest.fixture
@@ -45,12 +47,34 @@ def test_what_was_sent_is_read_as_it_was(tmp_path: Path, memory: str) -> None:
     sender.send()
     own = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
     assert _files(sender.place) == own - {".lock"}
-    with here(sender.place) as copy:
-        found, wanted = open_result(copy), open_result(directory)
-        assert found.trials().equals(wanted.trials())
-        assert (found.manifest, found.blocks) == (wanted.manifest, wanted.blocks)
-        assert found.samples("x.rec") == b"sample"
-        assert not (copy / "logs").exists()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    fetch(sender.place, copy)
+    found, wanted = open_result(copy), open_result(directory)
+    assert found.trials().equals(wanted.trials())
+    assert (found.manifest, found.blocks) == (wanted.manifest, wanted.blocks)
+    assert found.samples("x.rec") == b"sample"
+    assert not (copy / "logs").exists()
+
+
+KILLED = """
+import os, signal, sys
+from tunnelmark.cli import main, report
+report._report = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+main.call(sys.argv[1:])
+"""
+
+
+def test_the_copy_of_a_killed_report_is_removed_by_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TUNNELMARK_RUNTIME", str(tmp_path / "runtime"))
+    words = ["report", _result(tmp_path).as_uri()]
+    done = subprocess.run([sys.executable, "-c", KILLED, *words], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (copy,) = (one for one in tmp_path.glob("**/manifest.json") if one.parent.name != "result")
+    assert main.call(["clean"]) == 0
     assert not copy.exists()
 
 
@@ -86,8 +110,8 @@ def test_more_than_is_copied_is_refused(
     sender = Sender(memory, _result(tmp_path))
     sender.send()
     monkeypatch.setattr(remote, "MOST_BYTES", 100)
-    with pytest.raises(ResultError, match="has more than 100 bytes"), here(sender.place):
-        pass
+    with pytest.raises(ResultError, match="has more than 100 bytes"):
+        fetch(sender.place, tmp_path)
 
 
 @pytest.mark.parametrize(
