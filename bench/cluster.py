@@ -120,7 +120,8 @@ def _cluster(folder: Path) -> Iterator[tuple[str, Mapping[str, list[int]]]]:
             # They end with this process, also where it is killed.
             words = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m"]
             words += [f"distributed.cli.dask_{module}", *arguments]
-            started.append(subprocess.Popen(words, stdout=log, stderr=log))
+            own = {"DASK_TEMPORARY_DIRECTORY": str(folder)}
+            started.append(subprocess.Popen(words, stdout=log, stderr=log, env=os.environ | own))
             return started[-1].pid
 
         try:

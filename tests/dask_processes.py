@@ -64,11 +64,11 @@ class Processes:
         process.wait()
 
     def _python(self, module: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        environment = {**os.environ, "PYTHONPATH": str(_SOURCES)}
+        own = {"PYTHONPATH": str(_SOURCES), "DASK_TEMPORARY_DIRECTORY": str(self.folder)}
         with (self.folder / "log.txt").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "distributed.cli.dask_" + module, *arguments],
-                env=environment,
+                env={**os.environ, **own},
                 stdout=log,
                 stderr=log,
             )

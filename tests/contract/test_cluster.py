@@ -1,6 +1,7 @@
 """A study by a Dask cluster: a real scheduler and workers, some of which are killed."""
 
 import io
+import os
 import subprocess
 import sys
 import time
@@ -129,6 +130,41 @@ def test_the_installed_command_runs_a_study_on_all_cores(study: Study, tmp_path:
         for one in (open_result(directory), by_here(study, tmp_path))
     ]
     assert tables[0].equals(tables[1], null_equal=True)
+
+
+def test_what_a_killed_run_with_workers_of_its_own_left_is_removed_by_clean(
+    study: Study,  # noqa: ARG001 - its file is run
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    command = Path(sys.executable).with_name("tunnelmark")
+    words = ["run", str(tmp_path / "made.toml"), "--backend", "sim", "--cluster", "local:2"]
+    run = subprocess.Popen(
+        [str(command), *words, "--results", str(tmp_path / "cluster"), "--quiet"],
+        start_new_session=True,
+    )
+    while not list(tmp_path.glob("**/worker-*/")):
+        assert run.poll() is None
+        time.sleep(0.02)
+    run.kill()
+    run.wait()
+    while _lives(run.pid):
+        time.sleep(0.1)
+    assert main.call(["clean"]) == 0
+    assert list(scratch.iterdir()) == []
+    assert list(tmp_path.glob("**/worker-*/")) == []
+
+
+def _lives(group: int) -> bool:
+    """Say whether there is a process of a group."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def tables(result: Result) -> Mapping[str, bytes]:
@@ -320,5 +356,5 @@ def test_no_scheduler_is_one_line(
 
 
 def _wait_for(dask: Processes, workers: int) -> None:
-    with of_scheduler.connected(Cluster(dask.address)) as scheduler:
+    with of_scheduler.connected(Cluster(dask.address), dask.folder) as scheduler:
         scheduler._client.wait_for_workers(workers)

@@ -87,13 +87,13 @@ def execute_on(
     able, costs = _able(study, engine, simulation)
     try:
         with Interrupts() as interrupts, ExitStack() as closing:
+            ledger = closing.enter_context(Ledger())
             with interrupts.abrupt():
-                scheduler = closing.enter_context(connected(cluster))
+                scheduler = closing.enter_context(connected(cluster, ledger.work_dir))
                 slots = scheduler.check(versions(), labs=not simulated)
             if not slots:
                 fit = "" if simulated else f", such as: {scheduler.lab_worker}"
                 say(f"{cluster.address} has no workers yet; waiting for one{fit}")
-            ledger = closing.enter_context(Ledger())
             writer = (
                 create_result(results_dir, study, (), ledger.run_id, able)
                 if resume is None

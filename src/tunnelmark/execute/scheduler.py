@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from tunnelmark.execute.worker import LAB, Facts, Sent, carry_out, facts
@@ -51,10 +52,11 @@ def parse_cluster(text: str) -> Cluster:
 
 
 @contextmanager
-def connected(cluster: Cluster) -> Iterator["Scheduler"]:
+def connected(cluster: Cluster, folder: Path) -> Iterator["Scheduler"]:
     """Connect to a scheduler, or start one with its workers, which end with this.
 
-    Raises ``LabError`` with the remedy where there is none.
+    ``folder`` is for the files of those that are started. Raises ``LabError`` with the remedy where
+    there is none.
     """
     dask = _distributed()
     # What Dask logs of a scheduler that is gone is reported in one line here.
@@ -62,12 +64,15 @@ def connected(cluster: Cluster) -> Iterator["Scheduler"]:
     own = None
     try:
         if cluster.workers is not None:
-            own = dask.LocalCluster(
-                n_workers=cluster.workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-            )
+            # The scheduler knows its folder by the configuration alone.
+            with importlib.import_module("dask").config.set(temporary_directory=str(folder)):
+                own = dask.LocalCluster(
+                    n_workers=cluster.workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    local_directory=str(folder),
+                )
         client = dask.Client(own or cluster.address, timeout=_ANSWER_S, set_as_default=False)
     except OSError as error:
         if own is not None:
