@@ -162,7 +162,10 @@ def test_a_broken_pipe_is_a_success_for_what_only_prints(
 
 @pytest.mark.parametrize("command", ["version", "clean"])
 def test_a_pipe_to_another_place_that_breaks_is_an_error(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     def break_off(**_: object) -> None:
         one, other = socket.socketpair()
@@ -172,8 +175,13 @@ def test_a_pipe_to_another_place_that_breaks_is_an_error(
 
     found = main.tunnelmark.get_command(click.Context(main.tunnelmark), command)
     monkeypatch.setattr(found, "callback", break_off)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main.call([command]) == 1
-    assert "tunnelmark: error: unexpected BrokenPipeError: " in capsys.readouterr().err
+    (details,) = tmp_path.glob("tunnelmark-error-*.txt")
+    said = capsys.readouterr().err
+    assert "tunnelmark: error: unexpected BrokenPipeError: " in said
+    assert str(details) in said
+    assert "break_off" in details.read_text()
 
 
 @pytest.mark.parametrize(
