@@ -113,11 +113,8 @@ def by_here(study: Study, folder: Path) -> Result:
 
 
 def test_the_installed_command_runs_a_study_on_all_cores(study: Study, tmp_path: Path) -> None:
-    # As a user calls it: workers import the file of the command, and must not run it again.
-    command = Path(sys.executable).with_name("tunnelmark")
-    words = ["run", str(tmp_path / "made.toml"), "--backend", "sim", "--cluster", "local:2"]
     done = subprocess.run(
-        [str(command), *words, "--results", str(tmp_path / "cluster"), "--quiet"],
+        _with_workers_of_its_own(tmp_path),
         capture_output=True,
         text=True,
         check=False,
@@ -140,12 +137,7 @@ def test_what_a_killed_run_with_workers_of_its_own_left_is_removed_by_clean(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    command = Path(sys.executable).with_name("tunnelmark")
-    words = ["run", str(tmp_path / "made.toml"), "--backend", "sim", "--cluster", "local:2"]
-    run = subprocess.Popen(
-        [str(command), *words, "--results", str(tmp_path / "cluster"), "--quiet"],
-        start_new_session=True,
-    )
+    run = subprocess.Popen(_with_workers_of_its_own(tmp_path), start_new_session=True)
     while not list(tmp_path.glob("**/worker-*/")):
         assert run.poll() is None
         time.sleep(0.02)
@@ -156,6 +148,16 @@ def test_what_a_killed_run_with_workers_of_its_own_left_is_removed_by_clean(
     assert main.call(["clean"]) == 0
     assert list(scratch.iterdir()) == []
     assert list(tmp_path.glob("**/worker-*/")) == []
+
+
+def _with_workers_of_its_own(folder: Path) -> list[str]:
+    """Return the run of the study as a user calls it.
+
+    Workers import the file of the command, and must not run it again.
+    """
+    command = Path(sys.executable).with_name("tunnelmark")
+    words = ["run", str(folder / "made.toml"), "--backend", "sim", "--cluster", "local:2"]
+    return [str(command), *words, "--results", str(folder / "cluster"), "--quiet"]
 
 
 def _lives(group: int) -> bool:

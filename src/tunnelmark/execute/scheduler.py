@@ -64,14 +64,13 @@ def connected(cluster: Cluster, folder: Path) -> Iterator["Scheduler"]:
     own = None
     try:
         if cluster.workers is not None:
-            # The scheduler knows its folder by the configuration alone.
+            # Scheduler and workers have their folders in it.
             with importlib.import_module("dask").config.set(temporary_directory=str(folder)):
                 own = dask.LocalCluster(
                     n_workers=cluster.workers,
                     threads_per_worker=1,
                     processes=True,
                     dashboard_address=None,
-                    local_directory=str(folder),
                 )
         client = dask.Client(own or cluster.address, timeout=_ANSWER_S, set_as_default=False)
     except OSError as error:
