@@ -16,6 +16,7 @@ from tunnelmark.hosts.features import has_kernel
 from tunnelmark.hosts.ledger import Entry, Ledger, start_time, undo
 from tunnelmark.hosts.process import LocalProcess
 from tunnelmark.hosts.undoing import do_all
+from tunnelmark.model.child import Child
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.faults import writing
 from tunnelmark.model.host import Completed
@@ -129,7 +130,7 @@ class LocalHost:
         log = self._logs / f"{name}.log"
         with writing(log), log.open("ab") as output:
             try:
-                popen = subprocess.Popen(
+                popen = Child(
                     words,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE if lines else output,
@@ -248,7 +249,7 @@ class NetnsHost(LocalHost):
         words = ["ip", "netns", "add", self._namespace]
         cannot = f"{self._name}: cannot make a network namespace"
         try:
-            made = subprocess.run(words, capture_output=True, check=False, timeout=_MAKE_LIMIT_S)
+            made = _run(words, b"", None, _MAKE_LIMIT_S)
         except subprocess.TimeoutExpired as error:
             raise LabFailedError(f"{cannot}: ip did not end within {_MAKE_LIMIT_S:g} s") from error
         if made.returncode != 0:
@@ -260,10 +261,10 @@ class NetnsHost(LocalHost):
 
 
 def _run(
-    argv: Sequence[str], stdin: bytes, environment: Mapping[str, str], timeout_s: float
+    argv: Sequence[str], stdin: bytes, environment: Mapping[str, str] | None, timeout_s: float
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run a program to its end; whatever ends this early ends all of its session."""
-    with subprocess.Popen(
+    with Child(
         argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

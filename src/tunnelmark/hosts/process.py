@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tunnelmark.hosts.families import Family
 from tunnelmark.hosts.log import last_lines
+from tunnelmark.model.child import Child
 
 _LINE_LIMIT = 1 << 20
 _LINES_KEPT = 100_000
@@ -20,7 +21,7 @@ class LocalProcess:
 
     def __init__(
         self,
-        popen: "subprocess.Popen[bytes]",
+        popen: Child,
         argv: tuple[str, ...],
         name: str,
         log: Path,

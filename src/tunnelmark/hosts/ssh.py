@@ -25,6 +25,7 @@ from tunnelmark.hosts.ssh_programs import programs_for
 from tunnelmark.hosts.ssh_refusals import refusal
 from tunnelmark.hosts.vm_channel import Channel, Ready
 from tunnelmark.hosts.vm_payload import AGENT, ENGINE, Payload
+from tunnelmark.model.child import Child
 from tunnelmark.model.errors import LabError
 
 SILENCE_S: Final = 60
@@ -91,7 +92,7 @@ class SshAgent(Agent):
     def __init__(
         self,
         channel: Channel,
-        ssh: "subprocess.Popen[bytes]",
+        ssh: Child,
         errors: Path,
         *,
         name: str,
@@ -256,9 +257,9 @@ def _command(
     ]
 
 
-def _started(argv: list[str], pipe: socket.socket, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+def _started(argv: list[str], pipe: socket.socket, log: IO[bytes]) -> Child:
     try:
-        return subprocess.Popen(
+        return Child(
             argv,
             stdin=pipe.fileno(),
             stdout=pipe.fileno(),
@@ -291,7 +292,7 @@ def _line(pipe: socket.socket) -> str:
     return line.decode("ascii", "replace") if byte == b"\n" else ""
 
 
-def _status(ssh: "subprocess.Popen[bytes]") -> int | None:
+def _status(ssh: Child) -> int | None:
     """Return the exit status of ssh, which is that of the host's shell; None while it runs."""
     try:
         return ssh.wait(_END_S)
@@ -299,7 +300,7 @@ def _status(ssh: "subprocess.Popen[bytes]") -> int | None:
         return None
 
 
-def _end(ssh: "subprocess.Popen[bytes]") -> None:
+def _end(ssh: Child) -> None:
     if ssh.poll() is None:
         ssh.terminate()
         try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tunnelmark.model.child import Child
 from tunnelmark.model.errors import LabError, LabFailedError
 from tunnelmark.model.quantity import percent
 from tunnelmark.probes.cpu import TICKS_PER_S, CpuProbe
@@ -66,7 +67,7 @@ def _late_ns(agent: str, look_s: float, cores: Sequence[int]) -> int:
     try:
         for core in cores:
             os.sched_setaffinity(0, {core})
-            running.append(subprocess.Popen(words, stdout=subprocess.PIPE))
+            running.append(Child(words, stdout=subprocess.PIPE))
         said = [process.communicate(timeout=_LIMIT_S)[0] for process in running]
         return max(int(json.loads(line)["lateness_ns"]["p99"]) for line in said)
     except OSError as error:
@@ -78,7 +79,7 @@ def _late_ns(agent: str, look_s: float, cores: Sequence[int]) -> int:
         _end(running)
 
 
-def _end(running: Iterable[subprocess.Popen[bytes]]) -> None:
+def _end(running: Iterable[Child]) -> None:
     for process in running:
         if process.poll() is None:
             process.kill()

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tunnelmark.engine.events import LONGEST_EVENT, parse_event
 from tunnelmark.engine.summary import LinkDirection, Reader, parse_link_direction
 from tunnelmark.engine.transactions import AskSummary, parse_ask_summary
+from tunnelmark.model.child import Child
 from tunnelmark.model.errors import LabError
 from tunnelmark.sim.memory import KEPT_BY_ENGINE
 from tunnelmark.workloads.bulk import MOST_MODELLED
@@ -100,7 +101,7 @@ def simulate(
         stdin.write(json.dumps(document).encode())
         stdin.seek(0)
         # A group of its own: Ctrl-C ends the run in order, and that ends this.
-        with subprocess.Popen(
+        with Child(
             [engine, "sim", "-"],
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -123,9 +124,7 @@ def simulate(
     return _parse(event)
 
 
-def _output(
-    process: "subprocess.Popen[bytes]", cancelled: Callable[[], bool]
-) -> tuple[bytes, bytes]:
+def _output(process: Child, cancelled: Callable[[], bool]) -> tuple[bytes, bytes]:
     while True:
         try:
             return process.communicate(timeout=_LOOK_S)

@@ -1,7 +1,6 @@
 """A host that lets one wait, with a program in the place of ssh."""
 
 import os
-import subprocess
 import threading
 from pathlib import Path, PurePosixPath
 from typing import cast
@@ -14,6 +13,7 @@ from tunnelmark.hosts.ledger import Ledger
 from tunnelmark.hosts.ssh import SshAgent
 from tunnelmark.hosts.vm_channel import Channel
 from tunnelmark.hosts.vm_payload import AGENT, ENGINE, Payload
+from tunnelmark.model.child import Child
 from tunnelmark.model.errors import LabError, LabFailedError
 
 
@@ -61,7 +61,7 @@ def test_signs_of_life_go_on_when_a_line_works_again(
     line = Stalled(unanswered=2)
     agent = SshAgent(
         cast(Channel, line),
-        cast("subprocess.Popen[bytes]", line),
+        cast(Child, line),
         tmp_path / "errors",
         name="client",
         directory=PurePosixPath("/none"),
