@@ -1,12 +1,14 @@
 """A disk that fills up during a run: one line that names the file and what to do, at any moment."""
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from made_results import trial_result, write
 from small_study import LOOSE_VALIDITY
 
 pytestmark = pytest.mark.lab
@@ -69,3 +71,25 @@ def test_a_full_disk_is_one_line_with_the_way_out(
     assert "tunnelmark run --resume" in line
     assert str(one.folder / "results") in line
     assert one.leftovers() == []
+
+
+# The ledger alone, and part of the copy.
+@pytest.mark.parametrize("kib", [4, 64])
+def test_no_space_for_the_copy_of_a_report_is_one_line_with_the_way_out(
+    tmp_path: Path, results: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch, kib: int
+) -> None:
+    directory = write(tmp_path, [trial_result("openvpn", 100, 1, {"rtt_p50_ns": 1e6})])
+    (directory / "samples" / "x.rec").write_bytes(bytes(100_000))
+    monkeypatch.delenv("TUNNELMARK_RUNTIME", raising=False)
+    monkeypatch.setenv("TMPDIR", str(results(kib)))
+    words = ["tunnelmark", "report", directory.as_uri()]
+    done = subprocess.run(
+        [Path(sys.executable).with_name(words[0]), *words[1:]],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == _RESULT_ERROR, done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert "No space left on device" in line
+    assert "TMPDIR" in line

@@ -73,7 +73,7 @@ def report(
     DIRECTORY may be a URL, such as s3://bucket/results/NAME.
     """
     from tunnelmark.hosts.ledger import Ledger  # noqa: PLC0415 - keeps --help quick
-    from tunnelmark.store.remote import fetch, is_url  # noqa: PLC0415 - likewise
+    from tunnelmark.store.remote import fetch, is_url, named_by_url  # noqa: PLC0415 - likewise
 
     if where == "beside" and (form != "html" or output is None):
         raise click.UsageError("--plotly beside needs --format html and a file: -o FILE")
@@ -87,6 +87,7 @@ def report(
             # What is copied goes also if this is killed.
             folder = closing.enter_context(Ledger()).work_dir
             fetch(directory, folder)
+            closing.enter_context(named_by_url(directory, folder))
         _report(folder, form=form, output=output, figures=figures, where=where, beside=beside)
 
 

@@ -1,5 +1,6 @@
 """Results on an object store, by URL: copied here to be read, sent there as jobs end (fsspec)."""
 
+import errno
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ _READ: Final = ("trials", "blocks", "samples")
 """Folders that a report reads."""
 _MOST_COPIED: Final = 10 * MOST_FILES
 _PIECE_BYTES: Final = 1 << 20
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+"""Only the copy can lack it: nothing is written at the URL."""
 
 
 def is_url(text: str) -> bool:
@@ -29,7 +32,24 @@ def fetch(place: str, folder: Path) -> None:
     Raises ``ResultError`` for a place that cannot be read, or holds more than ``MOST_BYTES``.
     """
     with _faults_as_result_errors(place, "read"):
-        _fetch(place, folder)
+        try:
+            _fetch(place, folder)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            raise ResultError(
+                f"{place}: cannot be copied to {folder}: {error.strerror}; free space there, or "
+                "set TMPDIR to a folder that has it"
+            ) from error
+
+
+@contextmanager
+def named_by_url(place: str, folder: Path) -> Iterator[None]:
+    """Where a ``ResultError`` names the copy in ``folder``, name the place instead."""
+    try:
+        yield
+    except ResultError as error:
+        raise ResultError(str(error).replace(str(folder), place.rstrip("/"))) from error
 
 
 class Sender:

@@ -126,8 +126,20 @@ def test_a_place_that_cannot_be_read_is_one_line(
 ) -> None:
     assert main.call(["report", place]) == 5
     error = capsys.readouterr().err
-    assert reported in error
+    assert f"{place}: {reported}" in error
     assert error.count("\n") == 1
+
+
+def test_what_is_damaged_there_is_named_by_its_url(
+    tmp_path: Path, memory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = _result(tmp_path)
+    (trials,) = (directory / "trials").iterdir()
+    trials.write_bytes(b"no table")
+    sender = Sender(memory, directory)
+    sender.send()
+    assert main.call(["report", f"{sender.place}/"]) == 5
+    assert f"{sender.place}/trials/{trials.name}: " in capsys.readouterr().err
 
 
 def test_without_fsspec_the_extra_is_named(
