@@ -16,7 +16,11 @@ PAGES = [
     *sorted((ROOT / "programs").glob("*/*.md")),
 ]
 SOURCE = ROOT / "src" / "tunnelmark"
-PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() or path.suffix == ".py")
+PACKAGES = sorted(
+    path.name
+    for path in SOURCE.iterdir()
+    if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")
+)
 TREE = ("src", "crates", "docs", "tests", "scripts", "bench", "fuzz")
 OWN = {"words.toml", "test_prose.py"}
 """Files that have the old words on purpose."""
