@@ -307,15 +307,14 @@ def test_a_namespace_that_is_made_too_slowly_is_removed_and_may_be_tried_again(
     (tmp_path / "group").touch()
     limit: Any = SimpleNamespace(remove=(tmp_path / "group").unlink)
 
-    def late(words: list[str], **_: object) -> None:
+    def late(words: list[str], *_: object) -> None:
         raise subprocess.TimeoutExpired(words, 10)
 
     def undo(_run: str, entries: list[Any]) -> None:
         removed.extend(entry.name for entry in entries)
         raise subprocess.TimeoutExpired(["ip", "netns", "pids"], 10)
 
-    stand_in = SimpleNamespace(run=late, TimeoutExpired=subprocess.TimeoutExpired)
-    monkeypatch.setattr(local, "subprocess", stand_in)
+    monkeypatch.setattr(local, "_run", late)
     monkeypatch.setattr(local, "undo", undo)
     with pytest.raises(LabFailedError, match="client: cannot make a network namespace: ip did not"):
         local.NetnsHost(ledger, "client", limit=limit)
