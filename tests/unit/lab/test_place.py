@@ -289,7 +289,7 @@ def test_a_namespace_whose_loopback_does_not_come_up_is_removed(
     def fails(*_: object, **__: object) -> None:
         raise LabFailedError("ip ended with status 1")
 
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: made)
+    monkeypatch.setattr(local, "_run", lambda *_: made)
     monkeypatch.setattr(local.NetnsHost, "run", fails)
     monkeypatch.setattr(
         local, "undo", lambda _run, entries: removed.extend(e.name for e in entries)
