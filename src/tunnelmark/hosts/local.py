@@ -249,7 +249,7 @@ class NetnsHost(LocalHost):
         words = ["ip", "netns", "add", self._namespace]
         cannot = f"{self._name}: cannot make a network namespace"
         try:
-            made = _run(words, b"", None, _MAKE_LIMIT_S)
+            made = _run(words, b"", _environment(_NOTHING), _MAKE_LIMIT_S)
         except subprocess.TimeoutExpired as error:
             raise LabFailedError(f"{cannot}: ip did not end within {_MAKE_LIMIT_S:g} s") from error
         if made.returncode != 0:
@@ -261,7 +261,7 @@ class NetnsHost(LocalHost):
 
 
 def _run(
-    argv: Sequence[str], stdin: bytes, environment: Mapping[str, str] | None, timeout_s: float
+    argv: Sequence[str], stdin: bytes, environment: Mapping[str, str], timeout_s: float
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run a program to its end; whatever ends this early ends all of its session."""
     with Child(

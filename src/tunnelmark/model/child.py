@@ -1,6 +1,7 @@
 """A child process that can be waited for whatever broke off the wait before."""
 
 import contextlib
+import math
 import os
 import select
 import subprocess
@@ -30,12 +31,12 @@ class Child(subprocess.Popen[bytes]):
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end, at most so many seconds; ``subprocess.TimeoutExpired`` behind them."""
-        until = None if timeout is None else time.monotonic() + timeout
+        limit_s = math.inf if timeout is None else timeout
+        until = time.monotonic() + limit_s
         while (status := self.poll()) is None:
-            left_s = None if until is None else until - time.monotonic()
-            if timeout is not None and left_s is not None and left_s <= 0:
-                raise subprocess.TimeoutExpired(self.args, timeout)
-            self._await(_LOOK_S if left_s is None else min(left_s, _LOOK_S))
+            if (left_s := until - time.monotonic()) <= 0:
+                raise subprocess.TimeoutExpired(self.args, limit_s)
+            self._await(min(left_s, _LOOK_S))
         return status
 
     def _found(self) -> int | None:
